@@ -1,0 +1,6 @@
+"""The core of raidlab: real RAID arrays, real workloads, measured so that the numbers can be believed.
+
+No user interface lives here; ``lab.cli`` is the only part that writes to a terminal.
+"""
+
+__version__ = "0.1.0"

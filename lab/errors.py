@@ -1,0 +1,106 @@
+"""One error tree. Each error says what happened to which thing; ``hint`` says what to do next.
+
+Library code raises these and never prints or exits; ``lab.cli`` turns ``exit_code`` into the exit status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit statuses of the ``raidlab`` command."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    MISSING = 3
+    MACHINE_LOST = 4
+
+
+class LabError(Exception):
+    """Something could not be done; the message names the thing, the hint the next action."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  next: {self.hint}" if self.hint else self.message
+
+
+class SpecError(LabError):
+    """A specification (level, size, TOML file, target) that cannot be meant as written."""
+
+    exit_code = ExitCode.USAGE
+
+
+class RequirementMissing(LabError):
+    """The machine lacks something that the lab needs."""
+
+    exit_code = ExitCode.MISSING
+
+
+class ToolMissing(RequirementMissing):
+    """A program is not installed on the machine."""
+
+
+class ModuleMissing(RequirementMissing):
+    """The machine's kernel has no such driver."""
+
+
+class PrivilegeRefused(RequirementMissing):
+    """sudo refused, or asked for a password that nobody can type."""
+
+
+class MachineLost(LabError):
+    """The machine or its agent vanished; nothing that was under way has an answer."""
+
+    exit_code = ExitCode.MACHINE_LOST
+
+
+class MachineBusy(LabError):
+    """Another client has this lab open."""
+
+
+class CommandFailed(LabError):
+    """A command on the machine ended with a status that is not 0."""
+
+    def __init__(self, argv: Sequence[str], status: int, stderr_tail: str, *, hint: str = "") -> None:
+        self.argv = tuple(argv)
+        self.status = status
+        self.stderr_tail = stderr_tail.strip()
+        detail = f": {self.stderr_tail}" if self.stderr_tail else ""
+        super().__init__(f"'{' '.join(argv)}' ended with status {status}{detail}", hint=hint)
+
+
+class CommandTimedOut(LabError):
+    """A command on the machine did not end in time and was stopped."""
+
+
+class WaitTimedOut(LabError):
+    """A state that should have come did not come before the deadline."""
+
+
+class DeviceRefused(LabError):
+    """The guard does not let the lab write on this device."""
+
+
+class ArrayError(LabError):
+    """An array operation that its state does not allow."""
+
+
+class WorkloadError(LabError):
+    """fio failed, or printed something that is no result."""
+
+
+class ExperimentError(LabError):
+    """An experiment could not be carried out as written."""
+
+
+class ResultError(LabError):
+    """A result could not be stored or read."""

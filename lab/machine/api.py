@@ -1,0 +1,131 @@
+"""What a machine is to the rest of the lab: somewhere to run commands, read files and take samples.
+
+Everything above this module is the same code on every target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """One command that ran on a machine, as it goes into the command log."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: str
+    stderr: str
+    duration_seconds: float
+    started_seconds: float
+    """On the machine's monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """Conditions that every result records."""
+
+    target: str
+    kernel_release: str
+    architecture: str
+    host_name: str
+    cpu_count: int
+    memory_bytes: int
+    is_embedded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """What the agent reads at each tick.
+
+    ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept;
+    ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``), whose CPU time is summed per name.
+    """
+
+    interval_seconds: float
+    files: tuple[str, ...] = ()
+    block_devices: tuple[str, ...] = ()
+    thread_prefixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RawSample:
+    """One tick, untouched: the text of each file (None: unreadable just now)."""
+
+    time_seconds: float
+    """On the machine's monotonic clock."""
+    files: Mapping[str, str | None]
+    thread_cpu_ticks: Mapping[str, int]
+    """Thread name -> utime + stime in clock ticks (USER_HZ, 100 a second)."""
+
+
+class SampleStream(Protocol):
+    """Samples as they arrive; iterating ends after ``stop``."""
+
+    def __iter__(self) -> Iterator[RawSample]: ...
+    def stop(self) -> None: ...
+
+
+class RunningCommand(Protocol):
+    """A command whose output arrives while it runs."""
+
+    def chunks(self) -> Iterator[str]:
+        """Pieces of standard output in order; ends when the command ends."""
+        ...
+
+    def result(self) -> CommandResult:
+        """How it ended (waits for the end); ``stdout`` holds all chunks."""
+        ...
+
+    def stop(self, *, signal_number: int = 2) -> None:
+        """Send a signal (SIGINT: fio then prints its result and ends)."""
+        ...
+
+
+class Machine(Protocol):
+    """An open machine. All methods raise MachineLost when it is gone."""
+
+    @property
+    def facts(self) -> MachineFacts: ...
+
+    @property
+    def command_log(self) -> Sequence[CommandResult]: ...
+
+    def on_command(self, listener: Callable[[CommandResult], None]) -> None:
+        """Call ``listener`` after every command, from whichever thread ran it."""
+        ...
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin_text: str = "",
+        timeout_seconds: float = 120.0,
+        check: bool = True,
+    ) -> CommandResult:
+        """Run to the end.
+
+        Raises CommandFailed for a status other than 0 when ``check``, ToolMissing if the program is not there,
+        CommandTimedOut after ``timeout_seconds``.
+        """
+        ...
+
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "") -> RunningCommand: ...
+
+    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
+        """Text of many small files in one round trip; None for a file that is not there or may not be read."""
+        ...
+
+    def write(self, path: str, text: str) -> None:
+        """Write a small file (a job file, a value under /sys). Raises LabError with the system's reason."""
+        ...
+
+    def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Sorted names in each folder; an empty tuple for a folder that is not there."""
+        ...
+
+    def sample(self, request: SampleRequest) -> SampleStream: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,81 @@
+"""A plan is a list of steps that can be printed, taught from, shown before running, and run.
+
+Whatever the lab changes on a machine it changes through a plan, so what is printed is what happens.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class Danger(StrEnum):
+    """What a step can destroy."""
+
+    NONE = "none"
+    DATA = "data"
+    """Data on the devices named in the step is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command, why it is there, and how to take it back.
+
+    ``argv`` is run as it stands, without a shell. ``write`` is set instead for a value written to a file under /sys.
+    """
+
+    argv: tuple[str, ...]
+    why: str
+    undo: tuple[str, ...] = ()
+    danger: Danger = Danger.NONE
+    writes_devices: tuple[str, ...] = ()
+    """Every device that this step writes on: what the guard checks before the step runs."""
+    timeout_seconds: float = 120.0
+
+    def shell_line(self) -> str:
+        """The step as a line that a person can type at a root shell."""
+        return shlex.join(self.argv)
+
+
+def write_file_step(path: str, text: str, why: str) -> Step:
+    """A value written to a file under /sys or /proc, as a line that can be typed: ``sh -c 'echo V > FILE'``."""
+    return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why)
+
+
+class Runner(Protocol):
+    """What a plan needs in order to run: something that executes one step or raises."""
+
+    def __call__(self, step: Step, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in order, under a title. Plans are values: adding two gives a longer one."""
+
+    title: str
+    steps: tuple[Step, ...] = field(default=())
+
+    def __add__(self, other: Plan) -> Plan:
+        return Plan(self.title, self.steps + other.steps)
+
+    @classmethod
+    def of(cls, title: str, steps: Iterable[Step]) -> Plan:
+        return cls(title, tuple(steps))
+
+    @property
+    def destroys_data(self) -> bool:
+        return any(step.danger is Danger.DATA for step in self.steps)
+
+    def lines(self) -> list[str]:
+        """The commands alone, ready to be typed."""
+        return [step.shell_line() for step in self.steps]
+
+    def run(self, runner: Runner, *, before_step: Callable[[Step], None] | None = None) -> None:
+        """Run each step in order; the first that raises ends the plan, and the error is the step's own."""
+        for step in self.steps:
+            if before_step:
+                before_step(step)
+            runner(step)

@@ -1,0 +1,126 @@
+"""The only module of the client that starts processes.
+
+Machines run their commands through the agent; this seam starts agents, embedded kernels and ssh.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a short host command ended. ``status`` is 127 if the program does not exist."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class RunningProcess(Protocol):
+    """A started process, as far as the lab needs it."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+class Processes(Protocol):
+    """What the lab asks of the operating system about processes."""
+
+    def find(self, program: str) -> str | None: ...
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
+    ) -> Completed: ...
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: Sequence[int] = (),
+        pipe_stdio: bool = False,
+        extra_env: Mapping[str, str] | None = None,
+    ) -> RunningProcess: ...
+    def is_alive(self, pid: int) -> bool: ...
+    def kill_group(self, group_id: int) -> None: ...
+
+
+class HostProcesses:
+    """The real thing."""
+
+    # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian.
+    _SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+
+    def find(self, program: str) -> str | None:
+        """Full path of a program, the administration folders included; None if it is not installed."""
+        return shutil.which(program, path=self._SEARCH_PATH)
+
+    def _env(self, extra_env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": self._SEARCH_PATH, **(extra_env or {})}
+
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Run to the end with stdin closed. A time-out counts as status 124, as with timeout(1)."""
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_seconds,
+                env=self._env(extra_env),
+                check=False,
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            return Completed(127, "", str(error))
+        except subprocess.TimeoutExpired:
+            return Completed(124, "", f"no answer within {timeout_seconds:g} s")
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: Sequence[int] = (),
+        pipe_stdio: bool = False,
+        extra_env: Mapping[str, str] | None = None,
+    ) -> RunningProcess:
+        """Start in a session of its own, so that a Ctrl-C typed at the client reaches only the client."""
+        stdio = subprocess.PIPE if pipe_stdio else subprocess.DEVNULL
+        return subprocess.Popen(
+            argv,
+            stdin=stdio,
+            stdout=stdio,
+            stderr=stdio,
+            pass_fds=tuple(pass_fds),
+            env=self._env(extra_env),
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether a process with this id exists (one that is dead but not yet reaped counts as gone)."""
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+        except (OSError, IndexError):
+            return False
+
+    def kill_group(self, group_id: int) -> None:
+        """SIGKILL to a whole process group; a group that is gone already is fine."""
+        try:
+            os.killpg(group_id, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return

@@ -1,0 +1,61 @@
+"""Sizes and durations: parsed at the edge, plain bytes and seconds inside, formatted at the edge."""
+
+from __future__ import annotations
+
+import re
+
+from lab.errors import SpecError
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+SECTOR_BYTES = 512
+
+_SUFFIXES = {"": 1, "B": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+def parse_bytes(text: str | int, *, what: str = "size") -> int:
+    """Read ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
+
+    Raises SpecError for anything else.
+    """
+    if isinstance(text, int):
+        return text
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise SpecError(f"{what} '{text}' is not a size", hint="write a whole number with K, M, G or T, such as 500M")
+    return int(match[1]) * _SUFFIXES[match[2].upper()]
+
+
+def format_bytes(count: int) -> str:
+    """The largest power of 1024 that divides ``count`` exactly, so that the text reads back to the same number."""
+    for suffix, unit in (("T", 1024 * GIB), ("G", GIB), ("M", MIB), ("K", KIB)):
+        if count and count % unit == 0:
+            return f"{count // unit}{suffix}"
+    return str(count)
+
+
+def human_bytes(count: float) -> str:
+    """Rounded to three figures for people, such as ``1.95 GiB``."""
+    for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(count) >= unit:
+            return f"{count / unit:.3g} {suffix}"
+    return f"{count:.0f} B"
+
+
+def human_seconds(seconds: float) -> str:
+    """``850 µs``, ``13.3 ms``, ``4.2 s`` or ``3:05 min``."""
+    if seconds >= 60:
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
+    for suffix, unit in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {suffix}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def human_rate(per_second: float) -> str:
+    """An IOPS figure: ``75``, ``1.23k``, ``82.9k``."""
+    if per_second >= 1000:
+        return f"{per_second / 1000:.1f}k"
+    return f"{per_second:.0f}"
