@@ -29,7 +29,6 @@ class RunningProcess(Protocol):
     pid: int
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
-    stderr: IO[bytes] | None
 
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
@@ -48,7 +47,7 @@ class Processes(Protocol):
         argv: Sequence[str],
         *,
         pass_fds: Sequence[int] = (),
-        pipe_stdio: bool = False,
+        stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess: ...
     def is_alive(self, pid: int) -> bool: ...
@@ -94,16 +93,18 @@ class HostProcesses:
         argv: Sequence[str],
         *,
         pass_fds: Sequence[int] = (),
-        pipe_stdio: bool = False,
+        stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess:
-        """Start in a session of its own, so that a Ctrl-C typed at the client reaches only the client."""
-        stdio = subprocess.PIPE if pipe_stdio else subprocess.DEVNULL
+        """Start with pipes for standard input and output, in a session of its own.
+
+        So a Ctrl-C typed at the client reaches only the client, which can then end its machine in good order.
+        """
         return subprocess.Popen(
             argv,
-            stdin=stdio,
-            stdout=stdio,
-            stderr=stdio,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr_fd,
             pass_fds=tuple(pass_fds),
             env=self._env(extra_env),
             start_new_session=True,

@@ -1,0 +1,50 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh')
+PYTEST ?= $(BIN)/pytest -m "not vm"
+
+.PHONY: help lab test check format bench lock uml-kernel setup-lab setup-test clean
+
+help: ## show these targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+lab: setup-lab ## set up what is missing, then open the lab; without a terminal: run antioquia-quick and print its tables
+	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run antioquia-quick; fi
+
+test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests
+	@$(PYTEST)
+
+check: setup-test ## formatting, lint, types, direction of imports, shell scripts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	shellcheck -x $(SCRIPTS)
+	shfmt -i 2 -d $(SCRIPTS)
+
+format: setup-test ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	shfmt -i 2 -w $(SCRIPTS)
+
+bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
+	@for script in benchmarks/*.py; do echo "== $$script" >&2; $(BIN)/python "$$script"; done
+
+lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
+	@provision/host/lock.sh
+
+uml-kernel: ## build the embedded kernel with virtual time (once, minutes)
+	@provision/host/setup.sh kernel
+	@provision/kernel/build-uml.sh virtual-time
+
+setup-lab:
+	@provision/host/setup.sh lab
+
+setup-test:
+	@provision/host/setup.sh test
+
+clean: ## remove .venv and caches of the tools; results and kernels stay
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
+	find lab tui tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,104 @@
+"""Open a machine by target: the one place that knows which module starts what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.errors import LabError
+from lab.machine.api import Machine, MachineFacts
+from lab.machine.attached import AgentProcess, start_local, start_ssh
+from lab.machine.channel import Channel
+from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
+from lab.machine.remote import ChannelMachine
+from lab.machine.state_folder import StateFolder, default_state_root
+from lab.machine.target import Target, TargetKind
+from lab.seams.clock import Clock, HostClock
+from lab.seams.files import HostFiles
+from lab.seams.processes import HostProcesses, Processes
+from lab.units import parse_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The seams of this process and its state folder, handed down as one value."""
+
+    processes: Processes
+    files: HostFiles
+    clock: Clock
+    state: StateFolder
+
+    @classmethod
+    def real(cls, command: str = "raidlab") -> Host:
+        """The computer as it is."""
+        processes, clock = HostProcesses(), HostClock()
+        return cls(processes, HostFiles(), clock, StateFolder(default_state_root(), processes, clock, command=command))
+
+
+@contextmanager
+def open_machine(
+    target: Target,
+    host: Host,
+    *,
+    embedded: EmbeddedOptions | None = None,
+    on_notice: Callable[[str], None] = lambda _: None,
+) -> Iterator[Machine]:
+    """Open the machine, and close it whatever happens.
+
+    ``embedded`` says how to boot an embedded kernel; the target's own options go before it. ``on_notice`` is told what an
+    earlier, killed client had left behind.
+    """
+    for notice in host.state.sweep():
+        on_notice(notice)
+    started: EmbeddedKernel | AgentProcess
+    if target.kind is TargetKind.UML:
+        started, channel = start_embedded(
+            embedded_options(target, embedded or EmbeddedOptions()), host.state, host.processes, host.files
+        )
+    elif target.kind is TargetKind.LOCAL:
+        started, channel = start_local(host.processes)
+    else:
+        started, channel = start_ssh(target, host.processes)
+    machine = _greet(target, channel, started)
+    try:
+        yield machine
+    finally:
+        machine.close()
+
+
+def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:
+    """Apply what the target's text asks for."""
+    asked = target.options
+    return replace(
+        options,
+        memory_bytes=parse_bytes(asked["mem"], what="mem") if "mem" in asked else options.memory_bytes,
+        virtual_time=target.is_virtual_time,
+        kernel_path=asked.get("kernel", options.kernel_path),
+    )
+
+
+def _greet(target: Target, channel: Channel, started: EmbeddedKernel | AgentProcess) -> ChannelMachine:
+    try:
+        hello = channel.wait_hello(START_TIMEOUT_SECONDS)
+    except BaseException:
+        channel.close()
+        started.release()
+        raise
+    return ChannelMachine(channel, _facts(target, hello["facts"]), started.release)
+
+
+def _facts(target: Target, said: Mapping[str, Any]) -> MachineFacts:
+    try:
+        return MachineFacts(
+            target=str(target),
+            kernel_release=str(said["kernel_release"]),
+            architecture=str(said["architecture"]),
+            host_name=str(said["host_name"]),
+            cpu_count=int(said["cpu_count"]),
+            memory_bytes=int(said["memory_bytes"]),
+            is_embedded=target.kind is TargetKind.UML,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabError(f"the agent's greeting is not understood: {error!r}") from error

@@ -1,0 +1,206 @@
+"""A machine behind a channel: the one implementation of the Machine interface for all targets."""
+
+from __future__ import annotations
+
+import base64
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lab.errors import CommandFailed, CommandTimedOut, LabError, ToolMissing
+from lab.machine.api import CommandResult, MachineFacts, RawSample, SampleRequest
+from lab.machine.channel import Channel, Message, Pending
+from lab.machine.packages import package_of
+
+STDERR_TAIL_CHARACTERS = 2000
+
+
+class ChannelMachine:
+    """Turns method calls into requests to the agent.
+
+    Args:
+        channel: an open channel whose agent has greeted.
+        facts: what the agent said about the machine.
+        on_close: releases what the target started (kernel, ssh), after the agent was asked to leave.
+    """
+
+    def __init__(self, channel: Channel, facts: MachineFacts, on_close: Callable[[], None]) -> None:
+        self._channel = channel
+        self._facts = facts
+        self._on_close = on_close
+        self._log: list[CommandResult] = []
+        self._listeners: list[Callable[[CommandResult], None]] = []
+        self._close_lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def facts(self) -> MachineFacts:
+        """Kernel, processors and memory of the machine."""
+        return self._facts
+
+    @property
+    def command_log(self) -> Sequence[CommandResult]:
+        """Every command that has ended, oldest first."""
+        return tuple(self._log)
+
+    def on_command(self, listener: Callable[[CommandResult], None]) -> None:
+        """Call ``listener`` after each command, on the thread that waited for it."""
+        self._listeners.append(listener)
+
+    def run(
+        self, argv: Sequence[str], *, stdin_text: str = "", timeout_seconds: float = 120.0, check: bool = True
+    ) -> CommandResult:
+        """Run to the end; see Machine.run."""
+        pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, timeout=timeout_seconds)
+        command = StreamedCommand(self, tuple(argv), pending)
+        result = command.result()
+        if command.timed_out:
+            raise CommandTimedOut(f"'{' '.join(argv)}' did not end within {timeout_seconds:g} s and was stopped")
+        if check and result.status != 0:
+            raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
+        return result
+
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "") -> StreamedCommand:
+        """Start a command whose output is wanted while it runs."""
+        return StreamedCommand(self, tuple(argv), self._channel.request("run", argv=list(argv), stdin=stdin_text))
+
+    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
+        """Read many files in one round trip; None for one that cannot be read."""
+        files: dict[str, str | None] = self._ask("read", paths=list(paths))["files"]
+        return files
+
+    def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Sorted names in each folder."""
+        names: Mapping[str, list[str]] = self._ask("list", paths=list(paths))["names"]
+        return {path: tuple(entries) for path, entries in names.items()}
+
+    def write(self, path: str, text: str) -> None:
+        """Write a small file."""
+        self._ask("write", path=path, base64=base64.b64encode(text.encode()).decode("ascii"))
+
+    def sample(self, request: SampleRequest) -> ChannelSamples:
+        """Start sampling on the machine's clock."""
+        pending = self._channel.request(
+            "sample",
+            interval=request.interval_seconds,
+            files=list(request.files),
+            block_devices=list(request.block_devices),
+            thread_prefixes=list(request.thread_prefixes),
+        )
+        return ChannelSamples(self, pending)
+
+    def close(self) -> None:
+        """Ask the agent to leave, then release what the target started. A second call does nothing."""
+        with self._close_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        try:
+            self._channel.request("exit").next(timeout_seconds=2.0)
+        except (LabError, queue.Empty):
+            pass
+        finally:
+            self._channel.close()
+            self._on_close()
+
+    def stop_request(self, pending: Pending, signal_number: int) -> None:
+        """Ask the agent to end a long request; one that has ended already is fine."""
+        self._ask("stop", target=pending.request_id, signal=signal_number)
+
+    def record(self, result: CommandResult) -> None:
+        """Add a command to the log and tell the listeners."""
+        self._log.append(result)
+        for listener in self._listeners:
+            listener(result)
+
+    def _ask(self, verb: str, **fields: object) -> Message:
+        answer = self._channel.request(verb, **fields).next()
+        if "error" in answer:
+            raise LabError(f"the machine could not {verb} {fields.get('path', '')}: {answer['text']}")
+        return answer
+
+
+class StreamedCommand:
+    """A command under way on a machine."""
+
+    def __init__(self, machine: ChannelMachine, argv: tuple[str, ...], pending: Pending) -> None:
+        self._machine = machine
+        self._argv = argv
+        self._pending = pending
+        self._out: list[str] = []
+        self._err: list[str] = []
+        self._end: Message | None = None
+        self._result: CommandResult | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the agent stopped it at its deadline."""
+        return bool(self._end and self._end.get("timed_out"))
+
+    def chunks(self) -> Iterator[str]:
+        """Pieces of standard output as they come. Raises ToolMissing if the program is not on the machine."""
+        while self._end is None:
+            message = self._pending.next()
+            if "err" in message:
+                self._err.append(message["err"])
+            if "out" in message:
+                self._out.append(message["out"])
+                yield message["out"]
+            if message.get("done"):
+                self._end = message
+
+    def result(self) -> CommandResult:
+        """Wait for the end and return the whole."""
+        if self._result is None:
+            for _ in self.chunks():
+                pass
+            end = self._end or {}
+            self._raise_if_never_started(end)
+            self._result = CommandResult(
+                argv=self._argv,
+                status=end["status"],
+                stdout="".join(self._out),
+                stderr="".join(self._err),
+                duration_seconds=end["seconds"],
+                started_seconds=end["started"],
+            )
+            self._machine.record(self._result)
+        return self._result
+
+    def stop(self, *, signal_number: int = 2) -> None:
+        """Send a signal to the command's process group."""
+        self._machine.stop_request(self._pending, signal_number)
+
+    def _raise_if_never_started(self, end: Message) -> None:
+        if end.get("error") == "not-found":
+            program = self._argv[0]
+            raise ToolMissing(
+                f"{program} is not installed on {self._machine.facts.target}",
+                hint=f"install the package '{package_of(program)}' there; 'raidlab doctor' lists all that is missing",
+            )
+        if "error" in end:
+            raise LabError(f"'{' '.join(self._argv)}' could not be started: {end['text']}")
+
+
+class ChannelSamples:
+    """Samples of one request; iterate on one thread, stop from any."""
+
+    def __init__(self, machine: ChannelMachine, pending: Pending) -> None:
+        self._machine = machine
+        self._pending = pending
+
+    def __iter__(self) -> Iterator[RawSample]:
+        for message in self._pending:
+            if "error" in message:
+                raise LabError(f"the machine could not sample: {message['text']}")
+            if "sample" in message:
+                yield _raw_sample(message["sample"])
+
+    def stop(self) -> None:
+        """End the stream; the iteration finishes with what has been sent."""
+        self._machine.stop_request(self._pending, 0)
+
+
+def _raw_sample(data: Mapping[str, Any]) -> RawSample:
+    return RawSample(time_seconds=data["t"], files=data["files"], thread_cpu_ticks=data["threads"])

@@ -1,0 +1,78 @@
+"""Targets: ``uml:``, ``local:`` and ``ssh:HOST``, with options after a question mark as in a URL."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import parse_qsl
+
+from lab.errors import SpecError
+
+
+class TargetKind(StrEnum):
+    """Where the md driver runs."""
+
+    UML = "uml"
+    LOCAL = "local"
+    SSH = "ssh"
+
+
+_OPTIONS = {
+    TargetKind.UML: ("name", "mem", "time", "kernel"),
+    TargetKind.LOCAL: (),
+    TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A parsed target; ``str`` gives back what was written."""
+
+    kind: TargetKind
+    host: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_virtual_time(self) -> bool:
+        """Whether the embedded kernel's clock jumps over idle time."""
+        return self.options.get("time") == "virtual"
+
+
+def parse_target(text: str) -> Target:
+    """Read ``uml:?time=virtual&mem=1G`` and the like. Raises SpecError for what is no target."""
+    head, _, query = text.partition("?")
+    word, colon, host = head.partition(":")
+    try:
+        kind = TargetKind(word.strip().lower())
+    except ValueError:
+        near = difflib.get_close_matches(word, [kind.value for kind in TargetKind], n=1, cutoff=0.4)
+        meant = f"did you mean '{near[0]}:'? " if near else ""
+        raise SpecError(
+            f"'{text}' is not a target", hint=f"{meant}targets are uml:, local: and ssh:HOST, such as ssh:root@lab1"
+        ) from None
+    if kind is TargetKind.SSH and (not host or host.startswith("-")):
+        raise SpecError(f"'{text}' names no host", hint="write ssh:HOST or ssh:USER@HOST")
+    if kind is not TargetKind.SSH and host:
+        raise SpecError(f"'{text}': {kind}: takes no host", hint=f"write {kind}: alone, or options after '?'")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for key, value in options.items():
+        _check_option(text, kind, key, value)
+    return Target(kind, host, options, text if colon else f"{kind}:")
+
+
+def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
+    known = _OPTIONS[kind]
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
+        listed = ", ".join(known) or "none"
+        raise SpecError(f"'{text}' has an unknown option '{key}'", hint=f"{meant}options of {kind}: are {listed}")
+    if key == "time" and value not in ("real", "virtual"):
+        raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
+    if key == "name" and not value.replace("-", "").replace("_", "").isalnum():
+        raise SpecError(f"'{text}': '{value}' is no name for a lab", hint="use letters, digits, '-' and '_'")

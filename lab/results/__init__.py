@@ -1,0 +1,1 @@
+"""Results: immutable records, the folder that holds them, and statistics that assume no distribution."""

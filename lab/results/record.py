@@ -1,0 +1,198 @@
+"""What is kept of one run of an experiment: conditions, every repeat of every cell, rebuilds, integrity, timings.
+
+Records never change once written. A change of meaning raises ``SCHEMA_VERSION``; new fields with defaults do not.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from lab.workloads.fio_output import JobFigures
+
+KIND = "raidlab-result"
+SCHEMA_VERSION = 1
+
+
+class RunStatus(StrEnum):
+    """How far a run came."""
+
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    """Interrupted or still going; what was measured is there and can be resumed."""
+
+
+class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One lab disk that took part."""
+
+    name: str
+    path: str
+    kind: str
+    personality: str = ""
+    size_bytes: int
+    write_cache: str = ""
+    """``write back``, ``write through`` or empty: not known."""
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where and with what was measured: what a comparison must find equal."""
+
+    target: str
+    host_name: str
+    kernel_release: str
+    architecture: str
+    cpu_model: str = ""
+    cpu_count: int
+    memory_bytes: int
+    is_embedded: bool
+    is_virtual_time: bool = False
+    mdadm_version: str
+    fio_version: str
+    nbdkit_version: str = ""
+    disks: tuple[DiskRecord, ...] = ()
+    host_cache_notes: tuple[str, ...] = ()
+    tunables: dict[str, str] = {}
+    """Path under /sys or /proc -> value while measuring."""
+
+
+class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One array as it was built."""
+
+    name: str
+    level: str
+    layout: str = ""
+    members: tuple[str, ...]
+    spares: tuple[str, ...] = ()
+    chunk_bytes: int | None = None
+    size_bytes: int
+    used_device_bytes: int | None = None
+    consistency_policy: str = ""
+    file_system: str = ""
+    commands: tuple[str, ...] = ()
+    """The lines that built it."""
+    details: dict[str, str] = {}
+    """What mdadm and sysfs say of it, word for word."""
+
+
+class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """CPU time of one cell over all CPUs and kernel threads, without what the machine uses when idle."""
+
+    cpu_seconds_total: float
+    """Job, md's kernel threads and everything else, minus the idle baseline."""
+    job_cpu_seconds: float | None = None
+    md_thread_cpu_seconds: float
+    cpu_microseconds_per_io: float | None = None
+    cpu_seconds_per_gib: float | None = None
+    idle_baseline_fraction: float
+    """Part of all CPU time that was busy before the job."""
+    steal_fraction: float | None = None
+
+
+class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="cell"):
+    """One measured start of fio: one array, workload, phase and repeat."""
+
+    array: str
+    workload: str
+    phase: str
+    """State of the array: healthy, degraded, rebuilding, restored."""
+    repeat: int
+    order_index: int
+    """Place in the order in which cells were measured."""
+    started_utc: str
+    figures: JobFigures
+    """In stored records ``raw_json`` is empty here and lies in ``raw_file``."""
+    cpu: CpuFigures | None = None
+    cache_events: tuple[str, ...] = ()
+    job_text: str = ""
+    file_bytes: int | None = None
+    predicted_iops: float | None = None
+    prediction_reason: str = ""
+    stamps: tuple[str, ...] = ()
+    raw_file: str = ""
+
+    @property
+    def key(self) -> str:
+        """What makes the cell unique in its record."""
+        return f"{self.array}/{self.workload}/{self.phase}/{self.repeat}"
+
+
+class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One stretch of a rebuild."""
+
+    name: str
+    seconds: float
+
+
+class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rebuild"):
+    """One rebuild, and whether the data lived through it."""
+
+    array: str
+    repeat: int
+    rebuild_seconds: float
+    predicted_seconds: float | None = None
+    prediction_reason: str = ""
+    rebuilt_bytes: int
+    under_workload: str = ""
+    """Workload that ran meanwhile; empty: none."""
+    checksum_before: str = ""
+    checksum_after: str = ""
+    data_unchanged: bool | None = None
+    """None: not checked."""
+    phases: tuple[PhaseRecord, ...] = ()
+    stamps: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What makes the rebuild unique in its record."""
+        return f"{self.array}/rebuild/{self.under_workload or 'idle'}/{self.repeat}"
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Wall time of the run by what it was spent on, in seconds."""
+
+    fio_seconds: float = 0.0
+    mkfs_seconds: float = 0.0
+    mdadm_seconds: float = 0.0
+    resync_seconds: float = 0.0
+    other_seconds: float = 0.0
+    total_seconds: float = 0.0
+
+
+class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one experiment."""
+
+    kind: str = KIND
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    created_utc: str
+    """ISO 8601, such as ``2026-11-21T10:01:29Z``."""
+    raidlab_version: str
+    experiment: str
+    experiment_toml: str
+    """The whole file, as it was run."""
+    status: RunStatus = RunStatus.INCOMPLETE
+    conditions: Conditions
+    arrays: tuple[ArrayRecord, ...] = ()
+    cells: tuple[CellRecord, ...] = ()
+    rebuilds: tuple[RebuildRecord, ...] = ()
+    timings: Timings = Timings()
+    planned_cells: tuple[str, ...] = ()
+    """Keys of all cells that the experiment asks for."""
+    stamps: tuple[str, ...] = ()
+    """Names of rules and notes that lower trust in the whole result."""
+
+    @property
+    def done_keys(self) -> frozenset[str]:
+        """Keys of the cells and rebuilds that are there."""
+        return frozenset([*(cell.key for cell in self.cells), *(rebuild.key for rebuild in self.rebuilds)])
+
+    @property
+    def missing_keys(self) -> tuple[str, ...]:
+        """Planned and not yet measured, in planned order: what a resumed run does."""
+        return tuple(key for key in self.planned_cells if key not in self.done_keys)
+
+
+def encode_record(record: ResultRecord) -> bytes:
+    """A record as the bytes of its file, laid out for people too."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"

@@ -1,0 +1,1 @@
+"""What an array should give, from what its disks give."""

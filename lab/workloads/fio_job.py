@@ -1,0 +1,285 @@
+"""From a workload and a place to the fio commands that run it. Pure: nothing is started here.
+
+Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
+
+- ``fio -`` takes the job file from standard input, so nothing has to be left on the machine.
+- ``directory`` with ``filename_format=raidlab.$jobnum`` gives each of ``numjobs`` jobs its own file;
+  ``offset_increment`` = ``size`` gives each its own region of one device.
+- Neither ``verify_only`` nor ``rw=read`` with ``verify=crc32c`` notices a valid block of an *earlier* run at the same
+  place. So a verify workload first overwrites its file with plain random data: a lost write then shows as a bad header.
+- A failed verification ends with status 1, ``"error": 84`` (EILSEQ) in the JSON and the block on standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.errors import SpecError, WorkloadError
+from lab.plans import Danger, Step
+from lab.units import MIB, human_bytes
+from lab.workloads.workload import Direction, Pattern, Verify, Workload
+
+PERCENTILES = "50:95:99:99.9"
+FILE_PREFIX = "raidlab"
+_MARGIN_FRACTION = 0.02
+_PREPARE_BLOCK_BYTES = MIB
+_STEP_SLACK_SECONDS = 300.0
+
+
+class TargetKind(StrEnum):
+    """What the path of a target is."""
+
+    DEVICE = "device"
+    DIRECTORY = "directory"
+    """A mounted file system; each job makes its own file there."""
+    FILE = "file"
+    """One file for all jobs, each on its own region."""
+
+
+class Phase(StrEnum):
+    """Why fio is started."""
+
+    PREPARE = "prepare"
+    """Write everything once with random data: no read of a block that was never written, no stale checksums."""
+    MEASURE = "measure"
+    WRITE = "write"
+    """The writing half of a verify workload."""
+    VERIFY = "verify"
+    """The reading half."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTarget:
+    """Where a workload runs.
+
+    ``available_bytes`` is the size of the device, or the free bytes of the file system *before* the job's files exist.
+    """
+
+    path: str
+    kind: TargetKind
+    available_bytes: int
+    file_bytes: int | None = None
+    """Bytes per job; wins over the workload's own. Without either, the available bytes are shared out."""
+    repeat: int = 0
+    virtual_time: bool = False
+    """The machine's clock is simulated: fio must ask the kernel and not read the processor's counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class FioInvocation:
+    """One start of fio: write ``job_text`` to ``job_path`` (or to standard input if that is ``-``), run ``argv``."""
+
+    phase: Phase
+    argv: tuple[str, ...]
+    job_path: str
+    job_text: str
+    target: JobTarget
+    expected_seconds: float
+    """Warm-up and runtime; 0 where fio ends when all is covered."""
+    writes: bool
+
+    def step(self) -> Step:
+        """The start as a step of a plan, for printing and for the guard."""
+        is_raw_write = self.writes and self.target.kind is TargetKind.DEVICE
+        return Step(
+            self.argv,
+            f"fio: {self.phase} on {self.target.path}",
+            danger=Danger.DATA if is_raw_write else Danger.NONE,
+            writes_devices=(self.target.path,) if is_raw_write else (),
+            timeout_seconds=self.expected_seconds + _STEP_SLACK_SECONDS,
+        )
+
+
+def fio_invocations(
+    workload: Workload,
+    target: JobTarget,
+    *,
+    job_path: str = "-",
+    runtime_seconds: float | None = None,
+    warmup_seconds: float | None = None,
+    status_interval_seconds: float | None = None,
+    prepare: bool | None = None,
+) -> tuple[FioInvocation, ...]:
+    """The starts of fio, in order, that carry out one repeat of ``workload`` on ``target``.
+
+    ``prepare`` (by default for ``reread`` verify workloads only) puts a start first that writes every byte;
+    ``status_interval_seconds`` (0.1 or more) makes the measured start print what lab.workloads.live reads.
+    Raises SpecError for times that do not fit, WorkloadError ``file-exceeds-fs`` if the data have no room.
+    """
+    runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
+    warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds
+    if runtime <= 0 or warmup < 0 or runtime < warmup:
+        raise SpecError(
+            f"runtime-short: workload '{workload.id}' would measure {runtime:g} s after {warmup:g} s of warm-up",
+            hint="measure at least as long as the warm-up",
+        )
+    interval = status_interval_seconds
+    if interval is not None and interval < 0.1:
+        raise SpecError(f"a status interval of {interval:g} s is too short", hint="use 0.1 s or more")
+    size = job_bytes(workload, target)
+    steps: list[FioInvocation] = []
+    if prepare if prepare is not None else workload.verify is Verify.REREAD:
+        steps.append(prepare_invocation(workload, target, job_path=job_path))
+    for phase in _phases(workload):
+        text = _job_text(workload, target, phase, size, runtime, warmup)
+        timed = workload.verify is not Verify.REREAD
+        steps.append(
+            FioInvocation(
+                phase,
+                _argv(job_path, interval),
+                job_path,
+                text,
+                target,
+                runtime + warmup if timed else 0.0,
+                workload.writes and phase is not Phase.VERIFY,
+            )
+        )
+    return tuple(steps)
+
+
+def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str = "-") -> FioInvocation:
+    """The start that writes all files or regions of ``workload`` once, so that reads find data and no holes.
+
+    Raises WorkloadError ``file-exceeds-fs`` if the data have no room.
+    """
+    size = job_bytes(workload, target)
+    lines = ["[global]", "ioengine=libaio", f"direct={int(workload.direct)}", "thread=1", "group_reporting=1"]
+    lines += [f"randseed={_seed(workload, target) + 1_000_003}", "refill_buffers=1", *_place(workload, target, size)]
+    block = min(_PREPARE_BLOCK_BYTES, size)
+    lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={_file_count(workload)}"]
+    text = "\n".join(lines) + "\n"
+    return FioInvocation(Phase.PREPARE, _argv(job_path, None), job_path, text, target, 0.0, writes=True)
+
+
+def job_bytes(workload: Workload, target: JobTarget) -> int:
+    """Bytes of each job's file or region on this target, in whole blocks.
+
+    Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together are more than the place has room for.
+    """
+    jobs = _file_count(workload)
+    # A file system needs room for its own records; a device is all data.
+    margin = 0 if target.kind is TargetKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
+    room = target.available_bytes - margin
+    wanted = target.file_bytes or workload.file_bytes
+    if wanted is None:
+        wanted = max(0, room) // jobs
+        wanted -= wanted % max(workload.block_bytes, MIB if wanted >= 2 * MIB else 1)
+    wanted -= wanted % workload.block_bytes
+    if wanted < workload.block_bytes or wanted * jobs > room:
+        needed = max(wanted, workload.block_bytes)
+        raise WorkloadError(
+            f"file-exceeds-fs: workload '{workload.id}' needs {jobs} x {human_bytes(needed)} on '{target.path}', "
+            f"which has room for {human_bytes(max(0, room))}",
+            hint=f"set file_bytes to {max(0, room) // jobs} or less",
+        )
+    return wanted
+
+
+def _phases(workload: Workload) -> tuple[Phase, ...]:
+    return (Phase.WRITE, Phase.VERIFY) if workload.verify is Verify.REREAD else (Phase.MEASURE,)
+
+
+def _file_count(workload: Workload) -> int:
+    """Files or regions; a published recipe has all its jobs on one file."""
+    return 1 if workload.recipe else workload.jobs
+
+
+def _argv(job_path: str, status_interval_seconds: float | None) -> tuple[str, ...]:
+    argv = ["fio", "--output-format=json+", "--eta=never"]
+    if status_interval_seconds is not None:
+        argv.append(f"--status-interval={_milliseconds(status_interval_seconds)}")
+    return (*argv, job_path)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
+def _seed(workload: Workload, target: JobTarget) -> int:
+    return workload.seed + (target.repeat if workload.vary_seed else 0)
+
+
+def _escaped(path: str) -> str:
+    """A path as fio's filename option wants it: ':' separates names there."""
+    if any(ord(c) < 32 for c in path):
+        raise SpecError(f"path {path!r} has a control character", hint="choose another path")
+    return path.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def _one_file(target: JobTarget) -> str:
+    is_directory = target.kind is TargetKind.DIRECTORY
+    return _escaped(f"{target.path.rstrip('/')}/{FILE_PREFIX}.0" if is_directory else target.path)
+
+
+def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
+    """Own file or own region for each job, against contention for one inode's lock and overlapping data."""
+    yield f"size={size_bytes}"
+    if target.kind is TargetKind.DIRECTORY and not workload.recipe:
+        yield f"directory={_escaped(target.path)}"
+        yield f"filename_format={FILE_PREFIX}.$jobnum"
+    else:
+        yield f"filename={_one_file(target)}"
+        if _file_count(workload) > 1:
+            yield f"offset_increment={size_bytes}"
+
+
+def _job_text(
+    workload: Workload, target: JobTarget, phase: Phase, size_bytes: int, runtime: float, warmup: float
+) -> str:
+    if workload.recipe:
+        return _literal_text(workload, target, size_bytes, runtime)
+    lines = ["[global]", f"ioengine={workload.engine}", f"direct={int(workload.direct)}", "thread=1"]
+    lines += ["group_reporting=1", "lat_percentiles=1", "clat_percentiles=0", f"percentile_list={PERCENTILES}"]
+    lines += ["randrepeat=1", f"randseed={_seed(workload, target)}", f"random_distribution={workload.distribution}"]
+    if workload.random_data:
+        lines.append("refill_buffers=1")
+    if target.virtual_time:
+        lines.append("clocksource=clock_gettime")
+    lines += _place(workload, target, size_bytes)
+    if phase is Phase.MEASURE:
+        lines += ["time_based=1", f"runtime={_milliseconds(runtime)}"]
+        if warmup:
+            lines.append(f"ramp_time={_milliseconds(warmup)}")
+    lines += ["", f"[{workload.id}]", f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
+    if workload.read_percent is not None:
+        lines.append(f"rwmixread={workload.read_percent}")
+    lines += [f"iodepth={workload.queue_depth}", f"numjobs={workload.jobs}", *_verify_lines(workload, phase)]
+    return "\n".join(lines) + "\n"
+
+
+def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> str:
+    text = workload.recipe.strip() + "\n"
+    filled = {"{filename}": _one_file(target), "{size}": str(size_bytes), "{runtime}": _milliseconds(runtime)}
+    for word, value in filled.items():
+        text = text.replace(word, value)
+    if target.virtual_time:
+        text = text.replace("[global]\n", "[global]\nclocksource=clock_gettime\n", 1)
+    return text
+
+
+def _rw(workload: Workload) -> str:
+    is_random = workload.pattern is Pattern.RANDOM
+    match workload.direction:
+        case Direction.READ:
+            return "randread" if is_random else "read"
+        case Direction.MIX:
+            return "randrw" if is_random else "rw"
+        case _:
+            return "randwrite" if is_random else "write"
+
+
+def _verify_lines(workload: Workload, phase: Phase) -> tuple[str, ...]:
+    """The checksum options; the verifying start repeats the writing one's pattern, so it checks every block."""
+    if workload.verify is Verify.NONE:
+        return ()
+    # Without the last, fio leaves local-*-verify.state files in the folder it was started in.
+    common = ("verify=crc32c", "verify_fatal=1", "verify_state_save=0")
+    match phase:
+        case Phase.WRITE:
+            return (*common, "do_verify=0")
+        case Phase.VERIFY:
+            return (*common, "verify_only=1")
+        case _:
+            return (*common, f"verify_backlog={max(64, 4 * workload.queue_depth)}")

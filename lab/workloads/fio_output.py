@@ -1,0 +1,256 @@
+"""What fio's JSON says, as figures with units. Written for fio 3.28 to 3.39; unknown fields are let through.
+
+Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
+
+- notes come on standard output before the JSON documents, or between them;
+- after an I/O error fio still prints a document, whose ``error`` says why; errors in the job file give none;
+- SIGINT and SIGTERM give a complete last document and status 128;
+- ``verify_only`` reports writes that never happened;
+- reads done by ``verify_backlog`` have a runtime of next to nothing: their rate is taken over the time of the writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from lab.errors import WorkloadError
+
+INTERRUPTED_STATUS = 128
+"""fio's exit status after SIGINT or SIGTERM."""
+_TAIL_CHARACTERS = 600
+_NOT_TIMED_FRACTION = 0.05
+
+
+class FioLatency(msgspec.Struct, frozen=True):
+    """One latency section; all numbers are nanoseconds except ``N`` and the counts in ``bins``."""
+
+    max: float = 0.0
+    mean: float = 0.0
+    N: int = 0
+    percentile: dict[str, float] = {}
+    bins: dict[str, int] = {}
+
+
+class FioDirection(msgspec.Struct, frozen=True):
+    """fio's ``read`` or ``write`` section; ``runtime`` is in milliseconds."""
+
+    io_bytes: int = 0
+    bw_bytes: float = 0.0
+    iops: float = 0.0
+    runtime: int = 0
+    total_ios: int = 0
+    lat_ns: FioLatency = FioLatency()
+    clat_ns: FioLatency = FioLatency()
+
+
+class FioJob(msgspec.Struct, frozen=True):
+    """One entry of fio's ``jobs``."""
+
+    jobname: str
+    error: int = 0
+    read: FioDirection = FioDirection()
+    write: FioDirection = FioDirection()
+    usr_cpu: float = 0.0
+    sys_cpu: float = 0.0
+    options: dict[str, str] = msgspec.field(name="job options", default_factory=dict)
+
+    @property
+    def real_write(self) -> FioDirection:
+        """The writes that happened: ``verify_only`` counts those that it only replays."""
+        return FioDirection() if "verify_only" in self.options else self.write
+
+
+class FioDocument(msgspec.Struct, frozen=True):
+    """One JSON document of fio."""
+
+    jobs: tuple[FioJob, ...]
+    version: str = msgspec.field(name="fio version", default="")
+    timestamp_ms: int = 0
+
+
+class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was measured in one direction. Latencies are those of ``latency_kind``; None where fio gave none."""
+
+    iops: float
+    bandwidth_bytes_per_second: float
+    total_ios: int
+    io_bytes: int
+    runtime_seconds: float
+    mean_seconds: float
+    max_seconds: float
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    p99_seconds: float | None = None
+    p999_seconds: float | None = None
+    """Worth something from about 10 000 I/Os on."""
+    latency_kind: str = "total"
+    """``total``: from submission to completion; ``completion``: without the time that submitting took."""
+
+
+class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one start of fio measured, reads and writes apart. A direction without I/O is None."""
+
+    job_name: str
+    reads: DirectionFigures | None = None
+    writes: DirectionFigures | None = None
+    fio_user_cpu_percent: float
+    """Of the job's threads alone: md's kernel threads are not in it."""
+    fio_system_cpu_percent: float
+    fio_version: str = ""
+    interrupted: bool = False
+    """Ended by a signal before its time."""
+    notes: tuple[str, ...] = ()
+    """What fio printed beside its JSON."""
+    raw_json: str = ""
+    """fio's document, word for word."""
+
+
+@dataclass(slots=True)
+class DocumentSplitter:
+    """Takes fio's standard output in pieces and gives back whole JSON documents.
+
+    fio prints documents one after the other, each from a line ``{`` to a line ``}``, with notes between them.
+    """
+
+    _line: str = ""
+    _document: list[str] | None = None
+    _notes: list[str] | None = None
+    torn_documents: int = 0
+    """Documents that began but never ended before the next one."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines outside documents so far."""
+        return tuple(self._notes or ())
+
+    @property
+    def is_inside_document(self) -> bool:
+        """Whether a document has begun and not ended."""
+        return self._document is not None
+
+    def feed(self, chunk: str) -> Iterator[str]:
+        """The documents that ``chunk`` completes."""
+        *lines, self._line = (self._line + chunk).split("\n")
+        for line in lines:
+            yield from self._take(line)
+
+    def finish(self) -> Iterator[str]:
+        """The document that ends with the text, without a line end."""
+        line, self._line = self._line, ""
+        yield from self._take(line)
+
+    def _take(self, line: str) -> Iterator[str]:
+        line = line.removesuffix("\r")
+        if line == "{":
+            self.torn_documents += self._document is not None
+            self._document = [line]
+        elif self._document is not None:
+            self._document.append(line)
+            if line == "}":
+                yield "\n".join(self._document) + "\n"
+                self._document = None
+        elif line.strip():
+            self._notes = [*(self._notes or []), line.strip()]
+
+
+def decode_document(text: str) -> FioDocument:
+    """One document. Raises WorkloadError if it is not what fio prints."""
+    try:
+        return msgspec.json.decode(text, type=FioDocument)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise WorkloadError(f"fio's JSON cannot be read: {error}\n{_tail(text)}", hint="run the job by hand") from None
+
+
+def parse_figures(
+    text: str, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False
+) -> JobFigures:
+    """The figures of one finished start of fio, from the last document on its standard output.
+
+    Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), no or torn JSON, an
+    error of fio's own such as a failed verification, or more than one entry (group_reporting was not on).
+    """
+    splitter = DocumentSplitter()
+    documents = [*splitter.feed(text), *splitter.finish()]
+    said = _tail(stderr_text) or _tail("\n".join(splitter.notes)) or _tail(text)
+    if splitter.is_inside_document:
+        raise WorkloadError(f"fio's output is cut off\n{_tail(text)}", hint="fio was killed, or a pipe broke")
+    document = decode_document(documents[-1]) if documents else None
+    job = _only_job(document) if document else None
+    if job and job.error:
+        raise WorkloadError(_job_error(job, said), hint="the array or its file system refused I/O, or data changed")
+    interrupted = exit_status == INTERRUPTED_STATUS
+    if exit_status and not (interrupted and accept_interrupted):
+        raise WorkloadError(f"fio ended with status {exit_status}: {said}", hint="run the job by hand to see more")
+    if document is None or job is None:
+        raise WorkloadError(f"fio printed no JSON: {said or 'nothing at all'}", hint="run the job by hand to see more")
+    return JobFigures(
+        job_name=job.jobname,
+        reads=_figures(job.read, untimed_beside=job.real_write),
+        writes=_figures(job.real_write),
+        fio_user_cpu_percent=job.usr_cpu,
+        fio_system_cpu_percent=job.sys_cpu,
+        fio_version=document.version,
+        interrupted=interrupted,
+        notes=splitter.notes,
+        raw_json=documents[-1],
+    )
+
+
+def _only_job(document: FioDocument) -> FioJob:
+    if len(document.jobs) != 1:
+        names = ", ".join(job.jobname for job in document.jobs) or "none"
+        raise WorkloadError(
+            f"jobs-unsummed: fio reported {len(document.jobs)} entries ({names}) where one was expected",
+            hint="put group_reporting in the job file",
+        )
+    return document.jobs[0]
+
+
+def _job_error(job: FioJob, said: str) -> str:
+    try:
+        reason = os.strerror(job.error)
+    except (OverflowError, ValueError):
+        reason = "unknown"
+    # fio says EILSEQ when a checksum does not match.
+    what = "data differ from what was written" if job.error == 84 else reason
+    return f"fio's job '{job.jobname}' failed with error {job.error} ({what}): {said}"
+
+
+def _figures(section: FioDirection, *, untimed_beside: FioDirection | None = None) -> DirectionFigures | None:
+    seconds = section.runtime / 1000
+    if section.total_ios <= 0 or seconds <= 0:
+        return None
+    iops, bandwidth = section.iops, section.bw_bytes
+    if untimed_beside and section.runtime < _NOT_TIMED_FRACTION * untimed_beside.runtime:
+        seconds = untimed_beside.runtime / 1000
+        iops, bandwidth = section.total_ios / seconds, section.io_bytes / seconds
+    has_total = bool(section.lat_ns.percentile) or not section.clat_ns.percentile
+    latency = section.lat_ns if has_total else section.clat_ns
+    return DirectionFigures(
+        iops=iops,
+        bandwidth_bytes_per_second=bandwidth,
+        total_ios=section.total_ios,
+        io_bytes=section.io_bytes,
+        runtime_seconds=seconds,
+        mean_seconds=latency.mean / 1e9,
+        max_seconds=latency.max / 1e9,
+        p50_seconds=_percentile(latency, "50.000000"),
+        p95_seconds=_percentile(latency, "95.000000"),
+        p99_seconds=_percentile(latency, "99.000000"),
+        p999_seconds=_percentile(latency, "99.900000"),
+        latency_kind="total" if has_total else "completion",
+    )
+
+
+def _percentile(latency: FioLatency, key: str) -> float | None:
+    nanoseconds = latency.percentile.get(key)
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
+def _tail(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _TAIL_CHARACTERS else f"…{text[-_TAIL_CHARACTERS:]}"

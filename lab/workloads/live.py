@@ -1,0 +1,167 @@
+"""True values of the last moment while fio runs, from what ``--status-interval`` prints.
+
+Each document is cumulative, so the values of an interval are differences of two documents; percentiles come from
+differences of the histogram bins, never from averages. Facts checked with fio 3.33 (Linux 6.18, 2026-11-21):
+
+- intervals of 100, 250 and 500 ms work with json+; documents are some 13 kB each with ``clat_percentiles=0``;
+- during ``ramp_time`` I/Os are counted, latencies are not (``N`` = 0, no bins); at its end all counters start again
+  at 0, but may have passed the last value seen by the next document, so bins that appear mark a new start too;
+- the very first document can have I/Os with runtime 0: it has no rate yet;
+- after the run the last document is printed once more, with the same counters, or with a few ms more than the last
+  interval's: such a sliver is held back until ``finish``;
+- SIGINT and SIGTERM print one last complete document, after a note on a line of its own, and end with status 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab.workloads.fio_output import DocumentSplitter, FioDirection, FioDocument, FioLatency, decode_document
+
+_NOTHING = FioDirection()
+_SLIVER_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDirection:
+    """One direction in one interval; percentiles are None without samples (warm-up, or no I/O)."""
+
+    iops: float
+    bandwidth_bytes_per_second: float
+    ios: int
+    p50_seconds: float | None
+    p99_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveInterval:
+    """What happened between two documents."""
+
+    time_seconds: float
+    """End of the interval on fio's wall clock (seconds since 1970)."""
+    interval_seconds: float
+    reads: LiveDirection | None
+    writes: LiveDirection | None
+    is_warmup: bool
+    """Still in ramp_time: not part of the result."""
+
+
+@dataclass(slots=True)
+class LiveFeed:
+    """Fed with pieces of fio's standard output, gives back intervals.
+
+    Raises WorkloadError for JSON that is not fio's.
+    """
+
+    splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
+    _before: FioDocument | None = None
+    _held_back: FioDocument | None = None
+
+    def feed(self, chunk: str) -> list[LiveInterval]:
+        """The intervals that ``chunk`` completes; often none."""
+        return self._intervals(list(self.splitter.feed(chunk)))
+
+    def finish(self) -> list[LiveInterval]:
+        """The interval that the end of the text completes, however short, if there was I/O in it."""
+        found = self._intervals(list(self.splitter.finish()))
+        sliver = difference(self._before, self._held_back) if self._held_back else None
+        self._held_back = None
+        return [*found, sliver] if sliver and _ios(sliver) else found
+
+    def _intervals(self, texts: list[str]) -> list[LiveInterval]:
+        found = []
+        for text in texts:
+            document = decode_document(text)
+            interval = difference(self._before, document)
+            is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS
+            self._held_back = document if is_sliver else None
+            if interval is not None and not is_sliver:
+                self._before = document
+                found.append(interval)
+        return found
+
+
+def difference(before: FioDocument | None, after: FioDocument) -> LiveInterval | None:
+    """What happened between two cumulative documents of one run; None if no time passed between them."""
+    if before is None or _started_anew(before, after):
+        before = FioDocument(jobs=())
+    read, read_before = _sections(after, "read"), _sections(before, "read")
+    write, write_before = _sections(after, "write"), _sections(before, "write")
+    milliseconds = max(read.runtime - read_before.runtime, write.runtime - write_before.runtime)
+    if milliseconds <= 0:
+        return None
+    seconds = milliseconds / 1000
+    return LiveInterval(
+        time_seconds=after.timestamp_ms / 1000,
+        interval_seconds=seconds,
+        reads=_direction(read_before, read, seconds),
+        writes=_direction(write_before, write, seconds),
+        is_warmup=_is_warmup(after),
+    )
+
+
+def _ios(interval: LiveInterval) -> int:
+    return sum(each.ios for each in (interval.reads, interval.writes) if each)
+
+
+def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
+    """The latency in seconds below or at which ``percent`` of the samples lie, by fio's own rule; None without samples.
+
+    ``bins`` maps a bin's latency in nanoseconds to its count.
+    """
+    total = sum(bins.values())
+    if total <= 0:
+        return None
+    seen = 0
+    for nanoseconds in sorted(bins):
+        seen += bins[nanoseconds]
+        if seen >= total * percent / 100:
+            return nanoseconds / 1e9
+    return None
+
+
+def _sections(document: FioDocument, name: str) -> FioDirection:
+    """The section of the only entry; entries without group_reporting are not live material."""
+    if len(document.jobs) != 1:
+        return _NOTHING
+    return document.jobs[0].read if name == "read" else document.jobs[0].real_write
+
+
+def _is_warmup(document: FioDocument) -> bool:
+    sections = [_sections(document, "read"), _sections(document, "write")]
+    return any(section.total_ios for section in sections) and not any(_latency(section).N for section in sections)
+
+
+def _started_anew(before: FioDocument, after: FioDocument) -> bool:
+    if _is_warmup(before) and not _is_warmup(after):
+        return True
+    pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
+    return any(new.total_ios < old.total_ios or new.runtime < old.runtime for old, new in pairs)
+
+
+def _latency(section: FioDirection) -> FioLatency:
+    return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
+
+
+def _direction(before: FioDirection, after: FioDirection, seconds: float) -> LiveDirection | None:
+    ios = after.total_ios - before.total_ios
+    if ios <= 0 and not after.total_ios:
+        return None
+    bins = _new_samples(_latency(before).bins, _latency(after).bins)
+    return LiveDirection(
+        iops=ios / seconds,
+        bandwidth_bytes_per_second=(after.io_bytes - before.io_bytes) / seconds,
+        ios=ios,
+        p50_seconds=bin_percentile(bins, 50),
+        p99_seconds=bin_percentile(bins, 99),
+    )
+
+
+def _new_samples(before: Mapping[str, int], after: Mapping[str, int]) -> dict[int, int]:
+    new = {}
+    for key, count in after.items():
+        more = count - before.get(key, 0)
+        if more > 0 and key.isdecimal():
+            new[int(key)] = more
+    return new

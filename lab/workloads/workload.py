@@ -1,0 +1,131 @@
+"""One workload: what is read and written, how, and what it shows. Entries of the catalogue are these, in TOML."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+SYNCHRONOUS_ENGINES = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
+"""fio engines that wait for each I/O, so a queue depth above 1 means nothing to them (fio HOWTO, "I/O engine")."""
+
+
+class Direction(StrEnum):
+    """Which way the data go."""
+
+    READ = "read"
+    WRITE = "write"
+    MIX = "mix"
+    """Both at once, on purpose."""
+    VERIFY = "verify"
+    """Written with checksums, then read back and checked."""
+
+
+class Pattern(StrEnum):
+    """Where on the file the next I/O goes."""
+
+    RANDOM = "random"
+    SEQUENTIAL = "sequential"
+
+
+class Verify(StrEnum):
+    """How data are checked."""
+
+    NONE = "none"
+    REREAD = "reread"
+    """Write every block once, then read every block."""
+    UNDER_LOAD = "under-load"
+    """Keep writing and check soon after, for the whole runtime: load that notices damage while faults happen."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) for values that contradict each other."""
+
+    id: str
+    """Name on the command line and in results; also fio's job name."""
+    title: str
+    shows: str
+    """What a student can learn from it, in a sentence."""
+    direction: Direction
+    pattern: Pattern
+    block_bytes: int
+    read_percent: int | None = None
+    """Share of reads, for a mix only."""
+    queue_depth: int = 1
+    """I/Os in flight per job."""
+    jobs: int = 1
+    """Parallel jobs, each on its own file or region."""
+    engine: str = "libaio"
+    direct: bool = True
+    """O_DIRECT: past the page cache."""
+    runtime_seconds: float = 30.0
+    """Measured time; a verify workload that re-reads ends when its file is covered instead."""
+    warmup_seconds: float = 10.0
+    """Time before it, left out of the figures (fio's ramp_time)."""
+    distribution: str = "random"
+    """fio's random_distribution, such as ``zipf:1.1``."""
+    random_data: bool = True
+    """New random data in every buffer: parity of repeated or zero data is not parity work."""
+    seed: int = 20_260
+    """Seed of the offsets; the same on every array."""
+    vary_seed: bool = True
+    """Add the repeat's number to the seed, so that repeats differ and arrays do not."""
+    verify: Verify = Verify.NONE
+    file_bytes: int | None = None
+    """Bytes per job; without it, the experiment or the free space decides."""
+    recipe: str = ""
+    """A published fio job, run as it is, with {filename}, {size} and {runtime} filled in."""
+    source: str = ""
+    """Where a recipe was published."""
+
+    def __post_init__(self) -> None:
+        for complaint in _complaints(self):
+            raise ValueError(f"workload '{self.id}': {complaint}")
+
+    @property
+    def reads(self) -> bool:
+        """Whether figures for reads are expected."""
+        return self.direction is not Direction.WRITE
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes what is on the array."""
+        return self.direction is not Direction.READ
+
+    @property
+    def depth_total(self) -> int:
+        """I/Os in flight over all jobs."""
+        return self.queue_depth * self.jobs
+
+
+def _complaints(workload: Workload) -> list[str]:
+    is_mix = workload.direction is Direction.MIX
+    checks = [
+        (not workload.id, "id is empty"),
+        (
+            any(not (c.isalnum() or c in "-_.") for c in workload.id),
+            "id may have letters, digits, '-', '_' and '.' only",
+        ),
+        (workload.block_bytes < 512 or workload.block_bytes % 512 != 0, "block_bytes must be a multiple of 512"),
+        (workload.queue_depth < 1 or workload.jobs < 1, "queue_depth and jobs must be 1 or more"),
+        (
+            workload.queue_depth > 1 and workload.engine in SYNCHRONOUS_ENGINES,
+            f"depth-without-async: engine '{workload.engine}' ignores a queue_depth above 1",
+        ),
+        (is_mix != (workload.read_percent is not None), "a mix, and nothing else, needs read_percent"),
+        (is_mix and not 0 < (workload.read_percent or 0) < 100, "read_percent must be between 1 and 99"),
+        (
+            (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE),
+            "direction 'verify' and a verify mode go together",
+        ),
+        (workload.runtime_seconds <= 0 or workload.warmup_seconds < 0, "times must be positive"),
+        (
+            workload.runtime_seconds < workload.warmup_seconds,
+            "runtime-short: runtime_seconds is less than warmup_seconds",
+        ),
+        (
+            workload.file_bytes is not None and workload.file_bytes < workload.block_bytes,
+            "file_bytes is below one block",
+        ),
+    ]
+    return [complaint for wrong, complaint in checks if wrong]

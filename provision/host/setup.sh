@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Prepares this computer: packages, the embedded kernel where the distribution has none, and .venv.
+# Usage: setup.sh lab|test|kernel      Run again, it does nothing. Exit 3: something is missing that it cannot install.
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+readonly here
+readonly os_release="${RAIDLAB_OS_RELEASE:-/etc/os-release}"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+is_at_least() { [[ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" == "$1" ]]; }
+
+# Prints debian or ubuntu. A release without a number (Debian testing) is newer than any with one.
+distribution() {
+  local ID="" VERSION_ID="" PRETTY_NAME="an unknown system"
+  # shellcheck source=/dev/null
+  [[ -r $os_release ]] && source "$os_release"
+  case "$ID" in
+  debian) is_at_least 12 "${VERSION_ID:-999}" && echo debian && return ;;
+  ubuntu) is_at_least 24.04 "${VERSION_ID:-999}" && echo ubuntu && return ;;
+  esac
+  say "this is $PRETTY_NAME; raidlab sets itself up on Debian 12, Ubuntu 24.04 and later"
+  say "next: use such a computer, or install the packages of provision/host/packages/*.txt by hand and run provision/host/venv.sh"
+  return 3
+}
+
+prepare_lab() {
+  local distro="$1" sets=(lab "${@:2}")
+  if [[ "$(uname -m)" != x86_64 ]]; then
+    say "the embedded kernel exists for x86-64 only; on this $(uname -m) computer use --on local: or --on ssh:HOST"
+    "$here/packages.sh" "${sets[@]}"
+  elif [[ $distro == debian ]]; then
+    "$here/packages.sh" "${sets[@]}" lab-debian
+  else
+    # Once built, the kernel needs no compiler: later runs ask for the lab's packages alone.
+    [[ -x ${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/standard/linux ]] || sets+=(kernel)
+    "$here/packages.sh" "${sets[@]}"
+    "$here/../kernel/build-uml.sh" standard
+  fi
+}
+
+main() {
+  local distro
+  distro="$(distribution)"
+  case "${1:-}" in
+  lab)
+    prepare_lab "$distro"
+    "$here/venv.sh" runtime
+    ;;
+  test)
+    prepare_lab "$distro" test
+    "$here/venv.sh" dev
+    ;;
+  kernel) "$here/packages.sh" kernel ;;
+  *)
+    say "usage: setup.sh lab|test|kernel"
+    return 2
+    ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Makes .venv with the locked requirements and raidlab itself; does nothing, without network, if it is there already.
+# Usage: venv.sh runtime|dev      (dev holds everything that runtime holds)
+set -euo pipefail
+
+cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
+readonly venv=.venv
+
+say() { printf 'python: %s\n' "$*" >&2; }
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+# The system's own first: a version manager's may lie in a folder that the embedded kernel's user cannot read.
+choose_python() {
+  local candidate
+  for candidate in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
+    if command -v "$candidate" >/dev/null && is_new_enough "$candidate"; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  say "Python 3.11 or later is needed; next: install the package python3 of Debian 12, Ubuntu 24.04 or later"
+  return 3
+}
+
+# The folder counts: a copied or moved environment still starts the programs of the old one.
+inputs_hash() {
+  { printf '%s\n' "$PWD" "$1" && cat "requirements/$1.txt" pyproject.toml provision/host/venv.sh; } | sha256sum
+}
+
+is_ready() {
+  local kind
+  [[ -x $venv/bin/python ]] || return 1
+  for kind in "$@"; do
+    [[ -f $venv/ready-$kind && "$(<"$venv/ready-$kind")" == "$(inputs_hash "$kind")" ]] && return
+  done
+  return 1
+}
+
+pip_install() {
+  # Without compiled files every start of raidlab takes a second longer.
+  env -u PYTHONDONTWRITEBYTECODE -u PYTHONPATH "$venv/bin/python" -m pip install --quiet --no-input \
+    --disable-pip-version-check "$@" >&2
+}
+
+make_venv() {
+  local kind="$1" python
+  python="$(choose_python)"
+  say "setting up $venv ($kind) with $python"
+  # Marks go first: an interrupted set-up must not look like a finished one.
+  rm -f "$venv"/ready-*
+  if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/python" -m pip --version 2>/dev/null | grep -qF "$PWD/$venv/"; then
+    "$python" -m venv --clear "$venv"
+  fi
+  pip_install --require-hashes --only-binary=:all: -r "requirements/$kind.txt" || {
+    say "the requirements could not be installed; next: look at the network (or a proxy's settings), then run make again"
+    return 1
+  }
+  pip_install --no-deps --no-build-isolation --no-index --editable .
+  env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -m compileall -q lab tui >&2 || true
+  inputs_hash "$kind" >"$venv/ready-$kind"
+}
+
+main() {
+  local kind="$1"
+  # Two makes at once, one set-up: the lock is on the folder itself and goes with the process.
+  exec 9<.
+  flock 9
+  if [[ $kind == runtime ]]; then
+    is_ready runtime dev || make_venv runtime
+  else
+    is_ready dev || make_venv dev
+  fi
+}
+
+main "$@"

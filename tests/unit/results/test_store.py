@@ -1,0 +1,284 @@
+"""The store: nothing finished is lost, nothing half-written is taken for whole, and refusals say what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import LabError, ResultError
+from lab.results.atomic import write_file
+from lab.results.journal import ResultNotStored, read_journal
+from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
+from lab.results.store import ResultStore, decode_record
+from lab.workloads.fio_output import parse_figures
+
+RAW = Path(__file__).parents[1] / "workloads" / "data" / "mix.stdout"
+CONDITIONS = Conditions(
+    target="uml:",
+    host_name="lab",
+    kernel_release="6.1.0",
+    architecture="x86_64",
+    cpu_count=2,
+    memory_bytes=2**30,
+    is_embedded=True,
+    mdadm_version="4.2",
+    fio_version="fio-3.33",
+    tunables={"/sys/block/md0/md/sync_speed_max": "200000"},
+)
+
+
+def draft(record_id: str = "20261121T100000Z-x") -> ResultRecord:
+    return ResultRecord(
+        id=record_id,
+        created_utc="2026-11-21T10:00:00Z",
+        raidlab_version="0.1",
+        experiment="x",
+        experiment_toml="# text\n",
+        conditions=CONDITIONS,
+        planned_cells=("md0/rand-mix-4k/healthy/0", "md0/rand-mix-4k/healthy/1"),
+    )
+
+
+def cell(repeat: int = 0) -> CellRecord:
+    return CellRecord(
+        array="md0",
+        workload="rand-mix-4k",
+        phase="healthy",
+        repeat=repeat,
+        order_index=repeat,
+        started_utc="2026-11-21T10:00:01Z",
+        figures=parse_figures(RAW.read_text()),
+    )
+
+
+REBUILD = RebuildRecord(
+    array="md0", repeat=0, rebuild_seconds=9.5, predicted_seconds=10, rebuilt_bytes=5, data_unchanged=True
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "results")
+
+
+def test_a_run_from_begin_to_load(store: ResultStore) -> None:
+    with store.begin(draft()) as journal:
+        stored = journal.add(cell())
+        journal.add(REBUILD)
+        assert store.load("latest").status is RunStatus.INCOMPLETE
+        final = journal.finish(timings=Timings(fio_seconds=3), stamps=["too-few-repeats", "too-few-repeats"])
+    loaded = store.load("20261121")
+    assert loaded == final
+    assert loaded.cells == (stored,)
+    assert loaded.rebuilds == (REBUILD,)
+    assert loaded.stamps == ("too-few-repeats",)
+    assert loaded.status is RunStatus.COMPLETE
+    assert isinstance(stored, CellRecord)
+    assert store.raw_json(loaded.id, stored.raw_file) == cell().figures.raw_json
+    assert sorted(path.name for path in (store.root / loaded.id).iterdir()) == ["lock", "raw", "record.json"]
+    with pytest.raises(ResultError, match="is complete"):
+        store.resume("latest")
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(store: ResultStore) -> None:
+    with store.begin(draft()) as journal:
+        journal.add(cell(0))
+    path = store.root / draft().id / "cells.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"type":"cell","array":"md0","wor')
+    assert len(store.load("latest").cells) == 1
+    with store.resume("latest") as journal:
+        assert journal.record.missing_keys == ("md0/rand-mix-4k/healthy/1",)
+        journal.add(cell(1))
+        journal.finish()
+    assert store.load("latest").missing_keys == ()
+    assert [each.raw_file for each in store.load("latest").cells] == ["raw/0000.json.gz", "raw/0001.json.gz"]
+
+
+def test_a_run_stored_as_incomplete_can_be_resumed(store: ResultStore) -> None:
+    with store.begin(draft()) as journal:
+        journal.add(cell(0))
+        journal.finish(status=RunStatus.INCOMPLETE)
+    with store.resume("latest") as journal:
+        journal.add(cell(1))
+    assert len(store.load("latest").cells) == 2
+
+
+def test_two_writers_are_refused(store: ResultStore) -> None:
+    with store.begin(draft()):
+        with pytest.raises(ResultError, match="another raidlab is writing"):
+            store.resume("latest")
+        with pytest.raises(ResultError, match="is being written"):
+            store.delete("latest")
+        with pytest.raises(ResultError, match="already"):
+            store.begin(draft())
+    assert store.delete("latest") == draft().id
+    assert store.list() == ()
+
+
+def test_ids_and_finding(store: ResultStore) -> None:
+    now = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
+    first = store.new_id("Antioquia quick!", now)
+    assert first == "20261121T100129Z-antioquia-quick"
+    store.begin(draft(first)).close()
+    second = store.new_id("Antioquia quick!", now)
+    store.begin(draft(second)).close()
+    assert second == f"{first}-2"
+    assert store.find(first) == first
+    assert store.find("latest") == second
+    with pytest.raises(ResultError, match="may be 2 results"):
+        store.find("2026")
+    with pytest.raises(ResultError, match="no result 'zzz'"):
+        store.find("zzz")
+    with pytest.raises(ResultError, match="no id"):
+        store.begin(draft("../evil"))
+
+
+def test_an_empty_store(store: ResultStore) -> None:
+    assert store.list() == ()
+    with pytest.raises(ResultError, match="there are no results"):
+        store.load("latest")
+
+
+def test_newer_foreign_and_damaged_records(store: ResultStore) -> None:
+    data = json.loads(encode_record(draft()))
+    with pytest.raises(ResultError, match="format 2") as caught:
+        decode_record(json.dumps(data | {"schema_version": 2, "cells": "new shape"}).encode(), source="r")
+    assert "newer raidlab" in caught.value.hint
+    with pytest.raises(ResultError, match="not a raidlab result"):
+        decode_record(b'{"kind": "other"}', source="r")
+    with store.begin(draft()) as journal:
+        journal.finish()
+    (store.root / draft().id / "record.json").write_bytes(b"{")
+    assert "damaged" in store.list()[0].problem
+
+
+def test_a_damaged_line_before_the_last_is_named(store: ResultStore) -> None:
+    with store.begin(draft()) as journal:
+        journal.add(cell())
+    path = store.root / draft().id / "cells.jsonl"
+    path.write_bytes(b"{}\n" + path.read_bytes())
+    with pytest.raises(ResultError, match="line 1 is damaged"):
+        read_journal(path)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_record_or_a_lab_error(data: bytes) -> None:
+    with pytest.raises(LabError):
+        decode_record(data, source="r")
+
+
+@given(st.data())
+def test_a_cut_record_is_a_lab_error(data: st.DataObject) -> None:
+    whole = encode_record(msgspec.structs.replace(draft(), cells=(cell(),)))
+    cut = data.draw(st.integers(0, len(whole) - 3))
+    with pytest.raises(LabError):
+        decode_record(whole[:cut], source="r")
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Files may not grow beyond 4 KiB: a stand-in for a full disk that needs no root."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, old_handler)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    write_file(path, b"old")
+    with pytest.raises(ResultError, match="cannot be written: File too large") as caught:
+        write_file(path, b"x" * 10_000)
+    assert "ulimit" in caught.value.hint
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore, request: pytest.FixtureRequest) -> None:
+    with store.begin(draft()) as journal:
+        journal.add(REBUILD)
+        request.getfixturevalue("small_files")
+        noisy = msgspec.structs.replace(cell(), job_text="x" * 9000)
+        with pytest.raises(ResultError, match="cannot be stored"):
+            journal.add(msgspec.structs.replace(noisy, figures=msgspec.structs.replace(noisy.figures, raw_json="")))
+        journal.add(msgspec.structs.replace(REBUILD, repeat=1))
+        assert [each.repeat for each in journal.record.rebuilds] == [0, 1]
+    assert store.load("latest").rebuilds == journal.record.rebuilds
+
+
+def test_the_final_record_can_be_saved_elsewhere(store: ResultStore, request: pytest.FixtureRequest) -> None:
+    with store.begin(draft()) as journal:
+        for repeat in range(6):
+            journal.add(msgspec.structs.replace(REBUILD, repeat=repeat))
+        journal.record = msgspec.structs.replace(journal.record, experiment_toml="#" * 5000)
+        request.getfixturevalue("small_files")
+        with pytest.raises(ResultNotStored) as caught:
+            journal.finish()
+    assert decode_record(caught.value.payload, source="bytes").status is RunStatus.COMPLETE
+    assert "saved elsewhere" in caught.value.hint
+    assert len(store.load("latest").rebuilds) == 6
+    assert store.load("latest").status is RunStatus.INCOMPLETE
+
+
+@pytest.mark.parametrize("name", ["fsync", "open"])
+def test_a_full_or_read_only_disk_is_told(store: ResultStore, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    number, word = (28, "No space left") if name == "fsync" else (30, "Read-only")
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with store.begin(draft()) as journal:
+        journal.add(REBUILD)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(ResultNotStored, match=word) as caught:
+                journal.finish()
+            assert caught.value.hint
+            with pytest.raises(ResultError, match=word):
+                store.begin(draft("20261122T000000Z-y"))
+    assert [each.id for each in store.list()] == [draft().id]
+    assert not list((store.root / draft().id).glob(".*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """In a mount namespace of its own, so that nothing stays mounted."""
+    script = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parents[3]), str(Path(__file__).parent)]!r}
+from pathlib import Path
+from test_store import REBUILD, ResultError, ResultStore, draft, msgspec
+store = ResultStore(Path({str(tmp_path)!r}))
+journal = store.begin(draft())
+count = 0
+try:
+    while True:
+        journal.add(msgspec.structs.replace(REBUILD, repeat=count)); count += 1
+except ResultError as error:
+    assert "No space left" in error.message and "free some space" in error.hint, error
+journal.close()
+assert len(store.load("latest").rebuilds) == count > 10
+print("told")
+"""
+    command = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs "$1" && exec "$2" -c "$3"', "sh"]
+    done = subprocess.run(
+        [*command, str(tmp_path), sys.executable, script], capture_output=True, text=True, check=False
+    )
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    assert done.stdout == "told\n", done.stderr

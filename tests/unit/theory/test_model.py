@@ -1,0 +1,111 @@
+"""Closed forms against figures worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.arrays.levels import Level, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Single
+from lab.errors import SpecError
+from lab.theory.model import (
+    DiskRates,
+    expected_busy_disks,
+    random_read_iops,
+    random_write_iops,
+    rebuild_seconds,
+    sequential_bytes_per_second,
+    small_write_cost,
+    workload_iops,
+)
+from lab.units import MIB
+from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import Direction
+
+DISK = DiskRates(75, 75, 100 * MIB, 90 * MIB)
+SIX = [DISK] * 6
+DEEP = 1000
+
+
+def test_busy_disks() -> None:
+    assert expected_busy_disks(1, 7) == 1
+    assert expected_busy_disks(6, 1) == pytest.approx(1)
+    assert expected_busy_disks(2, 2) == pytest.approx(1.5)
+    assert expected_busy_disks(6, DEEP) == pytest.approx(6)
+    with pytest.raises(SpecError):
+        expected_busy_disks(0, 1)
+
+
+@given(st.integers(1, 40), st.integers(1, 400))
+def test_busy_disks_stay_within_the_bounds_that_the_docstring_names(disks: int, depth: int) -> None:
+    busy = expected_busy_disks(disks, depth)
+    exponential = disks * depth / (disks + depth - 1)
+    assert busy <= min(disks, depth) + 1e-9
+    assert exponential * 0.999 <= busy <= exponential * 1.31
+
+
+@pytest.mark.parametrize(
+    ("level", "iops"), [(Raid0(), 450), (Raid10(), 225), (Raid5(), 112.5), (Raid6(), 75), (Raid1(), 75)]
+)
+def test_louwrentius_write_table_with_enough_in_flight(level: Level, iops: float) -> None:
+    assert random_write_iops(level, SIX, DEEP).value == pytest.approx(iops)
+
+
+def test_reads_scale_with_members_and_need_depth() -> None:
+    assert random_read_iops(Raid5(), SIX, DEEP).value == pytest.approx(450)
+    assert random_read_iops(Raid4(), SIX, DEEP).value == pytest.approx(375)
+    assert random_read_iops(Raid0(), SIX, 1).value == pytest.approx(75)
+    assert "keep 1 of 6 members busy" in random_read_iops(Raid0(), SIX, 1).reason
+
+
+def test_small_write_cost_says_where_textbooks_differ() -> None:
+    assert small_write_cost(Raid5(), 3).value == 3
+    assert "textbooks count 4" in small_write_cost(Raid5(), 3).reason
+    assert "agree on 4" in small_write_cost(Raid5(), 6).reason
+
+
+def test_a_slow_member_sets_the_pace_when_many_wait() -> None:
+    mixed = [*[DISK] * 3, replace(DISK, random_read_iops=25)]
+    assert random_read_iops(Raid0(), mixed, DEEP).value == pytest.approx(100)
+    # One at a time, each member is met equally often: the mean service time counts.
+    assert random_read_iops(Raid0(), mixed, 1).value == pytest.approx(4 / (3 / 75 + 1 / 25))
+
+
+def test_sequential_streams() -> None:
+    assert sequential_bytes_per_second(Raid5(), SIX, Direction.READ).value == 500 * MIB
+    assert sequential_bytes_per_second(Raid1(), SIX, Direction.READ).value == 100 * MIB
+    assert sequential_bytes_per_second(Raid10(), SIX, Direction.WRITE).value == 270 * MIB
+    with pytest.raises(SpecError):
+        sequential_bytes_per_second(Raid0(), SIX, Direction.MIX)
+
+
+def test_rebuild_time_names_its_limiter() -> None:
+    free = rebuild_seconds(900 * MIB, SIX)
+    assert free.value == 10
+    assert "sequential write" in free.reason
+    capped = rebuild_seconds(900 * MIB, SIX, sync_speed_max_bytes_per_second=45 * MIB)
+    assert capped.value == 20
+    assert capped.reason == "900 MiB at 45 MiB/s, set by md's sync_speed_max"
+    with pytest.raises(SpecError):
+        rebuild_seconds(1, [])
+    with pytest.raises(SpecError):
+        rebuild_seconds(1, SIX, sync_speed_max_bytes_per_second=0)
+
+
+def test_workloads_find_their_formula() -> None:
+    read, write = find_workload("rand-read-4k"), find_workload("rand-write-4k")
+    reads, writes = workload_iops(Raid5(), SIX, read).value, workload_iops(Raid5(), SIX, write).value
+    mix = workload_iops(Raid5(), SIX, find_workload("rand-mix-4k")).value
+    assert mix == pytest.approx(1 / (0.7 / reads + 0.3 / writes))
+    assert workload_iops(Single(), [DISK], find_workload("seq-read-1m")).value == 100
+    with pytest.raises(SpecError):
+        workload_iops(Raid5(), SIX, find_workload("verify-4k"))
+
+
+def test_a_disk_without_a_rate_is_an_error() -> None:
+    with pytest.raises(SpecError):
+        random_read_iops(Raid0(), [replace(DISK, random_read_iops=0)] * 2, 1)
+    with pytest.raises(SpecError):
+        random_write_iops(Raid0(), [], 1)

@@ -1,0 +1,107 @@
+"""Interval values from cumulative documents, checked against fio's own totals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import LabError
+from lab.workloads.fio_output import FioDirection, FioDocument, FioJob, FioLatency, parse_figures
+from lab.workloads.live import LiveFeed, LiveInterval, bin_percentile, difference
+
+DATA = Path(__file__).with_name("data")
+
+
+def intervals(name: str, chunk_characters: int = 1000) -> list[LiveInterval]:
+    text = (DATA / name).read_text()
+    feed = LiveFeed()
+    found: list[LiveInterval] = []
+    for start in range(0, len(text), chunk_characters):
+        found += feed.feed(text[start : start + chunk_characters])
+    return found + feed.finish()
+
+
+def test_warmup_is_marked_and_counters_start_anew() -> None:
+    found = intervals("status-interval.stdout")
+    assert [each.is_warmup for each in found] == [True, False, False, False, False]
+    assert [each.interval_seconds for each in found] == [0.145, 0.25, 0.25, 0.25, 0.251]
+    warmup, first, second = found[0], found[1], found[2]
+    assert warmup.reads is not None
+    assert warmup.reads.p50_seconds is None
+    assert first.reads is not None
+    # 18 277 I/Os in all are more than the 10 439 of the warm-up, and yet all of them are new.
+    assert first.reads.ios == 18_277
+    assert first.reads.iops == pytest.approx(73_108)
+    assert second.reads is not None
+    assert second.reads.ios == 35_305 - 18_277
+    assert second.reads.bandwidth_bytes_per_second == pytest.approx((144_572_416 - 74_825_728) / 0.25)
+    assert second.writes is None
+
+
+@pytest.mark.parametrize("name", ["status-interval.stdout", "sigint.stdout"])
+def test_intervals_add_up_to_the_final_total(name: str) -> None:
+    measured = [each.reads.ios for each in intervals(name) if each.reads and not each.is_warmup]
+    figures = parse_figures((DATA / name).read_text())
+    assert figures.reads is not None
+    assert sum(measured) == figures.reads.total_ios
+
+
+def test_percentiles_of_a_whole_run_equal_fios() -> None:
+    job = json.loads((DATA / "mix.stdout").read_text())["jobs"][0]
+    for direction in ("read", "write"):
+        latency = job[direction]["lat_ns"]
+        bins = {int(key): count for key, count in latency["bins"].items()}
+        for percent in (50, 95, 99, 99.9):
+            found = bin_percentile(bins, percent)
+            assert found == latency["percentile"][f"{percent:.6f}"] / 1e9
+
+
+def test_interval_percentiles_come_from_new_samples_alone() -> None:
+    before = document(10, {"100": 10})
+    after = document(20, {"100": 10, "900": 10})
+    found = difference(before, after)
+    assert found is not None
+    assert found.reads is not None
+    assert (found.reads.p50_seconds, found.reads.p99_seconds) == (900e-9, 900e-9)
+
+
+def test_no_time_no_interval() -> None:
+    same = document(10, {"100": 10})
+    assert difference(same, same) is None
+    assert difference(None, document(0, {})) is None
+
+
+def test_backwards_counters_start_anew() -> None:
+    found = difference(document(90, {"100": 90}), document(5, {"100": 5}))
+    assert found is not None
+    assert found.reads is not None
+    assert found.reads.ios == 5
+
+
+def document(ios: int, bins: dict[str, int]) -> FioDocument:
+    latency = FioLatency(N=sum(bins.values()), bins=bins)
+    return FioDocument((FioJob("x", read=FioDirection(total_ios=ios, runtime=ios, lat_ns=latency)),), "", 0)
+
+
+@given(st.dictionaries(st.integers(1, 10**9), st.integers(0, 1000)), st.floats(0.1, 100))
+def test_a_percentile_is_one_of_the_bins(bins: dict[int, int], percent: float) -> None:
+    found = bin_percentile(bins, percent)
+    if found is None:
+        assert not any(bins.values())
+    else:
+        assert bins[round(found * 1e9)] > 0
+
+
+@given(st.lists(st.text(alphabet='{}"\n1:,ab', max_size=40)))
+def test_garbage_gives_nothing_or_a_lab_error(chunks: list[str]) -> None:
+    feed = LiveFeed()
+    try:
+        for chunk in chunks:
+            feed.feed(chunk)
+        feed.finish()
+    except LabError:
+        pass
