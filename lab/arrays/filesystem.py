@@ -1,0 +1,117 @@
+"""File systems on an array device, as plans: make, mount, unmount, check; and how much room is left."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from lab.arrays.names import kernel_name
+from lab.errors import LabError, SpecError
+from lab.machine.api import Machine
+from lab.plans import Danger, Plan, Step
+from lab.units import KIB, MIB, human_bytes
+
+MOUNT_FOLDER = "/run/raidlab/mnt"
+EXT4_BLOCK_BYTES = 4 * KIB
+MKFS_TIMEOUT_SECONDS = 600.0
+
+
+class FileSystem(StrEnum):
+    """What stands on the array; ``raw`` means that workloads use the block device itself."""
+
+    EXT4 = "ext4"
+    XFS = "xfs"
+    RAW = "raw"
+
+
+_MINIMUM_BYTES = {
+    FileSystem.EXT4: 4 * MIB,  # room for the smallest journal with 4 KiB blocks (mke2fs(8): 1024 blocks)
+    FileSystem.XFS: 300 * MIB,  # mkfs.xfs(8) since xfsprogs 5.19
+    FileSystem.RAW: 0,
+}
+
+
+def mount_point(device: str) -> str:
+    """Where the lab mounts the file system of ``device``: /run/raidlab/mnt/md0 for /dev/md0."""
+    return f"{MOUNT_FOLDER}/{kernel_name(device)}"
+
+
+def make(
+    kind: FileSystem, device: str, *, size_bytes: int, chunk_bytes: int | None = None, full_stripe_bytes: int = 0
+) -> Plan:
+    """Make a file system on ``device`` of ``size_bytes``; no steps for raw.
+
+    ``chunk_bytes`` and ``full_stripe_bytes`` are the array's: ext4's stride and stripe width. XFS asks md itself.
+    Raises SpecError if the device is too small.
+    """
+    if size_bytes < _MINIMUM_BYTES[kind]:
+        smallest = human_bytes(_MINIMUM_BYTES[kind])
+        hint = "use larger disks or ext4" if kind is FileSystem.XFS else "use larger disks"
+        size = human_bytes(size_bytes)
+        raise SpecError(f"{device} of {size} is too small for {kind.value}: it needs {smallest}", hint=hint)
+    if kind is FileSystem.RAW:
+        return Plan(f"Use {device} without a file system")
+    if kind is FileSystem.XFS:
+        argv: tuple[str, ...] = ("mkfs.xfs", "-f", device)
+        why = "XFS takes chunk and stripe width from md, and replaces whatever was on the device."
+    else:
+        options = _ext4_options(chunk_bytes, full_stripe_bytes)
+        argv = ("mkfs.ext4", "-F", "-q", "-b", str(EXT4_BLOCK_BYTES), "-E", options, device)
+        why = "ext4 is laid out by chunk and stripe; what it would initialise later, during a measurement, is done now."
+    step = Step(argv, why, (), Danger.DATA, (device,), MKFS_TIMEOUT_SECONDS)
+    return Plan(f"Make {kind.value} on {device}", (step,))
+
+
+def mount(kind: FileSystem, device: str, *, options: tuple[str, ...] = ()) -> Plan:
+    """Mount the file system of ``device`` at its mount point; no steps for raw."""
+    if kind is FileSystem.RAW:
+        return Plan(f"Use {device} without a file system")
+    place = mount_point(device)
+    folder = Step(("mkdir", "-p", place), "The folder on which the file system appears.", ("rmdir", place))
+    flags = ("-o", ",".join(options)) if options else ()
+    step = Step(
+        argv=("mount", "-t", kind.value, *flags, device, place),
+        why="From here on files on the array are files under this folder.",
+        undo=("umount", place),
+        writes_devices=(device,),
+    )
+    return Plan(f"Mount {device}", (folder, step))
+
+
+def unmount(kind: FileSystem, device: str) -> Plan:
+    """Unmount what ``mount`` mounted; no steps for raw."""
+    if kind is FileSystem.RAW:
+        return Plan(f"Use {device} without a file system")
+    place = mount_point(device)
+    why = "Everything cached is written to the array, and the array can be stopped."
+    step = Step(("umount", place), why, ("mount", "-t", kind.value, device, place), writes_devices=(device,))
+    return Plan(f"Unmount {device}", (step, Step(("rmdir", place), "Nothing of the mount stays behind.")))
+
+
+def check(kind: FileSystem, device: str) -> Plan:
+    """Look for damage in an unmounted file system without mending any; a step fails where there is some."""
+    commands: dict[FileSystem, tuple[str, ...]] = {
+        FileSystem.EXT4: ("e2fsck", "-f", "-n", device),
+        FileSystem.XFS: ("xfs_repair", "-n", device),
+    }
+    if kind not in commands:
+        return Plan(f"Use {device} without a file system")
+    why = "The structure of the file system is checked, not the content of files; nothing is written."
+    return Plan(f"Check {kind.value} on {device}", (Step(commands[kind], why, timeout_seconds=MKFS_TIMEOUT_SECONDS),))
+
+
+def free_bytes(machine: Machine, place: str) -> int:
+    """Bytes that an ordinary user may still write below the folder ``place``."""
+    # stat(1): %a blocks free for non-root users, %S the size of such a block.
+    words = machine.run(("stat", "-f", "-c", "%a %S", place)).stdout.split()
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise LabError(f"the room left under {place} could not be read", hint="see whether the file system is mounted")
+    return int(words[0]) * int(words[1])
+
+
+def _ext4_options(chunk_bytes: int | None, full_stripe_bytes: int) -> str:
+    options = ["lazy_itable_init=0", "lazy_journal_init=0"]
+    if chunk_bytes and full_stripe_bytes:
+        # mke2fs finds the same values in the device's minimum and optimal I/O size; written out, they can be read.
+        options.append(f"stride={chunk_bytes // EXT4_BLOCK_BYTES}")
+        options.append(f"stripe_width={full_stripe_bytes // EXT4_BLOCK_BYTES}")
+    return ",".join(options)

@@ -1,0 +1,266 @@
+"""Arithmetic of the levels: capacity, tolerance, cost of a small write. Nothing here touches a machine.
+
+Member numbers are slots, 0 to members - 1. ``member_bytes`` is what one member offers after md's data offset.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import ClassVar
+
+from lab.units import KIB
+
+DEFAULT_CHUNK_BYTES = 512 * KIB
+"""What mdadm takes when no chunk is named (mdadm(8), --chunk)."""
+
+
+class LevelName(StrEnum):
+    """The levels that the lab builds, spelled as mdadm and sysfs do; ``single`` is a bare disk, the baseline."""
+
+    SINGLE = "single"
+    RAID0 = "raid0"
+    RAID1 = "raid1"
+    RAID4 = "raid4"
+    RAID5 = "raid5"
+    RAID6 = "raid6"
+    RAID10 = "raid10"
+
+
+class Level(ABC):
+    """What follows from the level alone, for any number of equal members."""
+
+    __slots__ = ()
+
+    name: ClassVar[LevelName]
+    minimum_members: ClassVar[int]
+    has_chunk: ClassVar[bool] = True
+    is_redundant: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def write_penalty(self) -> int:
+        """Member I/Os that textbooks count for one small random write."""
+
+    @abstractmethod
+    def data_members(self, members: int) -> Fraction:
+        """How many members' worth of data the array holds; a fraction for RAID 10 on an odd number."""
+
+    @abstractmethod
+    def minimum_failures_survived(self, members: int) -> int:
+        """Any set of this many failed members loses no data."""
+
+    def maximum_failures_survived(self, members: int) -> int:
+        """The largest set of failed members that can lose no data, if the right ones fail."""
+        return self.minimum_failures_survived(members)
+
+    def survives(self, failed: frozenset[int], members: int) -> bool:
+        """Whether all data can still be read when exactly the slots in ``failed`` are gone."""
+        return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
+
+    def small_write_ios(self, members: int) -> int:
+        """Member I/Os, reads and writes, that md makes for one write smaller than a chunk on a healthy array."""
+        return self.write_penalty
+
+    def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        """Bytes of each member that hold data or redundancy: whole chunks where the level has chunks."""
+        return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes
+
+    def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        """Bytes that the array offers."""
+        return int(self.data_members(members) * self.member_used_bytes(member_bytes, chunk_bytes))
+
+    def full_stripe_bytes(self, members: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        """Bytes of data in one full stripe; 0 for a level without stripes."""
+        return int(self.data_members(members) * chunk_bytes) if self.has_chunk else 0
+
+    def read_parallelism(self, members: int) -> int:
+        """Members that share the load of many independent small reads."""
+        return members
+
+    def sequential_read_members(self, members: int) -> Fraction:
+        """Members' worth of throughput that one sequential reader gets at best."""
+        return self.data_members(members)
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Level):
+    """One bare disk, without md: the baseline of every comparison."""
+
+    name = LevelName.SINGLE
+    minimum_members = 1
+    has_chunk = False
+    is_redundant = False
+
+    @property
+    def write_penalty(self) -> int:
+        return 1
+
+    def data_members(self, members: int) -> Fraction:
+        return Fraction(1)
+
+    def minimum_failures_survived(self, members: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Raid0(Level):
+    """Stripes without redundancy."""
+
+    name = LevelName.RAID0
+    minimum_members = 2
+    is_redundant = False
+
+    @property
+    def write_penalty(self) -> int:
+        return 1
+
+    def data_members(self, members: int) -> Fraction:
+        return Fraction(members)
+
+    def minimum_failures_survived(self, members: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Raid1(Level):
+    """Every member holds everything."""
+
+    name = LevelName.RAID1
+    minimum_members = 2
+    has_chunk = False
+
+    @property
+    def write_penalty(self) -> int:
+        return 2
+
+    def data_members(self, members: int) -> Fraction:
+        return Fraction(1)
+
+    def minimum_failures_survived(self, members: int) -> int:
+        return members - 1
+
+    def small_write_ios(self, members: int) -> int:
+        return members
+
+
+class _Parity(Level):
+    """Stripes with ``parity_members`` chunks of parity in each."""
+
+    __slots__ = ()
+
+    parity_members: ClassVar[int]
+
+    @property
+    def write_penalty(self) -> int:
+        # Read old data and each old parity, write the new ones.
+        return 2 * (1 + self.parity_members)
+
+    def data_members(self, members: int) -> Fraction:
+        return Fraction(members - self.parity_members)
+
+    def minimum_failures_survived(self, members: int) -> int:
+        return self.parity_members
+
+    def small_write_ios(self, members: int) -> int:
+        # handle_stripe_dirtying() in drivers/md/raid5.c counts the reads of both ways and takes read-modify-write
+        # only if it needs fewer; reconstruct-write reads the other data chunks, so it touches every member once.
+        return min(self.write_penalty, members)
+
+
+@dataclass(frozen=True, slots=True)
+class Raid4(_Parity):
+    """Parity on one member of its own, the last."""
+
+    name = LevelName.RAID4
+    minimum_members = 3
+    parity_members = 1
+
+    def read_parallelism(self, members: int) -> int:
+        return members - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Raid5(_Parity):
+    """One parity chunk per stripe, on each member in turn. md also runs two members; the lab asks for three."""
+
+    name = LevelName.RAID5
+    minimum_members = 3
+    parity_members = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Raid6(_Parity):
+    """Two different parity chunks per stripe."""
+
+    name = LevelName.RAID6
+    minimum_members = 4
+    parity_members = 2
+
+
+class Raid10Layout(StrEnum):
+    """Where RAID 10 puts the copies of a chunk (md(4), RAID10); the values are mdadm's letters."""
+
+    NEAR = "n"
+    FAR = "f"
+    OFFSET = "o"
+
+
+@dataclass(frozen=True, slots=True)
+class Raid10(Level):
+    """Stripes of mirrored chunks. Any number of members from two, odd numbers too."""
+
+    layout: Raid10Layout = Raid10Layout.NEAR
+    copies: int = 2
+
+    name = LevelName.RAID10
+    minimum_members = 2
+
+    @property
+    def layout_word(self) -> str:
+        """``n2``: the argument of mdadm --layout."""
+        return f"{self.layout.value}{self.copies}"
+
+    @property
+    def write_penalty(self) -> int:
+        return self.copies
+
+    def copy_sets(self, members: int) -> frozenset[frozenset[int]]:
+        """Each set of slots that together hold all copies of some chunk.
+
+        As _enough() in drivers/md/raid10.c walks them: near copies fill the slots one after the other, so the sets
+        start ``copies`` slots apart and wrap round on an odd number; far and offset copies are shifted by one slot.
+        """
+        step = self.copies if self.layout is Raid10Layout.NEAR else 1
+        starts = range(0, members * step, step)
+        return frozenset(frozenset((start + copy) % members for copy in range(self.copies)) for start in starts)
+
+    def data_members(self, members: int) -> Fraction:
+        return Fraction(members, self.copies)
+
+    def minimum_failures_survived(self, members: int) -> int:
+        return self.copies - 1
+
+    def maximum_failures_survived(self, members: int) -> int:
+        # One survivor in every window of ``copies`` neighbouring slots is enough.
+        return members - math.ceil(members / self.copies)
+
+    def survives(self, failed: frozenset[int], members: int) -> bool:
+        return not any(copies <= failed for copies in self.copy_sets(members))
+
+    def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        # raid10_size() in drivers/md/raid10.c: far copies divide the member, near copies the array, in whole chunks.
+        far, near = (1, self.copies) if self.layout is Raid10Layout.NEAR else (self.copies, 1)
+        return member_bytes // chunk_bytes // far * members // near * chunk_bytes
+
+    def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        # Far and offset copies split the member into ``copies`` equal parts.
+        parts = 1 if self.layout is Raid10Layout.NEAR else self.copies
+        return parts * chunk_bytes * (member_bytes // chunk_bytes // parts)
+
+    def sequential_read_members(self, members: int) -> Fraction:
+        # Far copies leave one whole copy striped like RAID 0 on the outer half (md(4)).
+        return Fraction(members) if self.layout is Raid10Layout.FAR else self.data_members(members)

@@ -1,0 +1,80 @@
+"""Plans for the members of a running array: fail, remove, add, re-add, replace.
+
+``writes_devices`` names the array too: md updates the superblocks of all its members when one changes.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from lab.arrays.create import zero_superblocks
+from lab.arrays.names import array_device
+from lab.plans import Danger, Plan, Step
+
+
+def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
+    """Mark a member as faulty, as md does after a write error.
+
+    ``breaks_array`` says that the array cannot do without this member. Linux 6.1 then answers "busy", which mdadm turns
+    into status 2, although raid5 and raid6 do lose the member and raid0, raid1 and raid10 turn broken.
+    """
+    if breaks_array:
+        line = shlex.join(("mdadm", "--manage", array_device(name), "--fail", member))
+        why = "The array cannot do without this member: md answers busy (status 2) and the array is broken."
+        step = Step(("sh", "-c", f"{line} || [ $? -eq 2 ]"), why, (), Danger.DATA, (array_device(name), member))
+        return Plan(f"Break {name} by failing {member}", (step,))
+    why = "md treats the member as broken from now on: it stays in the list, but is neither read nor written."
+    return Plan(f"Fail {member} in {name}", (_manage(name, "--fail", member, why=why),))
+
+
+def remove(name: str, member: str) -> Plan:
+    """Take a faulty or spare member out of the array."""
+    why = "The slot is free for another disk; md only lets go of members that are faulty or spare."
+    undo = ("mdadm", "--manage", array_device(name), "--re-add", member)
+    return Plan(f"Remove {member} from {name}", (_manage(name, "--remove", member, why=why, undo=undo),))
+
+
+def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
+    """Add a device: it becomes a spare, and a degraded array starts to rebuild on it.
+
+    mdadm turns --add into a re-add where the device still carries a fitting superblock and the array has a bitmap;
+    ``erase_first`` removes that superblock, so that the whole device is rebuilt.
+    """
+    device_step = _manage(
+        name,
+        "--add",
+        device,
+        why="The device becomes a spare; if a member is missing, md rebuilds its content on this device at once.",
+        undo=("mdadm", "--manage", array_device(name), "--remove", device),
+        danger=Danger.DATA,
+    )
+    before = zero_superblocks((device,)).steps if erase_first else ()
+    return Plan(f"Add {device} to {name}", (*before, device_step))
+
+
+def re_add(name: str, device: str) -> Plan:
+    """Put a former member back in its slot; with a bitmap only what changed meanwhile is copied."""
+    why = "The superblock tells which slot this was; the bitmap tells which regions changed while it was away."
+    return Plan(f"Re-add {device} to {name}", (_manage(name, "--re-add", device, why=why, danger=Danger.DATA),))
+
+
+def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
+    """Copy a working member to a new device and then retire it; the array is never degraded meanwhile.
+
+    ``is_spare`` says that ``new`` already is a spare of the array.
+    """
+    step = Step(
+        argv=("mdadm", "--manage", array_device(name), "--replace", old, "--with", new),
+        why="md copies the old member to the new one while both are in use, so redundancy is kept throughout.",
+        danger=Danger.DATA,
+        writes_devices=(array_device(name), old, new),
+    )
+    before = () if is_spare else add(name, new).steps
+    return Plan(f"Replace {old} by {new} in {name}", (*before, step))
+
+
+def _manage(
+    name: str, action: str, device: str, *, why: str, undo: tuple[str, ...] = (), danger: Danger = Danger.NONE
+) -> Step:
+    array = array_device(name)
+    return Step(("mdadm", "--manage", array, action, device), why, undo, danger, (array, device))

@@ -1,0 +1,106 @@
+"""Plans for scrubs, sync speed limits, the bitmap and the consistency policy of a running array."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.arrays.names import array_device, md_path
+from lab.arrays.spec import Bitmap, ConsistencyPolicy
+from lab.errors import SpecError
+from lab.plans import Plan, Step, write_file_step
+
+SYSTEM_DEFAULT = "system"
+"""What md/sync_speed_min and max take to follow /proc/sys/dev/raid again (md.rst)."""
+
+
+def scrub_check(name: str) -> Plan:
+    """Read everything and count what does not agree, in md/mismatch_cnt."""
+    why = (
+        "md reads every stripe, compares copies or parity and counts what differs; it rewrites unreadable blocks only."
+    )
+    return Plan(f"Check {name}", (_sync_action(name, "check", why),))
+
+
+def scrub_repair(name: str) -> Plan:
+    """Make copies and parity agree again. md cannot know which is right: it trusts the data, or the first mirror."""
+    why = "md makes parity fit the data, or the mirrors fit the first copy: consistent again, not necessarily right."
+    return Plan(f"Repair {name}", (_sync_action(name, "repair", why),))
+
+
+def scrub_stop(name: str) -> Plan:
+    """Stop a scrub; a rebuild that is due starts again by itself."""
+    why = "Writing idle interrupts whatever runs; what is still needed, such as a rebuild, starts again by itself."
+    step = replace(_sync_action(name, "idle", why), undo=())
+    return Plan(f"Stop the scrub of {name}", (step,))
+
+
+def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
+    """Limits for every kind of sync of this array alone, in KiB/s per member; None: the system's value."""
+    low, high = minimum_kib_per_second, maximum_kib_per_second
+    for limit in (low, high):
+        if limit is not None and limit < 1:
+            hint = "leave it out for the system's value"
+            raise SpecError(f"array {name}: sync speed {limit} KiB/s is below 1", hint=hint)
+    if low is not None and high is not None and low > high:
+        raise SpecError(
+            f"array {name}: minimum sync speed {low} KiB/s is above the maximum {high} KiB/s", hint="raise the maximum"
+        )
+    minimum, maximum = (SYSTEM_DEFAULT if limit is None else str(limit) for limit in (low, high))
+    steps = (
+        _speed(name, "sync_speed_min", minimum, "md lets syncs run at least this fast, even against other I/O."),
+        _speed(name, "sync_speed_max", maximum, "md does not let syncs run faster than this, even on idle disks."),
+    )
+    return Plan(f"Set the sync speed of {name}", steps)
+
+
+def set_bitmap(name: str, bitmap: Bitmap) -> Plan:
+    """Add or remove the write-intent bitmap of a running array."""
+    array = array_device(name)
+    on = bitmap is Bitmap.INTERNAL
+    why = (
+        "md notes which regions are being written, so that a resync or a re-add copies only those."
+        if on
+        else "Without the bitmap writes are cheaper, but an unclean stop means a full resync."
+    )
+    other = Bitmap.NONE if on else Bitmap.INTERNAL
+    step = Step(
+        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}"),
+        why=why,
+        undo=("mdadm", "--grow", array, f"--bitmap={other.value}"),
+        writes_devices=(array,),
+    )
+    return Plan(f"Set the bitmap of {name} to {bitmap.value}", (step,))
+
+
+def set_consistency_policy(name: str, policy: ConsistencyPolicy) -> Plan:
+    """Switch a running RAID 5 without bitmap between ``resync`` and ``ppl``; a journal is chosen at creation.
+
+    mdadm refuses ppl where the free room before the data is below its 1 MiB, as on small members not created with ppl.
+    """
+    if policy is ConsistencyPolicy.JOURNAL:
+        hint = "create the array with a journal device"
+        raise SpecError(f"array {name}: a journal cannot be switched on later", hint=hint)
+    array = array_device(name)
+    why = "md writes the partial parity of each stripe beside the superblock first, which closes the write hole."
+    if policy is ConsistencyPolicy.RESYNC:
+        why = "md no longer logs partial parity: writes are cheaper, an unclean stop means a full resync."
+    other = ConsistencyPolicy.RESYNC if policy is ConsistencyPolicy.PPL else ConsistencyPolicy.PPL
+    step = Step(
+        argv=("mdadm", "--grow", array, f"--consistency-policy={policy.value}"),
+        why=why,
+        undo=("mdadm", "--grow", array, f"--consistency-policy={other.value}"),
+        writes_devices=(array,),
+    )
+    return Plan(f"Set the consistency policy of {name} to {policy.value}", (step,))
+
+
+def _sync_action(name: str, action: str, why: str) -> Step:
+    path = md_path(name, "sync_action")
+    undo = ("sh", "-c", f"echo idle > {path}")
+    return replace(write_file_step(path, action, why), undo=undo, writes_devices=(array_device(name),))
+
+
+def _speed(name: str, attribute: str, value: str, why: str) -> Step:
+    path = md_path(name, attribute)
+    undo = ("sh", "-c", f"echo {SYSTEM_DEFAULT} > {path}")
+    return replace(write_file_step(path, value, why), undo=undo if value != SYSTEM_DEFAULT else ())

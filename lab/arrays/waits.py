@@ -1,0 +1,126 @@
+"""Waiting for syncs to start and to end: bounded by a time without progress, and by a time overall.
+
+``sync_action`` is idle for an instant before a sync starts and may briefly tell recover wrongly, so a state counts only
+when it persists and ``degraded`` and ``sync_completed`` agree with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.arrays.state import read_array
+from lab.arrays.status import ArrayStatus, SyncAction
+from lab.errors import WaitTimedOut
+from lab.machine.api import Machine
+from lab.seams.clock import Clock, HostClock, wait_for
+
+SETTLE_SECONDS = 0.3
+"""How long an agreeing state must persist."""
+
+CONTRADICTION_SECONDS = 5.0
+"""How long idle must persist to be believed although md owes a sync: broken, frozen or waiting for a first write."""
+
+_STALL_HINT = "look at the sync speed limits and at other load on the machine"
+
+
+def wait_until_idle(
+    machine: Machine,
+    name: str,
+    *,
+    stall_seconds: float = 60.0,
+    timeout_seconds: float = 24 * 3600.0,
+    clock: Clock | None = None,
+    on_look: Callable[[ArrayStatus], None] | None = None,
+) -> ArrayStatus:
+    """Wait until no resync, rebuild, scrub or reshape runs or is about to, and return the settled state.
+
+    Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in all.
+    """
+    clock = clock or HostClock()
+    steady = _Steady(clock)
+
+    def observe() -> ArrayStatus:
+        status = read_array(machine, name)
+        if on_look:
+            on_look(status)
+        is_expected = status.awaits_rebuild or status.awaits_resync
+        steady.note(_is_idle(status), CONTRADICTION_SECONDS if is_expected else SETTLE_SECONDS)
+        return status
+
+    deadline = clock.monotonic_seconds() + timeout_seconds
+    mark: tuple[object, ...] = ()
+
+    def is_reached_or_moved(status: ArrayStatus) -> bool:
+        return steady.is_reached or _progress_mark(status) != mark
+
+    while True:
+        left = deadline - clock.monotonic_seconds()
+        seen = wait_for(
+            observe,
+            is_reached_or_moved,
+            what=f"{name} to become idle",
+            timeout_seconds=max(0.0, min(left, stall_seconds)),
+            clock=clock,
+            hint=_STALL_HINT,
+        )
+        if steady.is_reached:
+            return seen
+        if clock.monotonic_seconds() >= deadline:
+            message = f"{name} was still busy after {timeout_seconds:g} s; last seen: {seen}"
+            raise WaitTimedOut(message, hint=_STALL_HINT)
+        mark = _progress_mark(seen)
+        clock.sleep(0.05)
+
+
+def wait_for_rebuild_start(
+    machine: Machine, name: str, *, timeout_seconds: float = 30.0, clock: Clock | None = None
+) -> ArrayStatus:
+    """Wait until a rebuild really runs, and return the state.
+
+    Also returns when nothing is left to rebuild: a small array may be done before the first look.
+    """
+    clock = clock or HostClock()
+    steady = _Steady(clock)
+
+    def observe() -> ArrayStatus:
+        status = read_array(machine, name)
+        is_running = status.sync_action is SyncAction.RECOVER and status.sync_progress is not None
+        is_wanted = status.awaits_rebuild
+        is_done = _is_idle(status) and not status.is_degraded and not is_wanted
+        steady.note(is_done or (is_running and is_wanted), SETTLE_SECONDS)
+        return status
+
+    return wait_for(
+        observe,
+        lambda _: steady.is_reached,
+        what=f"a rebuild of {name} to start",
+        timeout_seconds=timeout_seconds,
+        clock=clock,
+        hint=f"add a spare to {name}; a rebuild also waits for another one on the same disks",
+    )
+
+
+class _Steady:
+    """Whether a condition has held without a break for long enough."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self.is_reached = False
+
+    def note(self, holds: bool, needed_seconds: float) -> None:
+        now = self._clock.monotonic_seconds()
+        if not holds:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        self.is_reached = self._since is not None and now - self._since >= needed_seconds
+
+
+def _is_idle(status: ArrayStatus) -> bool:
+    return not status.sync_action.is_busy and status.sync_progress is None and status.reshape_position_sectors is None
+
+
+def _progress_mark(status: ArrayStatus) -> tuple[object, ...]:
+    """What changes while a sync gets on, and only then."""
+    return (status.sync_action, status.sync_progress, status.degraded_count, status.reshape_position_sectors)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lab.arrays.geometry import data_offset_bytes, usable_bytes
+from lab.arrays.level_names import layout_name, level_with_layout, parse_level
+from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
+from lab.errors import SpecError
+from lab.units import GIB, KIB, MIB
+
+CHUNKS = st.sampled_from([4 * KIB, 64 * KIB, 512 * KIB])
+LEVELS: st.SearchStrategy[Level] = st.one_of(
+    st.sampled_from([Raid0(), Raid1(), Raid4(), Raid5(), Raid6()]),
+    st.builds(Raid10, st.sampled_from(Raid10Layout), st.integers(2, 4)),
+)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> tuple[Level, int]:
+    level = draw(LEVELS)
+    copies = level.copies if isinstance(level, Raid10) else 0
+    return level, draw(st.integers(max(level.minimum_members, copies), 9))
+
+
+def losses(members: int, count: int) -> Iterator[frozenset[int]]:
+    return (frozenset(slots) for slots in combinations(range(members), count))
+
+
+@given(arrays())
+def test_any_loss_up_to_the_minimum_is_survived_and_some_loss_beyond_it_is_not(array: tuple[Level, int]) -> None:
+    level, members = array
+    least = level.minimum_failures_survived(members)
+    assert all(level.survives(failed, members) for count in range(least + 1) for failed in losses(members, count))
+    assert not all(level.survives(failed, members) for failed in losses(members, least + 1))
+
+
+@given(arrays())
+def test_some_loss_of_the_maximum_is_survived_and_none_beyond_it(array: tuple[Level, int]) -> None:
+    level, members = array
+    most = level.maximum_failures_survived(members)
+    assert any(level.survives(failed, members) for failed in losses(members, most))
+    assert not any(level.survives(failed, members) for failed in losses(members, most + 1))
+
+
+@given(arrays(), st.sets(st.integers(0, 8)), st.integers(0, 8))
+def test_a_loss_that_is_not_survived_is_not_mended_by_a_further_one(
+    array: tuple[Level, int], failed: set[int], further: int
+) -> None:
+    level, members = array
+    failed = {slot for slot in failed if slot < members}
+    assume(further < members)
+    if not level.survives(frozenset(failed), members):
+        assert not level.survives(frozenset(failed | {further}), members)
+
+
+@given(arrays(), st.integers(0, 4 * GIB), CHUNKS)
+def test_capacity_lies_between_nothing_and_all_members(array: tuple[Level, int], member_bytes: int, chunk: int) -> None:
+    level, members = array
+    capacity = level.capacity_bytes(members, member_bytes, chunk)
+    used = level.member_used_bytes(member_bytes, chunk)
+    assert 0 <= capacity <= members * used
+    assert used <= member_bytes
+    if level.has_chunk:
+        assert capacity % chunk == 0
+        assert used % chunk == 0
+    assert capacity <= level.data_members(members) * used
+
+
+@given(arrays(), st.integers(0, 4 * GIB), CHUNKS)
+def test_one_more_member_never_costs_capacity(array: tuple[Level, int], member_bytes: int, chunk: int) -> None:
+    level, members = array
+    here, next_size = (level.capacity_bytes(count, member_bytes, chunk) for count in (members, members + 1))
+    assert next_size >= here
+
+
+@given(arrays())
+def test_a_small_write_costs_at_most_the_textbook_unless_every_mirror_is_written(array: tuple[Level, int]) -> None:
+    level, members = array
+    ios = level.small_write_ios(members)
+    assert 1 <= ios <= max(level.write_penalty, members)
+    if not isinstance(level, Raid1):
+        assert ios <= level.write_penalty
+
+
+@given(arrays(), CHUNKS)
+def test_a_full_stripe_is_the_data_chunks_of_all_members(array: tuple[Level, int], chunk: int) -> None:
+    level, members = array
+    stripe = level.full_stripe_bytes(members, chunk)
+    assert stripe == (int(level.data_members(members) * chunk) if level.has_chunk else 0)
+
+
+def test_near_two_loses_data_only_with_a_whole_pair() -> None:
+    level = Raid10()
+    assert [sorted(pair) for pair in losses(4, 2) if not level.survives(pair, 4)] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("layout", [Raid10Layout.FAR, Raid10Layout.OFFSET])
+def test_far_and_offset_lose_data_with_neighbours(layout: Raid10Layout) -> None:
+    lost = [sorted(pair) for pair in losses(4, 2) if not Raid10(layout).survives(pair, 4)]
+    assert lost == [[0, 1], [0, 3], [1, 2], [2, 3]]
+
+
+def test_near_two_on_three_members_survives_no_pair() -> None:
+    assert not any(Raid10().survives(pair, 3) for pair in losses(3, 2))
+    assert Raid10().maximum_failures_survived(3) == 1
+
+
+def test_parity_levels_reconstruct_when_that_touches_fewer_members() -> None:
+    assert [Raid5().small_write_ios(members) for members in (3, 4, 5, 8)] == [3, 4, 4, 4]
+    assert [Raid6().small_write_ios(members) for members in (4, 5, 6, 8)] == [4, 5, 6, 6]
+    assert (Raid5().write_penalty, Raid6().write_penalty, Raid4().write_penalty) == (4, 6, 4)
+
+
+def test_parallelism() -> None:
+    assert Raid4().read_parallelism(4) == 3
+    assert Raid5().read_parallelism(4) == 4
+    assert Raid1().sequential_read_members(2) == 1
+    assert Raid10(Raid10Layout.FAR).sequential_read_members(4) == 4
+    assert Single().read_parallelism(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "chunk", "kib"),
+    [
+        (Raid0(), 2, 512 * KIB, 1019904),
+        (Raid1(), 2, None, 510976),
+        (Raid5(), 3, 512 * KIB, 1019904),
+        (Raid6(), 4, 64 * KIB, 1021952),
+        (Raid10(), 3, 512 * KIB, 764928),
+        (Raid10(Raid10Layout.FAR), 4, 64 * KIB, 1021952),
+    ],
+)
+def test_capacity_of_500_mib_members_is_what_the_kernel_gives(
+    level: Level, members: int, chunk: int | None, kib: int
+) -> None:
+    assert usable_bytes(level, members, 500 * MIB, chunk) == kib * KIB
+
+
+def test_ppl_takes_one_mebibyte_of_each_member() -> None:
+    assert usable_bytes(Raid5(), 3, 500 * MIB, has_ppl=True) == 1017856 * KIB
+
+
+def test_a_bare_disk_is_used_whole() -> None:
+    assert usable_bytes(Single(), 1, 500 * MIB) == 500 * MIB
+
+
+@given(st.integers(16 * MIB, 4 * 1024 * GIB), CHUNKS)
+def test_the_data_offset_is_whole_mebibytes_of_at_most_130(device_bytes: int, chunk: int) -> None:
+    offset = data_offset_bytes(device_bytes, chunk)
+    assert offset % MIB == 0
+    assert MIB <= offset <= 130 * MIB
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("5", LevelName.RAID5),
+        ("raid5", LevelName.RAID5),
+        ("RAID 5", LevelName.RAID5),
+        ("RAID-6", LevelName.RAID6),
+        ("mirror", LevelName.RAID1),
+        ("stripe", LevelName.RAID0),
+        ("1+0", LevelName.RAID10),
+        ("single", LevelName.SINGLE),
+        ("disk", LevelName.SINGLE),
+    ],
+)
+def test_people_write_levels_in_many_ways(text: str, name: LevelName) -> None:
+    assert parse_level(text).name is name
+
+
+@pytest.mark.parametrize(("text", "guess"), [("raid55", "raid5"), ("miror", "raid1"), ("raid", "raid"), ("linear", "")])
+def test_an_unknown_level_names_the_nearest_and_all_known(text: str, guess: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_level(text)
+    assert guess in caught.value.message
+    assert "raid10" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "word"),
+    [
+        (LevelName.RAID5, 2, "left-symmetric"),
+        (LevelName.RAID6, 18, "left-symmetric-6"),
+        (LevelName.RAID5, 99, None),
+        (LevelName.RAID10, 0x102, "n2"),
+        (LevelName.RAID10, 0x201, "f2"),
+        (LevelName.RAID10, 0x10201, "o2"),
+        (LevelName.RAID10, 0x202, None),
+        (LevelName.RAID1, 0, None),
+    ],
+)
+def test_layout_numbers(name: LevelName, number: int, word: str | None) -> None:
+    assert layout_name(name, number) == word
+
+
+def test_layouts_are_checked_against_the_level() -> None:
+    assert level_with_layout("10", "f3") == Raid10(Raid10Layout.FAR, 3)
+    for level, layout in (("raid10", "x2"), ("raid10", "n1"), ("raid5", "n2"), ("raid1", "left-symmetric")):
+        with pytest.raises(SpecError):
+            level_with_layout(level, layout)

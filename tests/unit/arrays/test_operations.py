@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays import operations as ops
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.errors import SpecError
+from lab.plans import Danger, Plan
+
+A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
+START = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any"
+
+CREATE = {
+    "raid0": (
+        ArraySpec("raid0", (A, B)),
+        f"{START} --level=raid0 --raid-devices=2 --chunk=512 /dev/ubda /dev/ubdb",
+    ),
+    "raid1": (
+        ArraySpec("1", (A, B), spares=(C,), bitmap=Bitmap.INTERNAL),
+        f"{START} --level=raid1 --raid-devices=2 --bitmap=internal --spare-devices=1 /dev/ubda /dev/ubdb /dev/ubdc",
+    ),
+    "raid4": (
+        ArraySpec("raid4", (A, B, C), chunk_bytes=65536),
+        f"{START} --level=raid4 --raid-devices=3 --chunk=64 --bitmap=none /dev/ubda /dev/ubdb /dev/ubdc",
+    ),
+    "raid5": (
+        ArraySpec("raid5", (A, B, C)),
+        f"{START} --level=raid5 --raid-devices=3 --chunk=512 --layout=left-symmetric --bitmap=none "
+        "/dev/ubda /dev/ubdb /dev/ubdc",
+    ),
+    "raid5-ppl": (
+        ArraySpec("raid5", (A, B, C), consistency_policy=ConsistencyPolicy.PPL),
+        f"{START} --level=raid5 --raid-devices=3 --chunk=512 --layout=left-symmetric --bitmap=none "
+        "--consistency-policy=ppl /dev/ubda /dev/ubdb /dev/ubdc",
+    ),
+    "raid5-journal": (
+        ArraySpec("raid5", (A, B, C), consistency_policy=ConsistencyPolicy.JOURNAL, journal_device=D),
+        f"{START} --level=raid5 --raid-devices=3 --chunk=512 --layout=left-symmetric --bitmap=none "
+        "--write-journal=/dev/ubdd /dev/ubda /dev/ubdb /dev/ubdc",
+    ),
+    "raid6": (
+        ArraySpec("raid6", (A, B, C, D), assume_clean=True, layout="right-symmetric"),
+        f"{START} --level=raid6 --raid-devices=4 --chunk=512 --layout=right-symmetric --bitmap=none --assume-clean "
+        "/dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd",
+    ),
+    "raid10": (
+        ArraySpec("raid10", (A, B, C, D)),
+        f"{START} --level=raid10 --raid-devices=4 --chunk=512 --layout=n2 --bitmap=none "
+        "/dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd",
+    ),
+    "raid10-f2": (
+        ArraySpec("raid10", (A, B, C), layout="f2", chunk_bytes=65536),
+        f"{START} --level=raid10 --raid-devices=3 --chunk=64 --layout=f2 --bitmap=none /dev/ubda /dev/ubdb /dev/ubdc",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CREATE)
+def test_create(name: str) -> None:
+    spec, line = CREATE[name]
+    plan = ops.create(spec)
+    assert plan.lines() == [line]
+    step = plan.steps[0]
+    assert step.danger is Danger.DATA
+    assert step.writes_devices == spec.devices
+    assert step.undo == ("mdadm", "--stop", "/dev/md0")
+
+
+def test_a_bare_disk_needs_no_steps() -> None:
+    assert ops.create(ArraySpec("single", (A,))).steps == ()
+    assert ops.destroy(ArraySpec("single", (A,))).steps == ()
+
+
+def test_a_bad_spec_gives_no_plan() -> None:
+    with pytest.raises(SpecError):
+        ops.create(ArraySpec("raid5", (A,)))
+
+
+MANAGE = "mdadm --manage /dev/md0"
+SYNC_ACTION = "> /sys/block/md0/md/sync_action'"
+LINES: list[tuple[Plan, list[str]]] = [
+    (ops.assemble("md0", (A, B)), ["mdadm --assemble --run /dev/md0 /dev/ubda /dev/ubdb"]),
+    (ops.assemble("md0", (A,), force=True), ["mdadm --assemble --run --force /dev/md0 /dev/ubda"]),
+    (ops.stop("md0"), ["mdadm --stop /dev/md0"]),
+    (ops.fail("md0", B), [f"{MANAGE} --fail /dev/ubdb"]),
+    (ops.remove("md0", B), [f"{MANAGE} --remove /dev/ubdb"]),
+    (ops.add("md0", B), [f"{MANAGE} --add /dev/ubdb"]),
+    (ops.add("md0", B, erase_first=True), ["mdadm --zero-superblock /dev/ubdb", f"{MANAGE} --add /dev/ubdb"]),
+    (ops.re_add("md0", B), [f"{MANAGE} --re-add /dev/ubdb"]),
+    (ops.replace("md0", A, D), [f"{MANAGE} --add /dev/ubdd", f"{MANAGE} --replace /dev/ubda --with /dev/ubdd"]),
+    (ops.replace("md0", A, D, is_spare=True), [f"{MANAGE} --replace /dev/ubda --with /dev/ubdd"]),
+    (
+        ops.grow_members("md0", "raid5", 3, (D,)),
+        [f"{MANAGE} --add /dev/ubdd", "mdadm --grow /dev/md0 --raid-devices=4"],
+    ),
+    (ops.grow_members("md0", "raid0", 2, (C,)), ["mdadm --grow /dev/md0 --raid-devices=3 --add /dev/ubdc"]),
+    (
+        ops.grow_members("md0", "raid1", 2, (C,)),
+        [f"{MANAGE} --add /dev/ubdc", "mdadm --grow /dev/md0 --raid-devices=3"],
+    ),
+    (ops.grow_size("md0"), ["mdadm --grow /dev/md0 --size=max"]),
+    (
+        ops.grow_level("md0", "raid1", "raid5", 2, (C,)),
+        ["mdadm --grow /dev/md0 --level=5", f"{MANAGE} --add /dev/ubdc", "mdadm --grow /dev/md0 --raid-devices=3"],
+    ),
+    (
+        ops.grow_level("md0", "raid5", "raid6", 3, (D,)),
+        [
+            f"{MANAGE} --add /dev/ubdd",
+            "mkdir -p /run/raidlab/backup",
+            "sh -c 'mdadm --grow /dev/md0 --level=6 --raid-devices=4 --backup-file=/run/raidlab/backup/md0 "
+            "> /run/raidlab/backup/md0.log 2>&1 || { cat /run/raidlab/backup/md0.log >&2; exit 1; }'",
+        ],
+    ),
+    (ops.scrub_check("md0"), [f"sh -c 'echo check {SYNC_ACTION}"]),
+    (ops.scrub_repair("md0"), [f"sh -c 'echo repair {SYNC_ACTION}"]),
+    (ops.scrub_stop("md0"), [f"sh -c 'echo idle {SYNC_ACTION}"]),
+    (
+        ops.set_sync_speed("md0", minimum_kib_per_second=1000, maximum_kib_per_second=None),
+        [
+            "sh -c 'echo 1000 > /sys/block/md0/md/sync_speed_min'",
+            "sh -c 'echo system > /sys/block/md0/md/sync_speed_max'",
+        ],
+    ),
+    (ops.set_bitmap("md0", Bitmap.NONE), ["mdadm --grow /dev/md0 --bitmap=none"]),
+    (
+        ops.set_consistency_policy("md0", ConsistencyPolicy.PPL),
+        ["mdadm --grow /dev/md0 --consistency-policy=ppl"],
+    ),
+    (ops.zero_superblocks((A, B)), ["mdadm --zero-superblock /dev/ubda", "mdadm --zero-superblock /dev/ubdb"]),
+]
+
+
+@pytest.mark.parametrize(("plan", "lines"), LINES, ids=[f"{n}-{plan.title}" for n, (plan, _) in enumerate(LINES)])
+def test_operations(plan: Plan, lines: list[str]) -> None:
+    assert plan.lines() == lines
+
+
+@pytest.mark.parametrize("plan", [plan for plan, _ in LINES], ids=lambda plan: plan.title)
+def test_every_step_explains_itself_and_names_what_it_writes(plan: Plan) -> None:
+    for step in plan.steps:
+        assert step.why.endswith(".")
+        named = {word for word in step.argv if word.startswith("/dev/ubd")}
+        assert named <= set(step.writes_devices)
+        if step.danger is Danger.DATA:
+            assert step.writes_devices
+
+
+def test_what_overwrites_a_device_is_dangerous() -> None:
+    assert ops.add("md0", B).destroys_data
+    assert ops.replace("md0", A, D).destroys_data
+    assert not ops.fail("md0", B).destroys_data
+    assert not ops.scrub_check("md0").destroys_data
+
+
+def test_destroy_stops_then_erases_every_device() -> None:
+    spec = ArraySpec("raid1", (A, B), spares=(C,))
+    assert ops.destroy(spec).lines() == [
+        "mdadm --stop /dev/md0",
+        *(f"mdadm --zero-superblock {device}" for device in (A, B, C)),
+    ]
+
+
+def test_stop_tells_how_to_start_again() -> None:
+    assert ops.stop("md0", (A, B)).steps[0].undo == ("mdadm", "--assemble", "--run", "/dev/md0", A, B)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ops.assemble("md0", ()),
+        lambda: ops.grow_members("md0", "raid5", 3, ()),
+        lambda: ops.grow_members("md0", "single", 1, (B,)),
+        lambda: ops.grow_members("md0", "raid10", 4, (E,)),
+        lambda: ops.grow_level("md0", "raid1", "raid5", 3, ()),
+        lambda: ops.grow_level("md0", "raid5", "raid6", 3, ()),
+        lambda: ops.grow_level("md0", "raid6", "raid5", 4, ()),
+        lambda: ops.set_sync_speed("md0", minimum_kib_per_second=0, maximum_kib_per_second=None),
+        lambda: ops.set_sync_speed("md0", minimum_kib_per_second=2, maximum_kib_per_second=1),
+        lambda: ops.set_consistency_policy("md0", ConsistencyPolicy.JOURNAL),
+        lambda: ops.stop("md0 /dev/sda"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_hint(make: object) -> None:
+    assert callable(make)
+    with pytest.raises(SpecError) as caught:
+        make()
+    assert caught.value.hint

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.errors import SpecError
+
+A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
+JOURNAL, PPL = ConsistencyPolicy.JOURNAL, ConsistencyPolicy.PPL
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ArraySpec("single", (A,)),
+        ArraySpec("raid0", (A, B), chunk_bytes=4096),
+        ArraySpec("raid1", (A, B), spares=(C,), bitmap=Bitmap.INTERNAL),
+        ArraySpec("raid4", (A, B, C), consistency_policy=JOURNAL, journal_device=D),
+        ArraySpec("raid5", (A, B, C), consistency_policy=PPL, layout="right-asymmetric"),
+        ArraySpec("raid6", (A, B, C, D), assume_clean=True),
+        ArraySpec("raid10", (A, B, C), layout="o3", name="md127"),
+        ArraySpec("raid5", ("/dev/disk/by-id/virtio-RAIDLAB-01", "/dev/sdb", "/dev/sdc")),
+    ],
+    ids=lambda spec: spec.level,
+)
+def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
+    assert spec.problems() == ()
+    spec.validate()
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (ArraySpec("raid7", (A, B)), "unknown level 'raid7'"),
+        (ArraySpec("raid5", (A, B)), "raid5 needs at least 3 members, not 2"),
+        (ArraySpec("raid6", (A, B, C)), "raid6 needs at least 4 members, not 3"),
+        (ArraySpec("single", (A, B)), "single takes exactly 1 disk, not 2"),
+        (ArraySpec("raid0", (A, B), chunk_bytes=12288), "not a power of two (md would allow it for raid0"),
+        (ArraySpec("raid5", (A, B, C), chunk_bytes=12288), "not a power of two"),
+        (ArraySpec("raid5", (A, B, C), chunk_bytes=2048), "below 4 KiB"),
+        (ArraySpec("raid5", (A, B, C), chunk_bytes=0), "below 4 KiB"),
+        (ArraySpec("raid1", (A, B), chunk_bytes=65536), "raid1 has no chunk"),
+        (ArraySpec("raid1", (A, A)), "member /dev/ubda is named twice"),
+        (ArraySpec("raid1", (A, B), spares=(A,)), "spare /dev/ubda is also a member"),
+        (ArraySpec("raid1", (A, B), spares=(C, C)), "spare /dev/ubdc is named twice"),
+        (ArraySpec("raid0", (A, B), spares=(C,)), "raid0 cannot use spares"),
+        (ArraySpec("single", (A,), spares=(C,)), "single cannot use spares"),
+        (ArraySpec("raid0", (A, B), bitmap=Bitmap.INTERNAL), "raid0 has no redundancy for a bitmap"),
+        (ArraySpec("raid0", (A, B), assume_clean=True), "no first resync"),
+        (ArraySpec("raid5", (A, B, C), bitmap=Bitmap.INTERNAL, consistency_policy=PPL), "beside policy ppl"),
+        (ArraySpec("raid6", (A, B, C, D), consistency_policy=PPL), "policy ppl works on raid5 only"),
+        (ArraySpec("raid5", (A, B, C), consistency_policy=JOURNAL), "policy journal needs a journal device"),
+        (ArraySpec("raid1", (A, B), consistency_policy=JOURNAL, journal_device=C), "raid4, raid5 and raid6, not raid1"),
+        (ArraySpec("raid5", (A, B, C), journal_device=D), "needs policy journal, not resync"),
+        (
+            ArraySpec("raid5", (A, B, C), consistency_policy=JOURNAL, journal_device=A),
+            "journal /dev/ubda is also a member",
+        ),
+        (ArraySpec("raid5", (A, B, C), layout="n2"), "layout 'n2' is not one of raid5"),
+        (ArraySpec("raid1", (A, B), layout="left-symmetric"), "is not one of raid1"),
+        (ArraySpec("raid10", (A, B), layout="n3"), "keeps 3 copies, more than the 2 members"),
+        (ArraySpec("raid1", (A, B), name="md0; reboot"), "is not md and a number"),
+        (ArraySpec("raid1", (A, B), name="sda"), "is not md and a number"),
+        (ArraySpec("raid1", (A, "--force")), "'--force' is not a device node"),
+        (ArraySpec("raid1", (A, "/dev/../etc/passwd")), "is not a device node"),
+        (ArraySpec("raid1", (A, B), metadata_version="0.90"), "metadata '0.90' is not 1.2"),
+    ],
+)
+def test_each_problem_is_named(spec: ArraySpec, problem: str) -> None:
+    assert len(spec.problems()) == 1
+    with pytest.raises(SpecError, match="array ") as caught:
+        spec.validate()
+    assert problem in caught.value.message
+    assert caught.value.hint
+
+
+def test_all_problems_come_at_once() -> None:
+    spec = ArraySpec("raid5", (A, A), spares=(A,), chunk_bytes=3000, bitmap=Bitmap.INTERNAL, consistency_policy=PPL)
+    with pytest.raises(SpecError) as caught:
+        spec.validate()
+    assert caught.value.message.startswith("array md0: 5 problems:")
+    for word in ("named twice", "also a member", "at least 3 members", "below 4 KiB", "beside policy ppl"):
+        assert word in caught.value.message
+
+
+def test_the_device_is_the_array_or_the_bare_disk() -> None:
+    assert ArraySpec("raid1", (A, B), name="md3").device == "/dev/md3"
+    assert ArraySpec("single", (A,)).device == A
+
+
+def test_the_chunk_falls_back_to_mdadms_default() -> None:
+    assert ArraySpec("raid5", (A, B, C)).effective_chunk_bytes == 524288
+    assert ArraySpec("raid1", (A, B)).effective_chunk_bytes is None
+    assert ArraySpec("raid4", (A, B, C), spares=(D,)).devices == (A, B, C, D)

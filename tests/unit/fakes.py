@@ -1,0 +1,187 @@
+"""A machine and a clock without a world behind them, for unit tests.
+
+Fill ``FakeMachine`` with captured files and scripted results; what ran is in ``runs``, what was written in ``writes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from lab.errors import CommandFailed, LabError, MachineLost
+from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, SampleRequest
+
+FACTS = MachineFacts(
+    target="fake:",
+    kernel_release="6.1.176",
+    architecture="x86_64",
+    host_name="fake",
+    cpu_count=2,
+    memory_bytes=512 << 20,
+    is_embedded=True,
+)
+
+
+class FakeClock:
+    """Time that passes only when something sleeps."""
+
+    def __init__(self, *, on_sleep: Callable[[float], None] | None = None) -> None:
+        self.now_seconds = 1000.0
+        self.on_sleep = on_sleep
+
+    def monotonic_seconds(self) -> float:
+        return self.now_seconds
+
+    def utc_now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now_seconds)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_seconds += seconds
+        if self.on_sleep:
+            self.on_sleep(self.now_seconds)
+
+
+@dataclass
+class Scripted:
+    """What a command answers; ``act`` runs first and may change the machine's files."""
+
+    stdout: str = ""
+    status: int = 0
+    stderr: str = ""
+    act: Callable[[], None] | None = None
+
+
+class FakeSampleStream:
+    """Samples given beforehand."""
+
+    def __init__(self, samples: Sequence[RawSample]) -> None:
+        self._samples = samples
+        self.is_stopped = False
+
+    def __iter__(self) -> Iterator[RawSample]:
+        yield from self._samples
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+class FakeRunningCommand:
+    """A streamed command: one chunk per line of the scripted output."""
+
+    def __init__(self, result: CommandResult) -> None:
+        self._result = result
+        self.signals: list[int] = []
+
+    def chunks(self) -> Iterator[str]:
+        yield from self._result.stdout.splitlines(keepends=True)
+
+    def result(self) -> CommandResult:
+        return self._result
+
+    def stop(self, *, signal_number: int = 2) -> None:
+        self.signals.append(signal_number)
+
+
+@dataclass
+class FakeMachine:
+    """Satisfies ``lab.machine.api.Machine``.
+
+    ``answers`` maps the start of an argv to what it answers (the longest match wins; a list is used up one by one, its
+    last item stays); a command without answer ends with status 0 and says nothing. ``dirs`` holds explicit listings;
+    other folders are listed from the paths in ``files``.
+    """
+
+    files: dict[str, str | None] = field(default_factory=dict)
+    dirs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: dict[tuple[str, ...], Scripted | list[Scripted]] = field(default_factory=dict)
+    samples: Sequence[RawSample] = ()
+    unwritable: Mapping[str, str] = field(default_factory=dict)
+    """Path -> the system's reason for refusing to write it."""
+    facts: MachineFacts = FACTS
+    is_lost: bool = False
+    is_closed: bool = False
+    runs: list[tuple[str, ...]] = field(default_factory=list)
+    stdin_texts: list[str] = field(default_factory=list)
+    writes: list[tuple[str, str]] = field(default_factory=list)
+    reads: list[tuple[str, ...]] = field(default_factory=list)
+    listings: list[tuple[str, ...]] = field(default_factory=list)
+    sample_requests: list[SampleRequest] = field(default_factory=list)
+    command_log: list[CommandResult] = field(default_factory=list)
+    _listeners: list[Callable[[CommandResult], None]] = field(default_factory=list)
+
+    def on_command(self, listener: Callable[[CommandResult], None]) -> None:
+        self._listeners.append(listener)
+
+    def run(
+        self, argv: Sequence[str], *, stdin_text: str = "", timeout_seconds: float = 120.0, check: bool = True
+    ) -> CommandResult:
+        result = self._execute(tuple(argv), stdin_text)
+        if check and result.status != 0:
+            raise CommandFailed(result.argv, result.status, result.stderr)
+        return result
+
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "") -> FakeRunningCommand:
+        return FakeRunningCommand(self._execute(tuple(argv), stdin_text))
+
+    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
+        self._require_alive()
+        self.reads.append(tuple(paths))
+        return {path: self.files.get(path) for path in paths}
+
+    def write(self, path: str, text: str) -> None:
+        self._require_alive()
+        if path in self.unwritable:
+            raise LabError(f"{path} could not be written: {self.unwritable[path]}")
+        self.writes.append((path, text))
+        self.files[path] = text
+
+    def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        self._require_alive()
+        self.listings.append(tuple(paths))
+        return {path: self._names_in(path) for path in paths}
+
+    def sample(self, request: SampleRequest) -> FakeSampleStream:
+        self._require_alive()
+        self.sample_requests.append(request)
+        return FakeSampleStream(self.samples)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def _execute(self, argv: tuple[str, ...], stdin_text: str) -> CommandResult:
+        self._require_alive()
+        self.runs.append(argv)
+        self.stdin_texts.append(stdin_text)
+        answer = self._answer_to(argv)
+        if answer.act:
+            answer.act()
+        result = CommandResult(argv, answer.status, answer.stdout, answer.stderr, 0.01, float(len(self.runs)))
+        self.command_log.append(result)
+        for listener in self._listeners:
+            listener(result)
+        return result
+
+    def _answer_to(self, argv: tuple[str, ...]) -> Scripted:
+        starts = [start for start in self.answers if argv[: len(start)] == start]
+        if not starts:
+            return Scripted()
+        answer = self.answers[max(starts, key=len)]
+        if isinstance(answer, Scripted):
+            return answer
+        return answer.pop(0) if len(answer) > 1 else answer[0]
+
+    def _names_in(self, folder: str) -> tuple[str, ...]:
+        if folder in self.dirs:
+            return self.dirs[folder]
+        prefix = folder.rstrip("/") + "/"
+        return tuple(sorted({path[len(prefix) :].split("/")[0] for path in self.files if path.startswith(prefix)}))
+
+    def _require_alive(self) -> None:
+        if self.is_lost:
+            raise MachineLost("the fake machine is lost")
+
+
+def as_machine(fake: FakeMachine) -> Machine:
+    """Lets mypy check that the fake is a machine."""
+    return fake
