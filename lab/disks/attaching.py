@@ -1,0 +1,146 @@
+"""Plans that bring lab disks into being on a machine and take them away again. Pure: nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
+from lab.disks.personalities import find_personality
+from lab.errors import SpecError
+from lab.plans import Danger, Plan, Step
+from lab.units import KIB
+
+RUN_FOLDER = "/run/raidlab"
+LOOP_FOLDER = "/var/lib/raidlab/disks"
+LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
+MAX_NUMBERED = 64
+"""How many loop and nbd devices the drivers are asked to offer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A disk that is to be attached, the steps to it, and the steps back."""
+
+    disk: LabDisk
+    attach: Plan
+    detach: Plan
+
+
+def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -> Attachment:
+    """A loop device over a sparse file in ``folder``."""
+    file, node = f"{folder}/{spec.name}.img", f"/dev/loop{number}"
+    option = ("--direct-io=on",) if direct else ()
+    attach = Plan(
+        f"Attach {spec.name}",
+        (
+            Step(("mkdir", "-p", folder), "The folder for disk images."),
+            Step(("truncate", "--size", str(spec.size_bytes), file), "A sparse file of exactly this size.", ("rm", file)),
+            Step(
+                ("losetup", *option, node, file),
+                "The file becomes a block device; with direct I/O it is not cached a second time.",
+                ("losetup", "--detach", node),
+            ),
+        ),
+    )
+    detach = Plan(
+        f"Detach {spec.name}",
+        (
+            Step(("losetup", "--detach", node), "The loop device lets go of its file."),
+            Step(("rm", "-f", file), "The image is removed.", danger=Danger.DATA),
+        ),
+    )
+    disk = LabDisk(name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, backing=file)
+    return Attachment(disk, attach, detach)
+
+
+def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
+    """An emulated drive: nbdkit waits before each answer, and the kernel's nbd client makes a block device of it.
+
+    Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1), nbd-client(8).
+    """
+    personality = find_personality(spec.personality)
+    socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
+    pid_file = f"{RUN_FOLDER}/{spec.name}.pid"
+    delay = f"{personality.delay_milliseconds:g}ms"
+    filters = ("--filter=noparallel",) if personality.concurrent_requests == 1 else ()
+    threads = () if personality.concurrent_requests == 1 else ("--threads", str(personality.concurrent_requests))
+    plugin = ("file", spec.backing) if spec.backing else ("memory", str(spec.size_bytes))
+    serialize = ("serialize=all-requests",) if filters else ()
+    server = (
+        *("nbdkit", "--unix", socket, "--pidfile", pid_file, *threads, *filters, "--filter=delay"),
+        *(*plugin, f"rdelay={delay}", f"wdelay={delay}", *serialize),
+    )
+    attach = Plan(
+        f"Attach {spec.name}",
+        (
+            Step(server, f"A server that answers like a {spec.personality}: {personality.title}.", ("pkill", "-F", pid_file)),
+            Step(
+                ("nbd-client", "-unix", socket, node, "-b", "512"),
+                "The kernel makes a block device of the server.",
+                ("nbd-client", "-d", node),
+            ),
+        ),
+    )
+    detach = Plan(
+        f"Detach {spec.name}",
+        (
+            Step(("nbd-client", "-d", node), "The block device lets go of the server."),
+            Step(("pkill", "-F", pid_file), "The server ends; a spindle in memory forgets its data.", danger=Danger.DATA),
+            Step(("rm", "-f", socket, pid_file), "Nothing stays behind."),
+        ),
+    )
+    disk = LabDisk(
+        name=spec.name,
+        kind=spec.kind,
+        node=node,
+        size_bytes=spec.size_bytes,
+        personality=spec.personality,
+        backing=spec.backing or "memory",
+    )
+    return Attachment(disk, attach, detach)
+
+
+def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:
+    """All ram disks of a lab and the one plan that makes them, since brd gives all its disks one size.
+
+    Raises SpecError for unequal sizes.
+    """
+    sizes = {spec.size_bytes for spec in wanted}
+    if len(sizes) > 1:
+        raise SpecError("ram disks of different sizes are not possible", hint="make them equal, or use loop disks")
+    disks = tuple(
+        LabDisk(name=spec.name, kind=spec.kind, node=f"/dev/ram{number}", size_bytes=spec.size_bytes)
+        for number, spec in enumerate(wanted)
+    )
+    size_kib = sizes.pop() // KIB
+    step = Step(
+        ("modprobe", "brd", f"rd_nr={len(disks)}", f"rd_size={size_kib}"),
+        "The brd driver makes block devices of kernel memory.",
+        ("modprobe", "-r", "brd"),
+    )
+    return disks, Plan("Make ram disks", (step,))
+
+
+def reset_plan(disk: LabDisk) -> Plan:
+    """Make a disk blank at once: what was written is dropped, so a sparse disk is sparse again.
+
+    A physical disk only loses its signatures, since discarding a whole real disk may take hours.
+    """
+    why = "The whole disk is discarded and reads as zeros."
+    if disk.kind is DiskKind.PHYSICAL:
+        argv: tuple[str, ...] = ("wipefs", "--all", disk.node)
+        why = "Signatures of arrays and file systems are erased."
+    elif disk.kind is DiskKind.RAM:
+        argv = ("blkdiscard", "--force", "--zeroout", disk.node)
+    else:
+        argv = ("blkdiscard", "--force", disk.node)
+    return Plan(f"Reset {disk.name}", (Step(argv, why, danger=Danger.DATA, writes_devices=(disk.node,)),))
+
+
+def driver_plan(kind: DiskKind) -> Plan:
+    """Load the driver behind a kind of disk, with enough devices."""
+    arguments = {DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"), DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}")}
+    if kind not in arguments:
+        return Plan("No driver to load")
+    return Plan(f"Load the driver for {kind} disks", (Step(("modprobe", *arguments[kind]), "The driver makes the devices."),))

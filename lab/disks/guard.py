@@ -1,0 +1,152 @@
+"""The guard: the one place that decides whether the lab may write on a device. Everything it does not know is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from lab.disks.inventory import BlockDevice, read_devices
+from lab.disks.kinds import DiskKind, LabDisk
+from lab.errors import DeviceRefused
+from lab.machine.api import Machine
+from lab.plans import Step
+
+_RAID_SIGNATURE = "linux_raid_member"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A device that the lab does not write on, and why."""
+
+    device: BlockDevice
+    reasons: tuple[str, ...]
+
+
+def reasons_against(device: BlockDevice, disks: Mapping[str, LabDisk], devices: Mapping[str, BlockDevice]) -> tuple[str, ...]:
+    """Why the lab may not write on ``device``; empty if it may.
+
+    ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name.
+    """
+    if device.members:
+        return _reasons_against_array(device, disks)
+    disk = disks.get(device.name)
+    found = [*_uses(device, devices, disks)]
+    if disk is None:
+        found.insert(0, "it is not a lab disk")
+    elif device.size_bytes != disk.size_bytes and disk.kind is not DiskKind.PHYSICAL:
+        found.insert(0, f"it has {device.size_bytes} bytes, and the lab's {disk.name} has {disk.size_bytes}")
+    return tuple(found)
+
+
+def _reasons_against_array(device: BlockDevice, disks: Mapping[str, LabDisk]) -> tuple[str, ...]:
+    foreign = [member for member in device.members if member not in disks]
+    if foreign:
+        return (f"it is an array with members that are no lab disks: {', '.join(foreign)}",)
+    return ()
+
+
+def _uses(device: BlockDevice, devices: Mapping[str, BlockDevice], disks: Mapping[str, LabDisk]) -> Iterable[str]:
+    places = [place for place in device.mounted_on if not place.startswith("/run/raidlab/mnt/")]
+    if places:
+        yield f"it is mounted on {', '.join(places)}"
+    if device.partitions:
+        yield f"it has partitions: {', '.join(device.partitions)}"
+    if device.is_swap:
+        yield "it is used as swap"
+    if device.is_read_only:
+        yield "it is read-only"
+    for holder in device.holders:
+        holding = devices.get(holder)
+        if holding is None or _reasons_against_array(holding, disks):
+            yield f"it is in use by {holder}"
+
+
+class Guard:
+    """Checks every step of a plan before it runs.
+
+    Args:
+        machine: where the devices are.
+        disks: the lab's disks; replaced as a whole when disks are attached or detached.
+    """
+
+    def __init__(self, machine: Machine, disks: Iterable[LabDisk]) -> None:
+        self._machine = machine
+        self._disks = {disk.kernel_name: disk for disk in disks}
+
+    def set_disks(self, disks: Iterable[LabDisk]) -> None:
+        """Make these, and no others, the disks that may be written on."""
+        self._disks = {disk.kernel_name: disk for disk in disks}
+
+    def check(self, step: Step) -> None:
+        """Raises DeviceRefused, naming all devices of the step that are refused, each with its reasons."""
+        if not step.writes_devices:
+            return
+        devices = read_devices(self._machine)
+        problems = []
+        for node in step.writes_devices:
+            name = node.removeprefix("/dev/")
+            device = devices.get(name)
+            # An array that the step itself is to make is not there yet; its members are named and checked.
+            if device is None and name.startswith("md"):
+                continue
+            reasons = ("there is no such device",) if device is None else reasons_against(device, self._disks, devices)
+            if reasons:
+                problems.append(f"{node}: {'; '.join(reasons)}")
+        if problems:
+            raise DeviceRefused(
+                "the lab does not write on " + " | ".join(problems),
+                hint="'raidlab disks' shows the disks that the lab may use, and why it refuses the others",
+            )
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Every device of the machine that is refused, with its reasons."""
+        devices = read_devices(self._machine)
+        judged = ((device, reasons_against(device, self._disks, devices)) for device in devices.values())
+        return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)
+
+    def check_blank(self, nodes: Iterable[str]) -> None:
+        """Raises DeviceRefused for disks in use by an array, or with a signature other than a stopped array's."""
+        nodes = tuple(nodes)
+        devices = read_devices(self._machine)
+        problems = []
+        for node in nodes:
+            device = devices.get(node.removeprefix("/dev/"))
+            if device and device.holders:
+                problems.append(f"{node} is a member of {', '.join(device.holders)}")
+            if device and device.mounted_on:
+                problems.append(f"{node} is mounted on {', '.join(device.mounted_on)}")
+        for node, kinds in self._signatures(nodes).items():
+            if kinds:
+                problems.append(f"{node} carries {', '.join(kinds)}")
+        if problems:
+            raise DeviceRefused(
+                "; ".join(problems),
+                hint="stop the array that uses it, choose other disks, or make it blank with 'raidlab disks reset NAME'",
+            )
+
+    def _signatures(self, nodes: tuple[str, ...]) -> dict[str, list[str]]:
+        if not nodes:
+            return {}
+        text = self._machine.run(("wipefs", "--json", *nodes), check=False).stdout
+        try:
+            listed = msgspec.json.decode(text or '{"signatures":[]}', type=_Signatures).signatures
+        except msgspec.MsgspecError:
+            return {}
+        found: dict[str, list[str]] = {}
+        for signature in listed:
+            if signature.type != _RAID_SIGNATURE:
+                found.setdefault(f"/dev/{signature.device}", []).append(signature.type)
+        return found
+
+
+class _Signature(msgspec.Struct, frozen=True):
+    device: str
+    type: str
+
+
+class _Signatures(msgspec.Struct, frozen=True):
+    """What ``wipefs --json`` prints (wipefs(8))."""
+
+    signatures: list[_Signature]
