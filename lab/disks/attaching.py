@@ -35,7 +35,9 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
         f"Attach {spec.name}",
         (
             Step(("mkdir", "-p", folder), "The folder for disk images."),
-            Step(("truncate", "--size", str(spec.size_bytes), file), "A sparse file of exactly this size.", ("rm", file)),
+            Step(
+                ("truncate", "--size", str(spec.size_bytes), file), "A sparse file of exactly this size.", ("rm", file)
+            ),
             Step(
                 ("losetup", *option, node, file),
                 "The file becomes a block device; with direct I/O it is not cached a second time.",
@@ -74,7 +76,11 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
     attach = Plan(
         f"Attach {spec.name}",
         (
-            Step(server, f"A server that answers like a {spec.personality}: {personality.title}.", ("pkill", "-F", pid_file)),
+            Step(
+                server,
+                f"A server that answers like a {spec.personality}: {personality.title}.",
+                ("pkill", "-F", pid_file),
+            ),
             Step(
                 ("nbd-client", "-unix", socket, node, "-b", "512"),
                 "The kernel makes a block device of the server.",
@@ -86,7 +92,9 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
         f"Detach {spec.name}",
         (
             Step(("nbd-client", "-d", node), "The block device lets go of the server."),
-            Step(("pkill", "-F", pid_file), "The server ends; a spindle in memory forgets its data.", danger=Danger.DATA),
+            Step(
+                ("pkill", "-F", pid_file), "The server ends; a spindle in memory forgets its data.", danger=Danger.DATA
+            ),
             Step(("rm", "-f", socket, pid_file), "Nothing stays behind."),
         ),
     )
@@ -140,7 +148,12 @@ def reset_plan(disk: LabDisk) -> Plan:
 
 def driver_plan(kind: DiskKind) -> Plan:
     """Load the driver behind a kind of disk, with enough devices."""
-    arguments = {DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"), DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}")}
+    arguments = {
+        DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"),
+        DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}"),
+    }
     if kind not in arguments:
         return Plan("No driver to load")
-    return Plan(f"Load the driver for {kind} disks", (Step(("modprobe", *arguments[kind]), "The driver makes the devices."),))
+    return Plan(
+        f"Load the driver for {kind} disks", (Step(("modprobe", *arguments[kind]), "The driver makes the devices."),)
+    )

@@ -24,7 +24,9 @@ class Refusal:
     reasons: tuple[str, ...]
 
 
-def reasons_against(device: BlockDevice, disks: Mapping[str, LabDisk], devices: Mapping[str, BlockDevice]) -> tuple[str, ...]:
+def reasons_against(
+    device: BlockDevice, disks: Mapping[str, LabDisk], devices: Mapping[str, BlockDevice]
+) -> tuple[str, ...]:
     """Why the lab may not write on ``device``; empty if it may.
 
     ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name.

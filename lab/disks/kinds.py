@@ -65,7 +65,9 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"disk {self.name}: a {self.kind} disk has no personality", hint="personalities are for kind 'spindle'"
             )
         if self.kind is DiskKind.PHYSICAL and not self.backing.startswith("/dev/"):
-            raise SpecError(f"disk {self.name}: a physical disk needs its path", hint="write it in full, such as /dev/sdb")
+            raise SpecError(
+                f"disk {self.name}: a physical disk needs its path", hint="write it in full, such as /dev/sdb"
+            )
 
 
 class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

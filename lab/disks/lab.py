@@ -38,6 +38,7 @@ class Lab:
         self._disks = tuple(disks)
         self.guard = Guard(machine, self._disks)
         self._detach: list[tuple[tuple[LabDisk, ...], Plan]] = []
+        self._folder: LabFolder | None = None
 
     @property
     def disks(self) -> tuple[LabDisk, ...]:
@@ -121,7 +122,9 @@ class Lab:
     def _free_numbers(self, kind: DiskKind) -> list[int]:
         prefix = "loop" if kind is DiskKind.LOOP else "nbd"
         names = self.machine.list_dirs(["/sys/block"])["/sys/block"]
-        numbers = sorted(int(name[len(prefix) :]) for name in names if name[len(prefix) :].isdigit() and name.startswith(prefix))
+        numbers = sorted(
+            int(name[len(prefix) :]) for name in names if name[len(prefix) :].isdigit() and name.startswith(prefix)
+        )
         sizes = self.machine.read([f"/sys/block/{prefix}{number}/size" for number in numbers])
         return [number for number in numbers if (sizes[f"/sys/block/{prefix}{number}/size"] or "0").strip() == "0"]
 
@@ -131,7 +134,12 @@ class Lab:
         if device is None:
             raise DeviceRefused(f"{spec.backing} is no whole disk", hint="name the disk, not a partition of it")
         disk = LabDisk(
-            name=spec.name, kind=spec.kind, node=node, size_bytes=device.size_bytes, serial=device.serial, backing=spec.backing
+            name=spec.name,
+            kind=spec.kind,
+            node=node,
+            size_bytes=device.size_bytes,
+            serial=device.serial,
+            backing=spec.backing,
         )
         probe = Guard(self.machine, [disk])
         probe.check(Step(("true",), "Ask the guard.", writes_devices=(node,)))
@@ -155,9 +163,27 @@ class Lab:
             device = devices.get(disk.kernel_name)
             if device and (device.holders or device.mounted_on):
                 used = ", ".join((*device.holders, *device.mounted_on))
-                raise DeviceRefused(f"{disk.name} ({disk.node}) is in use by {used}", hint="stop the array or unmount it first")
+                raise DeviceRefused(
+                    f"{disk.name} ({disk.node}) is in use by {used}", hint="stop the array or unmount it first"
+                )
         for disk in disks:
             self.execute(reset_plan(disk))
+
+    def keep_files_in(self, folder: LabFolder) -> None:
+        """Tell where the images of file disks are."""
+        self._folder = folder
+
+    @property
+    def folder(self) -> LabFolder | None:
+        """The folder with the images of file disks; None where the machine keeps its disks itself."""
+        return self._folder
+
+    def drop_host_cache(self) -> bool:
+        """Make this computer forget its cached copy of the disk images; False where there are none here."""
+        if self._folder is None:
+            return False
+        self._folder.drop_host_cache()
+        return True
 
     def release(self) -> None:
         """Detach what this lab attached, newest first."""
@@ -221,7 +247,11 @@ def _open_embedded(
 ) -> Iterator[Lab]:
     for notice in host.state.sweep():
         on_notice(notice)
-    folder = lab_folder(host.state, target.options.get("name", "default")) if wanted is None else scratch_folder(host.state, wanted)
+    folder = (
+        lab_folder(host.state, target.options.get("name", "default"))
+        if wanted is None
+        else scratch_folder(host.state, wanted)
+    )
     with folder:
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE]
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
@@ -231,6 +261,7 @@ def _open_embedded(
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
             lab = Lab(machine, host, folder.lab_disks(files))
+            lab.keep_files_in(folder)
             lab.attach(others)
             try:
                 yield lab

@@ -44,7 +44,9 @@ class LabFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._is_scratch:
             shutil.rmtree(self._lock.folder, ignore_errors=True)
         self._lock.release()
@@ -121,7 +123,9 @@ def lab_folder(state: StateFolder, name: str) -> LabFolder:
     except msgspec.MsgspecError as error:
         lock.release()
         path = lock.folder / _LAB_FILE
-        raise LabError(f"the list of disks {path} is damaged: {error}", hint="remove that file; the images stay") from None
+        raise LabError(
+            f"the list of disks {path} is damaged: {error}", hint="remove that file; the images stay"
+        ) from None
 
 
 def scratch_folder(state: StateFolder, wanted: Sequence[DiskSpec]) -> LabFolder:
@@ -170,7 +174,9 @@ def _save(folder: Path, disk_specs: Sequence[DiskSpec]) -> None:
         new.write_bytes(data)
         new.replace(folder / _LAB_FILE)
     except OSError as error:
-        raise LabError(f"{folder / _LAB_FILE} cannot be written: {error.strerror}", hint="free room or mend its rights") from error
+        raise LabError(
+            f"{folder / _LAB_FILE} cannot be written: {error.strerror}", hint="free room or mend its rights"
+        ) from error
 
 
 def _require_room(folder: Path, needed_bytes: int) -> None:

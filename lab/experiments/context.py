@@ -1,0 +1,49 @@
+"""What the parts of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from lab.disks import Lab
+from lab.experiments.bench import BuiltArray
+from lab.experiments.schema import Experiment
+from lab.experiments.stopwatch import Stopwatch
+from lab.measure.job import Measured
+from lab.measure.samples import Sample
+from lab.results.journal import RunJournal
+from lab.results.record import CellRecord
+from lab.workloads.workload import Workload
+
+RecordMaker = Callable[[BuiltArray, Workload, Measured, str, int, int], CellRecord]
+
+
+class Observer(Protocol):
+    """Who wants to know how a run goes: a progress bar, a live view.
+
+    ``on_sample`` is called on the recorder's thread, the others on the thread that runs the experiment.
+    """
+
+    def doing(self, what: str, expected_seconds: float) -> None:
+        """Something begins that should take about so long."""
+        ...
+
+    def done(self, key: str) -> None:
+        """A planned cell is finished."""
+        ...
+
+    def on_sample(self, sample: Sample) -> None:
+        """A sample was taken while a job runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What every part of a run needs."""
+
+    lab: Lab
+    experiment: Experiment
+    journal: RunJournal
+    stopwatch: Stopwatch
+    observer: Observer

@@ -1,0 +1,202 @@
+"""Rebuilds as part of an experiment: alone, or in four phases under a load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem, mount_point
+from lab.arrays.state import read_array
+from lab.arrays.waits import wait_for_rebuild_start, wait_until_idle
+from lab.experiments.bench import Bench, BuiltArray
+from lab.experiments.context import RecordMaker, RunContext
+from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell
+from lab.measure.caches import make_cold
+from lab.measure.integrity import DataSum, Verdict, sum_device, sum_files
+from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
+from lab.measure.rebuild import Integrity, RebuildMeasured, fail_and_remove, measure_rebuild, predict_rebuild
+from lab.measure.recorder import Recorder
+from lab.results.record import PhaseRecord, RebuildRecord
+from lab.theory.model import DiskRates
+from lab.workloads.workload import Workload
+
+LONGEST_REBUILD_SECONDS = 6 * 3600.0
+_WITNESS_BYTES = 32 * 1024 * 1024
+
+
+class RebuildRunner:
+    """Measures the rebuilds of a run, one after the other."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        bench: Bench,
+        rates: DiskRates | None,
+        options: Callable[[Workload], MeasureOptions],
+        make_record: RecordMaker,
+    ) -> None:
+        self._context = context
+        self._lab = context.lab
+        self._bench = bench
+        self._rates = rates
+        self._options = options
+        self._make_record = make_record
+        self._last_sums: dict[str, DataSum] = {}
+
+    def measure(self, cell: RebuildCell) -> None:
+        """One rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
+        built = self._bench.array(cell.array)
+        # Another member in each repeat: nothing may hang on which one it is.
+        victim = built.spec.members[cell.repeat % len(built.spec.members)]
+        if cell.under is None:
+            self._alone(cell, built, victim)
+        else:
+            self._under_load(cell, built, victim, cell.under)
+
+    def _alone(self, cell: RebuildCell, built: BuiltArray, victim: str) -> None:
+        label = f"{built.plan.label}: rebuild {victim}, repeat {cell.repeat + 1}"
+        self._context.observer.doing(label, 10.0)
+        name = built.spec.name
+        before = self._last_sums.get(built.plan.id) or self._sum(built)
+        predicted = predict_rebuild(self._lab, name, self._rates)
+        fail_and_remove(self._lab, name, victim)
+        degraded = self._sum(built)
+        with self._context.stopwatch.resync():
+            measured = measure_rebuild(self._lab, name, victim, built.place.members)
+        after = self._last_sums[built.plan.id] = self._sum(built)
+        integrity = Integrity(before, degraded, after)
+        self._store(
+            cell, measured, integrity, predicted.value if predicted else None, predicted.reason if predicted else ""
+        )
+
+    def _store(
+        self,
+        cell: RebuildCell,
+        measured: RebuildMeasured,
+        integrity: Integrity,
+        predicted_seconds: float | None,
+        reason: str,
+        phases: tuple[PhaseRecord, ...] = (),
+    ) -> None:
+        stamps = tuple(f"unreadable: {part.error}" for part in (integrity.degraded, integrity.after) if part.error)
+        self._context.journal.add(
+            RebuildRecord(
+                array=cell.array,
+                repeat=cell.repeat,
+                rebuild_seconds=measured.rebuild_seconds,
+                predicted_seconds=predicted_seconds,
+                prediction_reason=reason,
+                rebuilt_bytes=measured.rebuilt_bytes,
+                under_workload=cell.under.id if cell.under else "",
+                checksum_before=integrity.before.digest,
+                checksum_after=integrity.after.digest,
+                data_unchanged=integrity.verdict is Verdict.INTACT,
+                phases=phases,
+                stamps=stamps,
+            )
+        )
+        self._context.observer.done(cell.key)
+
+    def _sum(self, built: BuiltArray) -> DataSum:
+        how = self._context.experiment.checksum
+        if built.place.file_system is FileSystem.RAW:
+            return sum_device(self._lab.machine, built.spec.device, how=how)
+        return sum_files(self._lab.machine, mount_point(built.spec.device), how)
+
+    def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
+        """Healthy, degraded, rebuilding, restored: the same load in each, and data beside it that nobody writes."""
+        name = built.spec.name
+        before = self._witness(built, write=True)
+        phases = [self._phase(cell, built, load, HEALTHY)]
+        predicted = predict_rebuild(self._lab, name, self._rates)
+        fail_and_remove(self._lab, name, victim)
+        degraded = self._witness(built)
+        phases.append(self._phase(cell, built, load, DEGRADED))
+        minimum = (
+            self._context.experiment.rebuild.minimum_speed_kib_per_second if self._context.experiment.rebuild else None
+        )
+        if minimum:
+            self._lab.execute(
+                operations.set_sync_speed(name, minimum_kib_per_second=minimum, maximum_kib_per_second=None)
+            )
+        self._context.observer.doing(f"{built.plan.label}: rebuild under {load.title}", 20.0)
+        found: list[Measured] = []
+
+        def during(recorder: Recorder) -> None:
+            wait_for_rebuild_start(self._lab.machine, name, clock=self._lab.host.clock)
+            background = BackgroundLoad(
+                self._lab, built.place, load, self._options(load), longest_run_seconds=LONGEST_REBUILD_SECONDS
+            )
+            try:
+                wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
+            finally:
+                found.append(background.stop(recorder.between))
+
+        measured = measure_rebuild(self._lab, name, victim, built.place.members, during=during)
+        if minimum:
+            self._lab.execute(operations.set_sync_speed(name, minimum_kib_per_second=None, maximum_kib_per_second=None))
+        phases.append(PhaseRecord(name=REBUILDING, seconds=measured.rebuild_seconds))
+        self._add_cell(cell, built, load, found[0], REBUILDING)
+        phases.append(self._phase(cell, built, load, RESTORED))
+        after = self._witness(built)
+        reason = f"{predicted.reason}, without load" if predicted else ""
+        self._store(
+            cell,
+            measured,
+            Integrity(before, degraded, after),
+            predicted.value if predicted else None,
+            reason,
+            tuple(phases),
+        )
+
+    def _phase(self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str) -> PhaseRecord:
+        make_cold(self._lab, built.place.file_system, built.spec.device)
+        label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
+        self._context.observer.doing(label, load.runtime_seconds + load.warmup_seconds + 1.5)
+        measured = run_workload(
+            self._lab,
+            built.place,
+            load,
+            self._options(load),
+            repeat=cell.repeat,
+            on_sample=self._context.observer.on_sample,
+        )
+        self._add_cell(cell, built, load, measured, phase)
+        return PhaseRecord(name=phase, seconds=load.runtime_seconds)
+
+    def _add_cell(self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str) -> None:
+        record = self._make_record(built, load, measured, phase, cell.repeat, len(self._context.journal.record.cells))
+        self._context.journal.add(record)
+        self._context.observer.done(record.key)
+
+    def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
+        """Checksum of data that the load leaves alone: a file beside the load's, or the end of the device."""
+        how = self._context.experiment.checksum
+        if built.place.file_system is FileSystem.RAW:
+            return self._witness_on_device(built, write=write)
+        folder = f"{mount_point(built.spec.device)}/witness"
+        if write:
+            script = f"mkdir -p {folder} && dd if=/dev/urandom of={folder}/data bs=1M count={_WITNESS_BYTES >> 20} oflag=direct status=none"
+            self._lab.machine.run(("sh", "-c", script), timeout_seconds=600)
+        return sum_files(self._lab.machine, folder, how)
+
+    def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
+        # On a bare device the load has its own regions, from the start on; the last part is the witness's.
+        skip = (read_array(self._lab.machine, built.spec.name).size_bytes - _WITNESS_BYTES) >> 20
+        if write:
+            argv = (
+                "dd",
+                "if=/dev/urandom",
+                f"of={built.spec.device}",
+                "bs=1M",
+                f"seek={skip}",
+                f"count={_WITNESS_BYTES >> 20}",
+            )
+            self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
+        return sum_device(
+            self._lab.machine,
+            built.spec.device,
+            _WITNESS_BYTES,
+            self._context.experiment.checksum,
+            skip_bytes=skip << 20,
+        )

@@ -1,0 +1,159 @@
+"""The runner: carries an experiment out on an open lab, and stores every cell before the next one starts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lab.errors import MachineLost, SpecError, WorkloadError
+from lab.experiments.bench import Bench, BuiltArray
+from lab.experiments.context import RunContext
+from lab.experiments.rebuilds import RebuildRunner
+from lab.experiments.schedule import HEALTHY, Cell, cells, rebuild_cells
+from lab.experiments.schema import Cache, Experiment
+from lab.experiments.stamps import stamps_of
+from lab.measure.caches import make_cold
+from lab.measure.cpu import idle_fraction
+from lab.measure.job import MeasureOptions, Measured, run_workload
+from lab.measure.probe import probe_disk
+from lab.measure.recorder import Recorder
+from lab.results.record import CellRecord, ResultRecord, RunStatus
+from lab.theory.model import DiskRates, Prediction, workload_iops
+from lab.workloads.workload import Workload
+
+IDLE_SECONDS = 1.5
+
+
+class ExperimentRunner:
+    """One run, or the rest of an interrupted one: cells that the journal already has are not measured again."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._lab = context.lab
+        self._experiment = context.experiment
+        self._journal = context.journal
+        self._observer = context.observer
+        self._notes: list[str] = []
+        self._arrays = {array.name: array for array in context.journal.record.arrays}
+        self._bench = Bench(context.lab, context.experiment, context.stopwatch, self._narrate, self._on_built)
+        self._rates: DiskRates | None = None
+        self._idle_baseline = 0.0
+
+    def run(self) -> ResultRecord:
+        """Measure what is missing and finish the record.
+
+        Whatever ends the run before its time, the record is finished as incomplete first and the error raised then.
+        """
+        try:
+            self._measure()
+        except BaseException:
+            self._finish(RunStatus.INCOMPLETE)
+            raise
+        return self._finish(RunStatus.COMPLETE)
+
+    def _finish(self, status: RunStatus) -> ResultRecord:
+        record = self._journal.record
+        changes = msgspec.structs.replace(record, arrays=tuple(self._arrays.values()))
+        stamps = (*stamps_of(self._experiment, record.conditions), *self._notes)
+        timings = self._context.stopwatch.timings(record.timings)
+        return self._journal.finish(status=status, timings=timings, stamps=stamps, changes=changes)
+
+    def _measure(self) -> None:
+        done = self._journal.record.done_keys
+        jobs = [cell for cell in cells(self._experiment) if cell.key not in done]
+        rebuilds = [cell for cell in rebuild_cells(self._experiment) if not done.issuperset(cell.keys)]
+        if not jobs and not rebuilds:
+            return
+        try:
+            self._probe()
+            self._bench.build_all()
+            self._idle_baseline = self._measure_idle()
+            for cell in jobs:
+                self._measure_cell(cell)
+            runner = RebuildRunner(self._context, self._bench, self._rates, self._options, self._cell_record)
+            for rebuild in rebuilds:
+                runner.measure(rebuild)
+            self._bench.take_apart()
+        except MachineLost:
+            raise
+        except BaseException:
+            self._bench.abandon()
+            raise
+
+    def _narrate(self, what: str) -> None:
+        self._observer.doing(what, 5.0)
+
+    def _on_built(self, built: BuiltArray) -> None:
+        self._arrays[built.plan.id] = built.record
+
+    def _probe(self) -> None:
+        if self._experiment.rebuild or self._experiment.disks.personality:
+            self._observer.doing("probe one disk", 5.0)
+            self._rates = probe_disk(self._lab, self._lab.disks[0])
+            self._bench.mark_used(self._lab.disks[0])
+
+    def _measure_idle(self) -> float:
+        self._observer.doing("measure the idle machine", IDLE_SECONDS)
+        with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
+            self._lab.host.clock.sleep(IDLE_SECONDS)
+        return idle_fraction(recorder.samples)
+
+    def _options(self, workload: Workload) -> MeasureOptions:
+        return MeasureOptions(
+            file_bytes=workload.file_bytes, hertz=self._experiment.sampling_hertz, idle_baseline=self._idle_baseline
+        )
+
+    def _measure_cell(self, cell: Cell) -> None:
+        built = self._bench.array(cell.array)
+        workload = cell.workload
+        expected = workload.runtime_seconds + workload.warmup_seconds + 1.5
+        label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._experiment.repeats}"
+        events: tuple[str, ...] = ()
+        if self._experiment.cache is Cache.COLD:
+            events = make_cold(self._lab, built.place.file_system, built.spec.device)
+        self._observer.doing(label, expected)
+        started = self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            measured = run_workload(
+                self._lab,
+                built.place,
+                workload,
+                self._options(workload),
+                repeat=cell.repeat,
+                on_sample=self._observer.on_sample,
+            )
+        except (WorkloadError, SpecError) as error:
+            if not self._experiment.keeps_going:
+                raise
+            self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
+        else:
+            record = self._cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
+            self._journal.add(msgspec.structs.replace(record, started_utc=started, cache_events=events))
+        self._observer.done(cell.key)
+
+    def _cell_record(
+        self, built: BuiltArray, workload: Workload, measured: Measured, phase: str, repeat: int, order_index: int
+    ) -> CellRecord:
+        prediction = self._predict(built, workload) if phase == HEALTHY else None
+        return CellRecord(
+            array=built.plan.id,
+            workload=workload.id,
+            phase=phase,
+            repeat=repeat,
+            order_index=order_index,
+            started_utc=self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            figures=measured.figures,
+            cpu=measured.cpu,
+            job_text=measured.job_text,
+            file_bytes=measured.file_bytes,
+            predicted_iops=prediction.value if prediction else None,
+            prediction_reason=prediction.reason if prediction else "",
+        )
+
+    def _predict(self, built: BuiltArray, workload: Workload) -> Prediction | None:
+        """Only where a disk's service time is known: other disks here are memory, and the processor is the limit."""
+        if not self._experiment.disks.personality or self._rates is None:
+            return None
+        try:
+            return workload_iops(built.spec.raid, [self._rates] * len(built.spec.members), workload)
+        except SpecError:
+            return None

@@ -1,0 +1,117 @@
+"""In what order an experiment is measured. Pure, and the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from lab.experiments.schema import Experiment, Order, Sharing
+from lab.workloads.workload import Workload
+
+HEALTHY, DEGRADED, REBUILDING, RESTORED = "healthy", "degraded", "rebuilding", "restored"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing to measure."""
+
+    array: str
+    workload: Workload
+    repeat: int
+    order_index: int
+
+    @property
+    def key(self) -> str:
+        """As in CellRecord.key."""
+        return f"{self.array}/{self.workload.id}/{HEALTHY}/{self.repeat}"
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildCell:
+    """One rebuild to measure."""
+
+    array: str
+    repeat: int
+    under: Workload | None
+
+    @property
+    def key(self) -> str:
+        """As in RebuildRecord.key."""
+        return f"{self.array}/rebuild/{self.under.id if self.under else 'idle'}/{self.repeat}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The rebuild's own key and those of the cells of its phases."""
+        if self.under is None:
+            return (self.key,)
+        phases = (HEALTHY, DEGRADED, REBUILDING, RESTORED)
+        return (*(f"{self.array}/{self.under.id}/{phase}/{self.repeat}" for phase in phases), self.key)
+
+
+def cells(experiment: Experiment) -> tuple[Cell, ...]:
+    """All job cells in the order of measurement.
+
+    Interleaved, each repeat visits every cell once in an order of its own; arrays that share disks are visited one after
+    the other, since only one of them exists at a time.
+    """
+    workloads = experiment.workloads
+    ordered: list[tuple[str, Workload, int]] = []
+    if experiment.order is Order.LISTED:
+        ordered = [
+            (array.id, workload, repeat)
+            for array in experiment.arrays
+            for workload in workloads
+            for repeat in range(experiment.repeats)
+        ]
+    else:
+        for repeat in range(experiment.repeats):
+            ordered += [(array, workload, repeat) for array, workload in _round(experiment, repeat)]
+    return tuple(Cell(array, workload, repeat, index) for index, (array, workload, repeat) in enumerate(ordered))
+
+
+def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
+    # Not for secrets: the order must be the same whenever the experiment is run with the same seed.
+    draw = random.Random(experiment.seed * 1000 + repeat)  # noqa: S311
+    arrays = [array.id for array in experiment.arrays]
+    if experiment.disks.sharing is Sharing.SEPARATE:
+        pairs = [(array, workload) for array in arrays for workload in experiment.workloads]
+        draw.shuffle(pairs)
+        return pairs
+    draw.shuffle(arrays)
+    chosen: list[tuple[str, Workload]] = []
+    for array in arrays:
+        workloads = list(experiment.workloads)
+        draw.shuffle(workloads)
+        chosen += [(array, workload) for workload in workloads]
+    return chosen
+
+
+def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
+    """All rebuilds, repeat by repeat over the arrays."""
+    if experiment.rebuild is None:
+        return ()
+    under = experiment.rebuild.under.build() if experiment.rebuild.under else None
+    return tuple(
+        RebuildCell(array, repeat, under) for repeat in range(experiment.repeats) for array in experiment.rebuild.arrays
+    )
+
+
+def planned_keys(experiment: Experiment) -> tuple[str, ...]:
+    """Keys of everything that a complete run has."""
+    keys = [cell.key for cell in cells(experiment)]
+    for rebuild in rebuild_cells(experiment):
+        keys += rebuild.keys
+    return tuple(dict.fromkeys(keys))
+
+
+def estimated_seconds(experiment: Experiment) -> float:
+    """Wall time to expect: measured times, and what starting fio and building arrays was measured to take about."""
+    per_cell = 2.0
+    total = 10.0 + 15.0 * len(experiment.arrays)
+    for cell in cells(experiment):
+        total += cell.workload.runtime_seconds + cell.workload.warmup_seconds + per_cell
+    for rebuild in rebuild_cells(experiment):
+        total += 12.0
+        if rebuild.under:
+            total += 3 * (rebuild.under.runtime_seconds + rebuild.under.warmup_seconds + per_cell)
+    return total

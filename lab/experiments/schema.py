@@ -1,0 +1,227 @@
+"""What an experiment file says. Read strictly: a key that nobody knows is an error that names the nearest one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.level_names import level_with_layout
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec
+from lab.measure.integrity import Checksum
+from lab.tomlfile import read_toml, unknown_word
+from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import Workload
+
+FORMAT_VERSION = 1
+BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
+
+
+class Sharing(StrEnum):
+    """Whether arrays have disks of their own."""
+
+    SEPARATE = "separate"
+    """All arrays exist side by side, so that their measurements can alternate."""
+    SHARED = "shared"
+    """One set of disks; each array is built, measured and taken apart in its turn."""
+
+
+class Order(StrEnum):
+    """In which order cells are measured."""
+
+    INTERLEAVED = "interleaved"
+    """Every repeat goes once over all cells, in an order drawn anew from the experiment's seed."""
+    LISTED = "listed"
+    """All repeats of a cell one after the other, as the file lists them."""
+
+
+class Cache(StrEnum):
+    """The state of the caches before each cell."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
+class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What disks the arrays are made of."""
+
+    kind: DiskKind = DiskKind.FILE
+    size_bytes: int = DEFAULT_SIZE_BYTES
+    personality: str = ""
+    sharing: Sharing = Sharing.SEPARATE
+
+
+class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One array."""
+
+    id: str
+    level: str
+    members: int
+    title: str = ""
+    chunk_bytes: int | None = None
+    layout: str | None = None
+    bitmap: Bitmap = Bitmap.NONE
+    consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
+    assume_clean: bool = False
+    """Leave out the first resync: right for blank disks only, which lab disks are when an experiment starts."""
+
+    @property
+    def label(self) -> str:
+        """Its title, or its id."""
+        return self.title or self.id
+
+    def spec(self, nodes: tuple[str, ...], name: str) -> ArraySpec:
+        """The array on these devices."""
+        return ArraySpec(
+            level=self.level,
+            members=nodes,
+            name=name,
+            chunk_bytes=self.chunk_bytes,
+            layout=self.layout,
+            bitmap=self.bitmap,
+            consistency_policy=self.consistency_policy,
+            assume_clean=self.assume_clean,
+        )
+
+
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One workload of the catalogue, perhaps with other depth or times; then it needs an id of its own."""
+
+    workload: str
+    id: str = ""
+    queue_depth: int | None = None
+    jobs: int | None = None
+    runtime_seconds: float | None = None
+    warmup_seconds: float | None = None
+    file_bytes: int | None = None
+
+    def build(self) -> Workload:
+        """The workload as it is run. Raises SpecError for an unknown one."""
+        changes = {
+            name: value
+            for name in ("queue_depth", "jobs", "runtime_seconds", "warmup_seconds", "file_bytes")
+            if (value := getattr(self, name)) is not None
+        }
+        return msgspec.structs.replace(find_workload(self.workload), id=self.id or self.workload, **changes)
+
+
+class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rebuilds, after all jobs: in each repeat another member of each array fails and is rebuilt."""
+
+    arrays: tuple[str, ...]
+    under: JobPlan | None = None
+    """A load that runs through all four phases: healthy, degraded, rebuilding, restored. None: a rebuild on its own."""
+    minimum_speed_kib_per_second: int | None = None
+    """md's sync_speed_min while rebuilding; without it a load can hold a rebuild up for as long as it runs."""
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One experiment. Raises ValueError (SpecError through lab.tomlfile) for parts that contradict each other."""
+
+    format_version: int
+    id: str
+    title: str
+    question: str
+    study: str = ""
+    """Whose published numbers stand beside ours."""
+    repeats: int
+    order: Order = Order.INTERLEAVED
+    seed: int = 1
+    cache: Cache = Cache.COLD
+    file_system: FileSystem = FileSystem.EXT4
+    sampling_hertz: float = 4.0
+    checksum: Checksum = Checksum.SHA256
+    disks: DiskPlan = DiskPlan()
+    arrays: tuple[ArrayPlan, ...]
+    jobs: tuple[JobPlan, ...]
+    rebuild: RebuildPlan | None = None
+    keeps_going: bool = False
+    """Go on after a cell that cannot be measured, and say why it could not: for recipes with known defects."""
+    defects: tuple[str, ...] = ()
+    """What is wrong with this recipe, on purpose, one sentence each."""
+
+    def __post_init__(self) -> None:
+        for complaint in _complaints(self):
+            raise ValueError(f"experiment '{self.id}': {complaint}")
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """The jobs, built."""
+        return tuple(job.build() for job in self.jobs)
+
+    @property
+    def disk_specs(self) -> tuple[DiskSpec, ...]:
+        """The disks that a lab must have."""
+        members = [array.members for array in self.arrays]
+        count = sum(members) if self.disks.sharing is Sharing.SEPARATE else max(members)
+        plan = self.disks
+        return tuple(
+            DiskSpec(
+                name=f"disk{number + 1:02d}", kind=plan.kind, size_bytes=plan.size_bytes, personality=plan.personality
+            )
+            for number in range(count)
+        )
+
+    def array(self, array_id: str) -> ArrayPlan:
+        """An array by id. Raises SpecError with the nearest one."""
+        for array in self.arrays:
+            if array.id == array_id:
+                return array
+        raise unknown_word("array of this experiment", array_id, [array.id for array in self.arrays])
+
+
+def _complaints(experiment: Experiment) -> list[str]:
+    ids = [array.id for array in experiment.arrays]
+    job_ids = [job.id or job.workload for job in experiment.jobs]
+    checks = [
+        (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
+        (experiment.repeats < 1, "repeats must be 1 or more"),
+        (not experiment.arrays, "it has no arrays"),
+        (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),
+        (not 0 < experiment.sampling_hertz <= 20, "sampling_hertz must be above 0 and at most 20"),
+        (len(set(ids)) < len(ids), "two arrays have the same id"),
+        (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
+    ]
+    found = [complaint for wrong, complaint in checks if wrong]
+    for name in experiment.rebuild.arrays if experiment.rebuild else ():
+        if name not in ids:
+            found.append(f"rebuild names an array '{name}'; there are {', '.join(ids)}")
+    return found
+
+
+def check(experiment: Experiment) -> None:
+    """Raises SpecError, before anything is started, for levels, member counts, workloads or disks that cannot be."""
+    for spec in experiment.disk_specs[:1]:
+        spec.validate()
+    for array in experiment.arrays:
+        level_with_layout(array.level, array.layout)
+        nodes = tuple(f"/dev/disk{number}" for number in range(array.members))
+        array.spec(nodes, "md0").validate()
+    for job in experiment.jobs:
+        job.build()
+    if experiment.rebuild and experiment.rebuild.under:
+        experiment.rebuild.under.build()
+
+
+@cache
+def built_in_names() -> tuple[str, ...]:
+    """Names of the experiments that come with raidlab."""
+    return tuple(sorted(path.stem for path in BUILT_IN_FOLDER.glob("*.toml")))
+
+
+def find_experiment(name: str) -> tuple[Experiment, str]:
+    """An experiment by name or path, and the text of its file.
+
+    Raises SpecError for an unknown name (with the nearest) or a file that cannot be meant as written.
+    """
+    is_path = name.endswith(".toml")
+    if not is_path and name not in built_in_names():
+        raise unknown_word("experiment", name, built_in_names())
+    path = Path(name) if is_path else BUILT_IN_FOLDER / f"{name}.toml"
+    experiment = read_toml(path, Experiment)
+    check(experiment)
+    return experiment, path.read_text(encoding="utf-8")

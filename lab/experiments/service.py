@@ -1,0 +1,121 @@
+"""Run an experiment from its name to its stored result: opens the lab and the journal, and leaves neither open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab import __version__
+from lab.disks import open_lab
+from lab.errors import ExperimentError, LabError
+from lab.experiments.context import Observer, RunContext
+from lab.experiments.runner import ExperimentRunner
+from lab.experiments.schedule import planned_keys
+from lab.experiments.schema import Experiment, check
+from lab.experiments.stopwatch import Stopwatch
+from lab.machine import Host, Machine, Target
+from lab.machine.api import CommandResult
+from lab.measure.conditions import read_conditions
+from lab.results.journal import RunJournal
+from lab.results.record import Conditions, ResultRecord, RunStatus
+from lab.results.store import ResultStore
+from lab.tomlfile import decode_toml
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What is to be run, and who listens."""
+
+    target: Target
+    host: Host
+    observer: Observer
+    on_notice: Callable[[str], None]
+    on_command: Callable[[CommandResult], None] = lambda _: None
+    started_seconds: float | None = None
+    """When the user's command began, on the host's clock; None: now."""
+
+
+def run_experiment(experiment: Experiment, text: str, request: RunRequest) -> ResultRecord:
+    """Run from the start. ``text`` is the experiment's file, kept in the result.
+
+    Raises what stops the run; what was measured until then is stored as an incomplete result.
+    """
+    store = ResultStore(request.host.state.results)
+    for summary in store.list():
+        if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
+            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' goes on with it")
+
+    def begin(conditions: Conditions) -> RunJournal:
+        now = request.host.clock.utc_now()
+        return store.begin(
+            ResultRecord(
+                id=store.new_id(experiment.id, now),
+                created_utc=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                raidlab_version=__version__,
+                experiment=experiment.id,
+                experiment_toml=text,
+                conditions=conditions,
+                planned_cells=planned_keys(experiment),
+            )
+        )
+
+    return _run(experiment, request, begin)
+
+
+def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
+    """Go on with an incomplete result under equal conditions.
+
+    Raises ExperimentError if the machine is not what it was, ResultError if there is nothing to resume.
+    """
+    store = ResultStore(request.host.state.results)
+    earlier = store.load(name)
+    experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
+    check(experiment)
+
+    def begin(conditions: Conditions) -> RunJournal:
+        _require_same(earlier.conditions, conditions, earlier.id)
+        return store.resume(earlier.id)
+
+    return _run(experiment, request, begin)
+
+
+def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
+    names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version")
+    changed = [
+        f"{name} was {getattr(before, name)} and is {getattr(now, name)}"
+        for name in names
+        if getattr(before, name) != getattr(now, name)
+    ]
+    if changed:
+        raise ExperimentError(
+            f"result {result_id} cannot be resumed here: {'; '.join(changed)}",
+            hint="resume it where it was begun, or start anew",
+        )
+
+
+def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Conditions], RunJournal]) -> ResultRecord:
+    clock = request.host.clock
+    started = request.started_seconds if request.started_seconds is not None else clock.monotonic_seconds()
+    stopwatch = Stopwatch(clock, started)
+
+    def listen(machine: Machine) -> None:
+        machine.on_command(stopwatch.on_command)
+        machine.on_command(request.on_command)
+
+    request.observer.doing("start the machine", 3.0)
+    with open_lab(
+        request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
+    ) as lab:
+        with begin(read_conditions(lab)) as journal:
+            runner = ExperimentRunner(RunContext(lab, experiment, journal, stopwatch, request.observer))
+            try:
+                return runner.run()
+            except LabError as error:
+                _say_how_to_resume(error, journal)
+                raise
+
+
+def _say_how_to_resume(error: LabError, journal: RunJournal) -> None:
+    if journal.record.cells:
+        resume = f"'raidlab run --resume {journal.record.id}' goes on where it stopped"
+        error.hint = f"{error.hint}; {resume}" if error.hint else resume
