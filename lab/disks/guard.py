@@ -1,4 +1,4 @@
-"""The guard: the one place that decides whether the lab may write on a device. Everything it does not know is refused."""
+"""The guard: the one place that decides whether the lab may write on a device. What it does not know it refuses."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Guard:
         return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)
 
     def check_blank(self, nodes: Iterable[str]) -> None:
-        """Raises DeviceRefused for disks in use by an array, or with a signature other than a stopped array's."""
+        """Raises DeviceRefused for disks in use, or with a signature other than that of a stopped array."""
         nodes = tuple(nodes)
         devices = read_devices(self._machine)
         problems = []

@@ -180,10 +180,7 @@ class Lab:
 
     def drop_host_cache(self) -> bool:
         """Make this computer forget its cached copy of the disk images; False where there are none here."""
-        if self._folder is None:
-            return False
-        self._folder.drop_host_cache()
-        return True
+        return self._folder.drop_host_cache() if self._folder else False
 
     def release(self) -> None:
         """Detach what this lab attached, newest first."""
@@ -225,9 +222,10 @@ def open_lab(
 ) -> Iterator[Lab]:
     """Open the machine with its lab disks, and close both whatever happens.
 
-    Without ``wanted`` this is the lab that lasts: the named lab of the embedded kernel (``uml:?name=…``, nine file disks
-    when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks, blank, and
-    they are gone when it closes; ``file`` then means the machine's plain disks: virtio where it has them, otherwise loop.
+    Without ``wanted`` this is the lab that lasts: the named lab of the embedded kernel (``uml:?name=…``, nine file
+    disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
+    blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio where it has them,
+    otherwise loop.
     """
     if target.kind is TargetKind.UML:
         opened = _open_embedded(target, host, wanted, on_notice, on_machine)

@@ -1,4 +1,4 @@
-"""Where a lab's disks are kept: the files of an embedded kernel's disks, and the list of disks attached on a machine."""
+"""Where a lab's disks are kept: image files of an embedded kernel's disks, and the list of those attached elsewhere."""
 
 from __future__ import annotations
 
@@ -83,16 +83,20 @@ class LabFolder:
                 self.image(spec).unlink(missing_ok=True)
         self.specs = tuple(disk_specs)
 
-    def drop_host_cache(self) -> None:
-        """Write the images out and ask this computer to forget its cached copy of them (posix_fadvise(2))."""
-        for spec in self.specs:
-            if spec.kind is DiskKind.FILE:
-                fd = os.open(self.image(spec), os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    os.fdatasync(fd)
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(fd)
+    def drop_host_cache(self) -> bool:
+        """Write the images out and ask this computer to forget its cached copy of them (posix_fadvise(2)).
+
+        False where there are no images.
+        """
+        images = [self.image(spec) for spec in self.specs if spec.kind is DiskKind.FILE]
+        for image in images:
+            fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fdatasync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+        return bool(images)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """The disks as the embedded kernel shows them: /dev/ubda onwards in order."""

@@ -150,10 +150,12 @@ class Bench:
 
     def _prepare(self, built: BuiltArray) -> None:
         """Write all files once; several workloads of the same layout share them."""
+        if not self._experiment.writes_files_first:
+            return
         layouts: dict[tuple[int, int | None], Workload] = {}
         rebuild = self._experiment.rebuild
         under = [rebuild.under.build()] if rebuild and rebuild.under and built.plan.id in rebuild.arrays else []
-        for workload in (*self._experiment.workloads, *under):
+        for workload in (*self._experiment.workloads_on(built.plan.id), *under):
             if not workload.recipe:
                 layouts.setdefault((workload.jobs, workload.file_bytes), workload)
         self._narrate(f"write the files of {built.plan.label}")

@@ -176,7 +176,8 @@ class RebuildRunner:
             return self._witness_on_device(built, write=write)
         folder = f"{mount_point(built.spec.device)}/witness"
         if write:
-            script = f"mkdir -p {folder} && dd if=/dev/urandom of={folder}/data bs=1M count={_WITNESS_BYTES >> 20} oflag=direct status=none"
+            copy = f"dd if=/dev/urandom of={folder}/data bs=1M count={_WITNESS_BYTES >> 20} oflag=direct status=none"
+            script = f"mkdir -p {folder} && {copy}"
             self._lab.machine.run(("sh", "-c", script), timeout_seconds=600)
         return sum_files(self._lab.machine, folder, how)
 

@@ -9,11 +9,11 @@ from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RunContext
 from lab.experiments.rebuilds import RebuildRunner
 from lab.experiments.schedule import HEALTHY, Cell, cells, rebuild_cells
-from lab.experiments.schema import Cache, Experiment
+from lab.experiments.schema import Cache
 from lab.experiments.stamps import stamps_of
 from lab.measure.caches import make_cold
 from lab.measure.cpu import idle_fraction
-from lab.measure.job import MeasureOptions, Measured, run_workload
+from lab.measure.job import Measured, MeasureOptions, run_workload
 from lab.measure.probe import probe_disk
 from lab.measure.recorder import Recorder
 from lab.results.record import CellRecord, ResultRecord, RunStatus

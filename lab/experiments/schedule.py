@@ -51,16 +51,15 @@ class RebuildCell:
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All job cells in the order of measurement.
 
-    Interleaved, each repeat visits every cell once in an order of its own; arrays that share disks are visited one after
-    the other, since only one of them exists at a time.
+    Interleaved, each repeat visits every cell once in an order of its own; arrays that share disks are visited one
+    after the other, since only one of them exists at a time.
     """
-    workloads = experiment.workloads
     ordered: list[tuple[str, Workload, int]] = []
     if experiment.order is Order.LISTED:
         ordered = [
             (array.id, workload, repeat)
             for array in experiment.arrays
-            for workload in workloads
+            for workload in experiment.workloads_on(array.id)
             for repeat in range(experiment.repeats)
         ]
     else:
@@ -71,16 +70,16 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
     # Not for secrets: the order must be the same whenever the experiment is run with the same seed.
-    draw = random.Random(experiment.seed * 1000 + repeat)  # noqa: S311
+    draw = random.Random(experiment.seed * 1000 + repeat)
     arrays = [array.id for array in experiment.arrays]
     if experiment.disks.sharing is Sharing.SEPARATE:
-        pairs = [(array, workload) for array in arrays for workload in experiment.workloads]
+        pairs = [(array, workload) for array in arrays for workload in experiment.workloads_on(array)]
         draw.shuffle(pairs)
         return pairs
     draw.shuffle(arrays)
     chosen: list[tuple[str, Workload]] = []
     for array in arrays:
-        workloads = list(experiment.workloads)
+        workloads = list(experiment.workloads_on(array))
         draw.shuffle(workloads)
         chosen += [(array, workload) for workload in workloads]
     return chosen

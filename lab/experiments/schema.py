@@ -98,6 +98,8 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     runtime_seconds: float | None = None
     warmup_seconds: float | None = None
     file_bytes: int | None = None
+    arrays: tuple[str, ...] = ()
+    """Only on these arrays; empty: on all."""
 
     def build(self) -> Workload:
         """The workload as it is run. Raises SpecError for an unknown one."""
@@ -139,6 +141,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     arrays: tuple[ArrayPlan, ...]
     jobs: tuple[JobPlan, ...]
     rebuild: RebuildPlan | None = None
+    writes_files_first: bool = True
+    """Write everything once before measuring, so that no read meets a hole. Emulated drives take as long either way."""
     keeps_going: bool = False
     """Go on after a cell that cannot be measured, and say why it could not: for recipes with known defects."""
     defects: tuple[str, ...] = ()
@@ -148,10 +152,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for complaint in _complaints(self):
             raise ValueError(f"experiment '{self.id}': {complaint}")
 
-    @property
-    def workloads(self) -> tuple[Workload, ...]:
-        """The jobs, built."""
-        return tuple(job.build() for job in self.jobs)
+    def workloads_on(self, array_id: str) -> tuple[Workload, ...]:
+        """The jobs that run on an array, built."""
+        return tuple(job.build() for job in self.jobs if not job.arrays or array_id in job.arrays)
 
     @property
     def disk_specs(self) -> tuple[DiskSpec, ...]:
@@ -187,9 +190,11 @@ def _complaints(experiment: Experiment) -> list[str]:
         (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
     ]
     found = [complaint for wrong, complaint in checks if wrong]
-    for name in experiment.rebuild.arrays if experiment.rebuild else ():
+    named = [*(experiment.rebuild.arrays if experiment.rebuild else ())]
+    named += [name for job in experiment.jobs for name in job.arrays]
+    for name in dict.fromkeys(named):
         if name not in ids:
-            found.append(f"rebuild names an array '{name}'; there are {', '.join(ids)}")
+            found.append(f"an array '{name}' is named, and there are only {', '.join(ids)}")
     return found
 
 

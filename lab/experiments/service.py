@@ -103,16 +103,16 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
         machine.on_command(request.on_command)
 
     request.observer.doing("start the machine", 3.0)
-    with open_lab(
+    opened = open_lab(
         request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
-    ) as lab:
-        with begin(read_conditions(lab)) as journal:
-            runner = ExperimentRunner(RunContext(lab, experiment, journal, stopwatch, request.observer))
-            try:
-                return runner.run()
-            except LabError as error:
-                _say_how_to_resume(error, journal)
-                raise
+    )
+    with opened as lab, begin(read_conditions(lab)) as journal:
+        runner = ExperimentRunner(RunContext(lab, experiment, journal, stopwatch, request.observer))
+        try:
+            return runner.run()
+        except LabError as error:
+            _say_how_to_resume(error, journal)
+            raise
 
 
 def _say_how_to_resume(error: LabError, journal: RunJournal) -> None:

@@ -1,6 +1,7 @@
 """The CPU account: what the work cost, md's kernel threads included, without what the machine uses when idle.
 
-fio counts only its own threads (RUSAGE_THREAD), so the parity thread's work is missing from its figures; /proc/stat has all.
+fio counts only its own threads (RUSAGE_THREAD), so the parity thread's work is missing from its figures; /proc/stat
+has all of it.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from lab.measure.samples import DEFAULT_HERTZ, Sample, SampleReader, sample_requ
 class Recorder:
     """``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …`` and then ``recorder.samples``.
 
-    ``on_sample`` is called on the recorder's thread. A machine that is lost ends the recording; whoever else talks to the
-    machine hears of it.
+    ``on_sample`` is called on the recorder's thread. A machine that is lost ends the recording; whoever else talks to
+    the machine hears of it.
     """
 
     def __init__(
