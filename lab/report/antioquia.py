@@ -1,0 +1,177 @@
+"""The antioquia study's own tables: array details (its Fig. 4), performance (its Fig. 5) and the ratios between levels."""
+
+from __future__ import annotations
+
+from lab.experiments.published import Published, PublishedArray
+from lab.report.cells import NOTHING, integrity_text, interval_text, seconds_text
+from lab.report.series import READ, WRITE, Row, row_for, rows
+from lab.report.table import Column, Table, as_csv
+from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord
+from lab.results.statistics import Estimate, estimate, ratio_of_medians
+from lab.units import human_rate
+
+CSV_HEAD = ("RAID Level", "Read IOPS", "Write IOPS", "Rebuild Time")
+_DETAILS = (
+    ("metadata", "metadata"),
+    ("array_size_kib", "array size KiB"),
+    ("used_device_size_kib", "used device KiB"),
+    ("raid_devices", "RAID devices"),
+    ("total_devices", "total devices"),
+    ("chunk_kib", "chunk KiB"),
+    ("layout", "layout"),
+    ("consistency_policy", "consistency policy"),
+)
+
+
+def title_of(array_id: str) -> str:
+    """``RAID 5`` for ``raid5`` and ``RAID 0 (3 disks)`` for ``raid0-3``."""
+    level, _, members = array_id.removeprefix("raid").partition("-")
+    return f"RAID {level} ({members} disks)" if members else f"RAID {level}"
+
+
+def details_table(record: ResultRecord, published: Published) -> Table:
+    """Fig. 4: what mdadm says of each array, and what the study printed."""
+    columns = [Column("", False)]
+    texts: list[list[str]] = [[] for _ in _DETAILS]
+    for array in record.arrays:
+        columns.append(Column(title_of(array.name)))
+        theirs = published.array(array.name)
+        if theirs:
+            columns.append(Column("published"))
+        for row, (key, _) in zip(texts, _DETAILS, strict=True):
+            row.append(array.details.get(key, NOTHING))
+            if theirs:
+                row.append(_published_text(theirs, key))
+    body = tuple((label, *row) for (_, label), row in zip(_DETAILS, texts, strict=True))
+    return Table("Array details (the study's Fig. 4)", tuple(columns), body, (_agreement(record.arrays, published),))
+
+
+def _published_text(theirs: PublishedArray, key: str) -> str:
+    value = getattr(theirs, key)
+    return str(value) if value not in (None, "") else "N/A"
+
+
+def _agreement(arrays: tuple[ArrayRecord, ...], published: Published) -> str:
+    differing = [
+        f"{title_of(array.name)} {label}"
+        for array in arrays
+        for key, label in _DETAILS
+        if (theirs := published.array(array.name)) and array.details.get(key, "") != _published_text(theirs, key)
+    ]
+    return f"differs from the published table: {', '.join(differing)}" if differing else "equal to the published table"
+
+
+def performance_table(record: ResultRecord, published: Published) -> Table:
+    """Fig. 5, extended by p99, CPU per I/O, rebuild time, data verdict, n and intervals, the published IOPS beside."""
+    columns = (
+        *(Column("level", False), Column("read IOPS"), Column("write IOPS"), Column("read MB/s"), Column("write MB/s")),
+        *(Column("read p99"), Column("write p99"), Column("CPU µs/read"), Column("CPU µs/write")),
+        *(Column("rebuild s"), Column("data", False), Column("n"), Column("published read"), Column("published write")),
+    )
+    all_rows = rows(record)
+    body = tuple(_performance_row(record, array.name, all_rows, published) for array in record.arrays)
+    coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
+    note = (
+        f"median [interval; covers the true median with at least {min(coverages):.1%}]"
+        if coverages
+        else "one repeat: no interval can be given"
+    )
+    return Table("Performance (the study's Fig. 5, extended)", columns, body, (note, *published.remarks))
+
+
+def _performance_row(
+    record: ResultRecord, array: str, all_rows: tuple[Row, ...], published: Published
+) -> tuple[str, ...]:
+    reads, writes = row_for(all_rows, array, READ), row_for(all_rows, array, WRITE)
+    theirs = published.figures_of(array)
+    rebuilds = [rebuild for rebuild in record.rebuilds if rebuild.array == array]
+    return (
+        title_of(array),
+        interval_text(reads.iops if reads else None),
+        interval_text(writes.iops if writes else None),
+        _megabytes(reads),
+        _megabytes(writes),
+        seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
+        seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
+        _cpu(reads),
+        _cpu(writes),
+        interval_text(_rebuild_seconds(rebuilds), digits=1),
+        integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else NOTHING,
+        str(len(reads.cells)) if reads else "0",
+        human_rate(theirs.read_iops) if theirs else NOTHING,
+        human_rate(theirs.write_iops) if theirs else NOTHING,
+    )
+
+
+def _megabytes(row: Row | None) -> str:
+    return f"{row.bytes_per_second.median / 1e6:.1f}" if row else NOTHING
+
+
+def _cpu(row: Row | None) -> str:
+    cost = row.cpu_microseconds_per_io if row else None
+    return f"{cost.median:.0f}" if cost else NOTHING
+
+
+def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
+    return estimate([rebuild.rebuild_seconds for rebuild in rebuilds]) if rebuilds else None
+
+
+def ratio_table(record: ResultRecord, published: Published) -> Table:
+    """What carries over from one system to another: ratios between levels, each with its interval.
+
+    The study's own pairs, and the fair ones: equal members, or equal data disks.
+    """
+    all_rows = rows(record)
+    names = [array.name for array in record.arrays]
+    columns = (
+        *(Column("ratio", False), Column("members", False), Column("reads"), Column("writes")),
+        *(Column("published reads"), Column("published writes")),
+    )
+    body = []
+    for name, base in _pairs(names, published.baseline):
+        cells = [_ratio_text(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        ours, theirs = published.figures_of(name), published.figures_of(base)
+        printed = [NOTHING, NOTHING]
+        if ours and theirs:
+            printed = [f"{ours.read_iops / theirs.read_iops:.2f}", f"{ours.write_iops / theirs.write_iops:.2f}"]
+        body.append((f"{title_of(name)} ÷ {title_of(base)}", _members(record, name, base), *cells, *printed))
+    note = "a ratio whose interval spans 1 does not tell which of the two is faster"
+    return Table("Ratios between levels", columns, tuple(body), (note,))
+
+
+def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
+    pairs = [(name, baseline) for name in names if name != baseline]
+    if "raid0-3" in names and "raid5" in names:
+        pairs.append(("raid5", "raid0-3"))
+    return pairs
+
+
+def _ratio_text(ours: Row | None, base: Row | None) -> str:
+    if ours is None or base is None:
+        return NOTHING
+    ratio = ratio_of_medians(ours.values(lambda section: section.iops), base.values(lambda section: section.iops))
+    return f"{ratio.median:.2f}" if ratio.n == 1 else f"{ratio.median:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
+
+
+def _members(record: ResultRecord, name: str, base: str) -> str:
+    counts = {array.name: len(array.members) for array in record.arrays}
+    equal = "equal" if counts[name] == counts[base] else "unequal"
+    return f"{counts[name]} against {counts[base]}: {equal}"
+
+
+def csv_text(record: ResultRecord) -> str:
+    """The study's CSV: medians, and the rebuild time in seconds (empty without redundancy)."""
+    all_rows = rows(record)
+    body: list[list[object]] = []
+    for array in record.arrays:
+        reads, writes = row_for(all_rows, array.name, READ), row_for(all_rows, array.name, WRITE)
+        seconds = _rebuild_seconds([rebuild for rebuild in record.rebuilds if rebuild.array == array.name])
+        body.append(
+            [
+                title_of(array.name),
+                round(reads.iops.median) if reads else "",
+                round(writes.iops.median) if writes else "",
+                f"{seconds.median:.2f}" if seconds else "",
+            ]
+        )
+    return as_csv(CSV_HEAD, body)

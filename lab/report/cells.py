@@ -1,0 +1,121 @@
+"""The tables that any experiment has: figures, rebuilds, time spent, and what to be careful about."""
+
+from __future__ import annotations
+
+from lab.report.series import Row, rows
+from lab.report.table import Column, Table
+from lab.results.record import RebuildRecord, ResultRecord
+from lab.results.statistics import Estimate, estimate
+from lab.units import human_rate, human_seconds
+
+NOTHING = "–"
+
+
+def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
+    """``5.93k [5.1k–6.2k]``: the median and the interval that covers it."""
+    if found is None:
+        return NOTHING
+    low, middle, high = (_rate(value, digits) for value in (found.low, found.median, found.high))
+    return middle if found.n == 1 else f"{middle} [{low}–{high}]"
+
+
+def seconds_text(found: Estimate | None) -> str:
+    """A time, by its median."""
+    return human_seconds(found.median) if found else NOTHING
+
+
+def _rate(value: float, digits: int) -> str:
+    return human_rate(value) if value >= 1000 else f"{value:.{digits}f}"
+
+
+def figures_table(record: ResultRecord) -> Table:
+    """IOPS, throughput, latency and CPU cost of every row."""
+    all_rows = rows(record)
+    has_theory = any(row.predicted_iops is not None for row in all_rows)
+    columns = [Column("array", False), Column("workload", False), Column("phase", False), Column("direction", False)]
+    columns += [Column("IOPS"), Column("MB/s"), Column("p50"), Column("p99"), Column("CPU µs/IO"), Column("n")]
+    if has_theory:
+        columns.insert(5, Column("theory"))
+    body = tuple(_figures_row(row, has_theory) for row in all_rows)
+    return Table(f"Figures of {record.experiment}", tuple(columns), body, (_interval_note(all_rows),))
+
+
+def _figures_row(row: Row, has_theory: bool) -> tuple[str, ...]:
+    cpu = row.cpu_microseconds_per_io
+    cells = [row.array, row.workload, row.phase, row.direction, interval_text(row.iops)]
+    if has_theory:
+        cells.append(human_rate(row.predicted_iops) if row.predicted_iops else NOTHING)
+    cells += [
+        f"{row.bytes_per_second.median / 1e6:.1f}",
+        seconds_text(row.latency_seconds("p50_seconds")),
+        seconds_text(row.latency_seconds("p99_seconds")),
+        f"{cpu.median:.1f}" if cpu else NOTHING,
+        str(len(row.cells)),
+    ]
+    return tuple(cells)
+
+
+def _interval_note(all_rows: tuple[Row, ...]) -> str:
+    counts = {len(row.cells) for row in all_rows}
+    if counts <= {1}:
+        return "one repeat: no interval can be given"
+    coverage = min((row.iops.coverage for row in all_rows), default=0.0)
+    return f"median [interval of order statistics; it covers the true median with at least {coverage:.1%}]"
+
+
+def rebuild_table(record: ResultRecord) -> Table | None:
+    """Rebuild times beside the prediction, and the verdict on the data; None without rebuilds."""
+    if not record.rebuilds:
+        return None
+    groups: dict[tuple[str, str], list[RebuildRecord]] = {}
+    for rebuild in record.rebuilds:
+        groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
+    columns = (Column("array", False), Column("meanwhile", False), Column("rebuild s"), Column("predicted s"))
+    body = tuple(_rebuild_row(array, under, group) for (array, under), group in groups.items())
+    notes = dict.fromkeys(rebuild.prediction_reason for rebuild in record.rebuilds if rebuild.prediction_reason)
+    return Table(
+        "Rebuilds",
+        (*columns, Column("MB/s"), Column("data", False), Column("n")),
+        body,
+        tuple(f"predicted: {note}" for note in notes),
+    )
+
+
+def _rebuild_row(array: str, under: str, group: list[RebuildRecord]) -> tuple[str, ...]:
+    seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
+    predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
+    rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in group])
+    return (
+        array,
+        under or "nothing",
+        interval_text(seconds, digits=1),
+        f"{estimate(predicted).median:.1f}" if predicted else NOTHING,
+        f"{rate.median:.0f}",
+        integrity_text(group),
+        str(len(group)),
+    )
+
+
+def integrity_text(group: list[RebuildRecord]) -> str:
+    """``intact (3 of 3)``, or what happened to the data."""
+    checked = [rebuild for rebuild in group if rebuild.data_unchanged is not None]
+    intact = [rebuild for rebuild in checked if rebuild.data_unchanged]
+    if not checked:
+        return "not checked"
+    word = "intact" if len(intact) == len(checked) else "DAMAGED"
+    return f"{word} ({len(intact)} of {len(checked)})"
+
+
+def timings_table(record: ResultRecord) -> Table:
+    """What the wall time went into."""
+    timings = record.timings
+    parts = (
+        ("fio", timings.fio_seconds),
+        ("mkfs", timings.mkfs_seconds),
+        ("mdadm", timings.mdadm_seconds),
+        ("resync and rebuild", timings.resync_seconds),
+        ("everything else", timings.other_seconds),
+        ("total", timings.total_seconds),
+    )
+    body = tuple((name, f"{seconds:.1f}") for name, seconds in parts)
+    return Table("Time spent", (Column("on", False), Column("seconds")), body)

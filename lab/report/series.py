@@ -1,0 +1,88 @@
+"""Looking things up in a record: the repeats of a figure, in the order of the repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from lab.results.record import CellRecord, ResultRecord
+from lab.results.statistics import Estimate, estimate
+from lab.workloads.fio_output import DirectionFigures
+
+READ, WRITE = "read", "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All repeats of one array, workload, phase and direction."""
+
+    array: str
+    workload: str
+    phase: str
+    direction: str
+    cells: tuple[CellRecord, ...]
+
+    def section(self, cell: CellRecord) -> DirectionFigures:
+        """The figures of this row's direction."""
+        section = cell.figures.reads if self.direction == READ else cell.figures.writes
+        assert section is not None
+        return section
+
+    def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
+        """One figure of each repeat that has it."""
+        return [value for cell in self.cells if (value := pick(self.section(cell))) is not None]
+
+    @property
+    def iops(self) -> Estimate:
+        """I/Os per second."""
+        return estimate(self.values(lambda section: section.iops))
+
+    @property
+    def bytes_per_second(self) -> Estimate:
+        """Throughput."""
+        return estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
+
+    def latency_seconds(self, name: str) -> Estimate | None:
+        """A latency percentile by field name, such as ``p99_seconds``."""
+        values = self.values(lambda section: getattr(section, name))
+        return estimate(values) if values else None
+
+    @property
+    def cpu_microseconds_per_io(self) -> Estimate | None:
+        """CPU time of everything on the machine per I/O, the idle machine's taken off."""
+        values = [
+            cell.cpu.cpu_microseconds_per_io
+            for cell in self.cells
+            if cell.cpu is not None and cell.cpu.cpu_microseconds_per_io is not None
+        ]
+        return estimate(values) if values else None
+
+    @property
+    def predicted_iops(self) -> float | None:
+        """What theory said before."""
+        return self.cells[0].predicted_iops
+
+
+def rows(record: ResultRecord) -> tuple[Row, ...]:
+    """Every row of a record, arrays in their own order, reads before writes."""
+    found: dict[tuple[str, str, str, str], list[CellRecord]] = {}
+    for cell in sorted(record.cells, key=lambda cell: cell.repeat):
+        for direction, section in ((READ, cell.figures.reads), (WRITE, cell.figures.writes)):
+            if section is not None:
+                found.setdefault((cell.array, cell.workload, cell.phase, direction), []).append(cell)
+    order = {array.name: number for number, array in enumerate(record.arrays)}
+    keys = sorted(found, key=lambda key: (order.get(key[0], 99), key[3], _phase_rank(key[2]), key[1]))
+    return tuple(Row(*key, tuple(found[key])) for key in keys)
+
+
+def row_for(all_rows: Iterable[Row], array: str, direction: str, phase: str = "healthy") -> Row | None:
+    """The first row of an array in a direction; None where nothing was measured."""
+    for row in all_rows:
+        if (row.array, row.direction, row.phase) == (array, direction, phase):
+            return row
+    return None
+
+
+def _phase_rank(phase: str) -> int:
+    phases = ("healthy", "degraded", "rebuilding", "restored")
+    return phases.index(phase) if phase in phases else len(phases)

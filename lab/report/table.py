@@ -1,0 +1,64 @@
+"""A table as a value, and its plain-text, Markdown and CSV forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from unicodedata import east_asian_width
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading; numbers stand to the right."""
+
+    title: str
+    is_number: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under headings. ``notes`` explain what a reader must know to read it rightly."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def as_text(self) -> str:
+        """For a terminal, aligned with spaces."""
+        head = tuple(column.title for column in self.columns)
+        widths = [max(_width(row[index]) for row in (head, *self.rows)) for index in range(len(head))]
+        lines = [self.title, "", self._line(head, widths), "  ".join("─" * width for width in widths)]
+        lines += [self._line(row, widths) for row in self.rows]
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        cells = []
+        for text, width, column in zip(row, widths, self.columns, strict=True):
+            gap = " " * (width - _width(text))
+            cells.append(gap + text if column.is_number else text + gap)
+        return "  ".join(cells)
+
+    def as_markdown(self) -> str:
+        """For documents."""
+        head = "| " + " | ".join(column.title for column in self.columns) + " |"
+        rule = "|" + "|".join("---:" if column.is_number else "---" for column in self.columns) + "|"
+        body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
+        notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
+        return "\n".join([f"**{self.title}**", "", head, rule, *body, *notes])
+
+
+def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Comma-separated values (RFC 4180) with a heading line."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _width(text: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

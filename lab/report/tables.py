@@ -1,0 +1,81 @@
+"""Which tables a result has: those of its study where it belongs to one, otherwise the general ones."""
+
+from __future__ import annotations
+
+from lab.experiments.published import find_published
+from lab.experiments.schema import Experiment
+from lab.report import antioquia
+from lab.report.cells import figures_table, rebuild_table, timings_table
+from lab.report.series import rows
+from lab.report.table import Table, as_csv
+from lab.results.record import ResultRecord, RunStatus
+from lab.tomlfile import decode_toml
+
+STUDY_ANTIOQUIA = "antioquia"
+
+
+def study_of(record: ResultRecord) -> str:
+    """The study that the result's experiment belongs to; empty for none."""
+    return decode_toml(record.experiment_toml, Experiment, source=record.id).study
+
+
+def tables_of(record: ResultRecord) -> tuple[Table, ...]:
+    """All tables of a result, in the order of reading."""
+    study = study_of(record)
+    published = find_published(study)
+    tables: list[Table] = []
+    if study == STUDY_ANTIOQUIA and published and record.arrays:
+        tables.append(antioquia.details_table(record, published))
+        if record.cells:
+            tables.append(antioquia.performance_table(record, published))
+            tables.append(antioquia.ratio_table(record, published))
+    elif record.cells:
+        tables.append(figures_table(record))
+    rebuilds = rebuild_table(record)
+    if rebuilds:
+        tables.append(rebuilds)
+    tables.append(timings_table(record))
+    return tuple(tables)
+
+
+def csv_of(record: ResultRecord) -> str:
+    """The result as CSV: in its study's own columns, otherwise one line for every cell and direction."""
+    if study_of(record) == STUDY_ANTIOQUIA:
+        return antioquia.csv_text(record)
+    head = (
+        "array",
+        "workload",
+        "phase",
+        "direction",
+        "repeat",
+        "iops",
+        "bytes_per_second",
+        "p50_seconds",
+        "p99_seconds",
+    )
+    body: list[list[object]] = []
+    for row in rows(record):
+        for cell in row.cells:
+            section = row.section(cell)
+            latencies = [section.p50_seconds, section.p99_seconds]
+            body.append(
+                [row.array, row.workload, row.phase, row.direction, cell.repeat]
+                + [round(section.iops, 2), round(section.bandwidth_bytes_per_second)]
+                + ["" if value is None else value for value in latencies]
+            )
+    return as_csv(head, body)
+
+
+def heading(record: ResultRecord) -> str:
+    """One line that says what this is."""
+    conditions = record.conditions
+    state = "" if record.status is RunStatus.COMPLETE else f", INCOMPLETE ({len(record.missing_keys)} cells missing)"
+    return (
+        f"{record.id}{state}: {conditions.target} kernel {conditions.kernel_release}, "
+        f"mdadm {conditions.mdadm_version}, fio {conditions.fio_version}"
+    )
+
+
+def cautions(record: ResultRecord) -> tuple[str, ...]:
+    """The stamps of a result, for printing under its tables."""
+    return record.stamps
