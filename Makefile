@@ -30,7 +30,7 @@ format: setup-test ## rewrite the sources in the project's format
 	shfmt -i 2 -w $(SCRIPTS)
 
 bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
-	@for script in benchmarks/*.py; do echo "== $$script" >&2; $(BIN)/python "$$script"; done
+	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -m "benchmarks.$$name" || failed=1; done; exit $$failed
 
 lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
 	@provision/host/lock.sh

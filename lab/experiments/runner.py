@@ -52,7 +52,8 @@ class ExperimentRunner:
 
     def _finish(self, status: RunStatus) -> ResultRecord:
         record = self._journal.record
-        changes = msgspec.structs.replace(record, arrays=tuple(self._arrays.values()))
+        built = [self._arrays[plan.id] for plan in self._experiment.arrays if plan.id in self._arrays]
+        changes = msgspec.structs.replace(record, arrays=tuple(built))
         stamps = (*stamps_of(self._experiment, record.conditions), *self._notes)
         timings = self._context.stopwatch.timings(record.timings)
         return self._journal.finish(status=status, timings=timings, stamps=stamps, changes=changes)

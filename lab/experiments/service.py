@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab import __version__
 from lab.disks import open_lab
-from lab.errors import ExperimentError, LabError
+from lab.errors import ExperimentError, LabError, ResultError
 from lab.experiments.context import Observer, RunContext
 from lab.experiments.runner import ExperimentRunner
 from lab.experiments.schedule import planned_keys
 from lab.experiments.schema import Experiment, check
 from lab.experiments.stopwatch import Stopwatch
 from lab.machine import Host, Machine, Target
-from lab.machine.api import CommandResult
+from lab.machine.state_folder import make_folder
 from lab.measure.conditions import read_conditions
 from lab.results.journal import RunJournal
 from lab.results.record import Conditions, ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.tomlfile import decode_toml
+from lab.units import MIB, human_bytes
+
+RESULT_ROOM_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class RunRequest:
     host: Host
     observer: Observer
     on_notice: Callable[[str], None]
-    on_command: Callable[[CommandResult], None] = lambda _: None
+    on_machine: Callable[[Machine], None] = lambda _: None
     started_seconds: float | None = None
     """When the user's command began, on the host's clock; None: now."""
 
@@ -100,8 +105,9 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
 
     def listen(machine: Machine) -> None:
         machine.on_command(stopwatch.on_command)
-        machine.on_command(request.on_command)
+        request.on_machine(machine)
 
+    _require_room(request.host.state.results)
     request.observer.doing("start the machine", 3.0)
     opened = open_lab(
         request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
@@ -113,6 +119,17 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
         except LabError as error:
             _say_how_to_resume(error, journal)
             raise
+
+
+def _require_room(results: Path) -> None:
+    """Before anything is measured: a result that cannot be stored is not worth measuring."""
+    folder = make_folder(results, what="the folder for results")
+    room = os.statvfs(folder)
+    if room.f_bavail * room.f_frsize < RESULT_ROOM_BYTES:
+        raise ResultError(
+            f"{folder} has less than {human_bytes(RESULT_ROOM_BYTES)} left for results",
+            hint="free some room, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
+        )
 
 
 def _say_how_to_resume(error: LabError, journal: RunJournal) -> None:

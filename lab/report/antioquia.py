@@ -1,4 +1,4 @@
-"""The antioquia study's own tables: array details (its Fig. 4), performance (its Fig. 5) and the ratios between levels."""
+"""The antioquia study's own tables: array details (its Fig. 4), performance (its Fig. 5), ratios between levels."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.errors import SpecError
 from lab.experiments.published import find_published
 from lab.experiments.schema import Experiment
 from lab.report import antioquia
@@ -15,8 +16,11 @@ STUDY_ANTIOQUIA = "antioquia"
 
 
 def study_of(record: ResultRecord) -> str:
-    """The study that the result's experiment belongs to; empty for none."""
-    return decode_toml(record.experiment_toml, Experiment, source=record.id).study
+    """The study that the result's experiment belongs to; empty for none, or for one written by another raidlab."""
+    try:
+        return decode_toml(record.experiment_toml, Experiment, source=record.id).study
+    except SpecError:
+        return ""
 
 
 def tables_of(record: ResultRecord) -> tuple[Table, ...]:

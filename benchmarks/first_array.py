@@ -1,0 +1,107 @@
+"""Command to first usable array, against a bare boot of the same kernel with an init that does nothing. In pairs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.support.report import finish, spread
+from lab.machine.embedded import find_kernel
+from lab.seams.files import HostFiles
+from lab.seams.processes import HostProcesses
+
+PAIRS = 7
+BOUND = 1.5
+CREATED = b"mdadm --create"
+
+
+def bare_boot_seconds(folder: Path, kernel: str) -> float:
+    """From starting the kernel until its init runs, with the same disks and memory as the lab has."""
+    init = folder / "init"
+    init.write_text("#!/bin/sh\necho READY > /dev/console\nwhile :; do sleep 1000; done\n", encoding="ascii")
+    init.chmod(0o755)
+    disks = []
+    for number in range(9):
+        image = folder / f"disk{number}.img"
+        with image.open("wb") as file:
+            file.truncate(500 * 1024 * 1024)
+        disks.append(f"ubd{number}={image}")
+    argv = [kernel, "mem=512M", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "con=null", "con0=null,fd:1"]
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        [*argv, f"uml_dir={folder}", "quiet", *disks],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if b"READY" in line:
+                return time.monotonic() - begin
+        raise SystemExit("the bare kernel did not boot")
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def first_array_seconds(state: Path) -> float:
+    """From starting the command until mdadm has made the array, in a new lab each time."""
+    shutil.rmtree(state, ignore_errors=True)
+    argv = [sys.executable, "-c", "from lab.cli.main import main; main()", "--on", "uml:"]
+    argv += ["array", "create", "--level", "5", "--disks", "3"]
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "RAIDLAB_STATE": str(state)},
+    )
+    assert process.stderr is not None
+    seconds = 0.0
+    said = b""
+    for line in process.stderr:
+        said += line
+        if CREATED in line and not seconds:
+            seconds = time.monotonic() - begin
+    if process.wait() != 0 or not seconds:
+        raise SystemExit(f"array create failed:\n{said.decode()}")
+    return seconds
+
+
+def main() -> None:
+    """Measure the pairs and report the median of their ratios."""
+    kernel = str(find_kernel(HostProcesses(), HostFiles()).path)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "bare").mkdir()
+        # One of each for warm caches, not counted.
+        bare_boot_seconds(folder / "bare", kernel)
+        first_array_seconds(folder / "state")
+        pairs = []
+        for _ in range(PAIRS):
+            pairs.append((first_array_seconds(folder / "state"), bare_boot_seconds(folder / "bare", kernel)))
+    finish(
+        "first_array",
+        "command to first usable RAID 5 ÷ bare boot of the embedded kernel, median of pairs",
+        statistics.median(ours / bare for ours, bare in pairs),
+        BOUND,
+        at_most=True,
+        details={
+            "pairs": PAIRS,
+            "first_array_seconds": spread([ours for ours, _ in pairs]),
+            "bare_boot_seconds": spread([bare for _, bare in pairs]),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
