@@ -119,6 +119,10 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
         except LabError as error:
             _say_how_to_resume(error, journal)
             raise
+        except BaseException:
+            if journal.record.cells:
+                request.on_notice(f"stored as incomplete; 'raidlab run --resume {journal.record.id}' goes on with it")
+            raise
 
 
 def _require_room(results: Path) -> None:

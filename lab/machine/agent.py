@@ -12,12 +12,16 @@ and of short ones can mix. The last answer to a request has ``"done": true``.
     list    paths                -> {"names": {path: [name, ...]}}
     write   path, text           -> {}
     sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped
-    part    text                 -> {}; a piece of a long request, see Agent.verb_part
     stop    target, signal       -> ends the request with that id: a signal for a command, the end for samples
     exit                         -> kills what still runs; the embedded kernel writes all out and powers off
+
+A serial line that is sent too much at once stops for good, so the agent says how much it has taken in:
+``{"event": "received", "bytes": N}`` for each full KiB or so; the client keeps no more than a few KiB under way.
 """
 
 import base64
+import codecs
+import contextlib
 import json
 import os
 import selectors
@@ -28,9 +32,19 @@ import time
 PROTOCOL_VERSION = 1
 CHUNK_BYTES = 16384
 MESSAGE_LIMIT_BYTES = 64 * 1024 * 1024
+READ_LIMIT_BYTES = 4 * 1024 * 1024
 # A daemon that a command left behind may hold its output open; the command counts as ended this long after its exit.
 DRAIN_SECONDS = 0.2
+# What is still in a pipe when that time is over is read as far as this (a pipe holds 64 KiB unless it was made larger).
+DRAIN_BYTES = 1024 * 1024
+KILL_AFTER_SECONDS = 2.0
+RECEIPT_BYTES = 1024
+SHORTEST_INTERVAL_SECONDS = 0.001
 RUN_DIR = "/run/raidlab"
+
+
+class ChannelClosed(Exception):
+    """The client is gone."""
 
 
 class Command:
@@ -40,7 +54,7 @@ class Command:
         self.agent = agent
         self.id = request["id"]
         self.started = time.monotonic()
-        self.deadline = self.started + request["timeout"] if request.get("timeout") else None
+        self.deadline = self.started + float(request["timeout"]) if request.get("timeout") else None
         self.drain_until = None
         self.timed_out = False
         self.status = None
@@ -54,91 +68,94 @@ class Command:
             os.lseek(stdin_read, 0, os.SEEK_SET)
         out_read, out_write = os.pipe2(os.O_CLOEXEC)
         err_read, err_write = os.pipe2(os.O_CLOEXEC)
+        given = {0: stdin_read, 1: out_write, 2: err_write}
         try:
             self.pid = os.posix_spawnp(
                 request["argv"][0],
                 request["argv"],
                 agent.child_environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, stdin_read, 0),
-                    (os.POSIX_SPAWN_DUP2, out_write, 1),
-                    (os.POSIX_SPAWN_DUP2, err_write, 2),
-                ],
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in given.items()],
                 setsid=True,
                 setsigdef=[signal.SIGPIPE, signal.SIGINT],
             )
-        except OSError:
+        except BaseException:
             os.close(out_read)
             os.close(err_read)
             raise
         finally:
-            os.close(out_write)
-            os.close(err_write)
-            if text:
-                os.close(stdin_read)
+            for fd in set(given.values()) - {agent.devnull}:
+                os.close(fd)
         for pipe, kind in ((out_read, "out"), (err_read, "err")):
             os.set_blocking(pipe, False)
-            self.pipes[pipe] = kind
+            # Decoded piece by piece: a character may be cut in two by the end of a piece.
+            self.pipes[pipe] = (kind, codecs.getincrementaldecoder("utf-8")("replace"))
             agent.selector.register(pipe, selectors.EVENT_READ, self.on_output)
 
     def on_output(self, pipe):
-        """Pass on one piece; bytes that are no UTF-8 at the cut stay readable by replacement."""
+        """Pass on one piece and return its size; 0 if there is none just now."""
         try:
             data = os.read(pipe, CHUNK_BYTES)
         except BlockingIOError:
-            return
+            return 0
         if data:
-            self.agent.send({"id": self.id, self.pipes[pipe]: data.decode("utf-8", "replace")})
+            self.pass_on(pipe, data)
         else:
             self.close_pipe(pipe)
             self.finish_if_over()
+        return len(data)
+
+    def pass_on(self, pipe, data, *, final=False):
+        kind, decoder = self.pipes[pipe]
+        text = decoder.decode(data, final)
+        if text:
+            self.agent.send({"id": self.id, kind: text})
 
     def close_pipe(self, pipe):
+        self.pass_on(pipe, b"", final=True)
         self.agent.selector.unregister(pipe)
         os.close(pipe)
         del self.pipes[pipe]
 
     def on_exit(self, wait_status):
         self.status = os.waitstatus_to_exitcode(wait_status)
+        if self.timed_out:
+            # Its children had the polite signal too; what is left of them would hold devices.
+            self.signal(signal.SIGKILL)
         self.drain_until = time.monotonic() + DRAIN_SECONDS
         self.finish_if_over()
 
     def signal(self, number):
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
 
-    def finish_if_over(self, *, force=False):
-        if self.status is None or (self.pipes and not force):
-            return
+    def drain_and_close(self):
+        """The command has ended but its pipes have not: take what is there, leave what a daemon may still say."""
         for pipe in list(self.pipes):
-            self.close_pipe(pipe)
+            rest = DRAIN_BYTES
+            while pipe in self.pipes and rest > 0 and (size := self.on_output(pipe)):
+                rest -= size
+            if pipe in self.pipes:
+                self.close_pipe(pipe)
+
+    def finish_if_over(self):
+        if self.status is None or self.pipes or self.id not in self.agent.running:
+            return
         self.agent.running.pop(self.id, None)
-        self.agent.send(
-            {
-                "id": self.id,
-                "done": True,
-                "status": self.status,
-                "timed_out": self.timed_out,
-                "started": self.started,
-                "seconds": time.monotonic() - self.started,
-            }
-        )
+        end = {"id": self.id, "done": True, "status": self.status, "timed_out": self.timed_out}
+        self.agent.send({**end, "started": self.started, "seconds": time.monotonic() - self.started})
 
     def next_due(self):
-        if self.status is not None:
-            return self.drain_until
-        return self.deadline
+        return self.deadline if self.status is None else self.drain_until
 
     def on_time(self, now):
         if self.status is not None:
-            self.finish_if_over(force=True)
+            self.drain_and_close()
+            self.finish_if_over()
         elif self.deadline and now >= self.deadline:
             # First politely, then for good.
             self.signal(signal.SIGKILL if self.timed_out else signal.SIGTERM)
             self.timed_out = True
-            self.deadline = now + 2.0
+            self.deadline = now + KILL_AFTER_SECONDS
 
 
 class Sampler:
@@ -149,8 +166,8 @@ class Sampler:
     def __init__(self, agent, request):
         self.agent = agent
         self.id = request["id"]
-        self.interval = request["interval"]
-        self.files = request["files"]
+        self.interval = max(float(request["interval"]), SHORTEST_INTERVAL_SECONDS)
+        self.files = [str(path) for path in request["files"]]
         self.block_devices = frozenset(request["block_devices"])
         self.prefixes = tuple(request["thread_prefixes"])
         self.fds = {}
@@ -166,8 +183,7 @@ class Sampler:
             fd = self.fds.get(path)
             if fd is None:
                 fd = self.fds[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            pieces = []
-            offset = 0
+            pieces, offset = [], 0
             while piece := os.pread(fd, 65536, offset):
                 pieces.append(piece)
                 offset += len(piece)
@@ -175,28 +191,24 @@ class Sampler:
                     break
             return self.cut(path, b"".join(pieces).decode("ascii", "replace"))
         except OSError:
-            fd = self.fds.pop(path, None)
-            if fd is not None:
+            if (fd := self.fds.pop(path, None)) is not None:
                 os.close(fd)
             return None
 
     def cut(self, path, text):
         if path == "/proc/diskstats":
-            lines = text.splitlines()
-            return "\n".join(line for line in lines if line.split(None, 3)[2] in self.block_devices)
+            return "\n".join(row for row in text.splitlines() if row.split(None, 3)[2] in self.block_devices)
         if path == "/proc/stat":
-            return "\n".join(line for line in text.splitlines() if line.startswith("cpu"))
+            return "\n".join(row for row in text.splitlines() if row.startswith("cpu"))
         return text
 
     def scan_threads(self):
         found = {name for name in os.listdir("/proc") if name.isdigit()}
         self.other_pids &= found
         for pid in found - self.other_pids - self.threads.keys():
-            try:
-                with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as comm:
-                    name = comm.read().strip()
-            except OSError:
-                continue
+            name = "kthreadd"
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as comm:
+                name = comm.read().strip()
             if name.startswith(self.prefixes):
                 self.threads[pid] = name
             elif name != "kthreadd":
@@ -221,9 +233,8 @@ class Sampler:
         return ticks
 
     def on_time(self, now):
-        taken = time.monotonic()
-        files = {path: self.read(path) for path in self.files}
-        sample = {"t": taken, "files": files, "threads": self.thread_ticks(now)}
+        sample = {"t": time.monotonic(), "files": {path: self.read(path) for path in self.files}}
+        sample["threads"] = self.thread_ticks(now)
         self.agent.send({"id": self.id, "sample": sample})
         self.due += self.interval
         if self.due < now:
@@ -247,31 +258,38 @@ class Agent:
         self.running = {}
         self.selector = selectors.DefaultSelector()
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self.child_environ = {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "LC_ALL": "C.UTF-8",
-            "HOME": "/root",
-            "TERM": "dumb",
-        }
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        self.child_environ = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": "/root", "TERM": "dumb"}
         if is_init:
             self.child_environ["MODPROBE_OPTIONS"] = f"-d {RUN_DIR}/modroot"
         # posix_spawnp looks a program up in the agent's own PATH, which an init does not have.
-        os.environ["PATH"] = self.child_environ["PATH"]
+        os.environ["PATH"] = path
         self.pending = b""
-        self.parts = ""
+        self.received = 0
         self.is_over = False
 
     def send(self, message):
         data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        while data:
-            data = data[os.write(self.channel_out, data) :]
+        try:
+            while data:
+                data = data[os.write(self.channel_out, data) :]
+        except OSError as error:
+            raise ChannelClosed from error
 
     def serve(self):
+        """Until the client says exit, hangs up or is gone; then nothing that it started goes on."""
+        with contextlib.suppress(ChannelClosed):
+            self.serve_until_over()
+        self.kill_all()
+
+    def serve_until_over(self):
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: setattr(self, "is_over", True))
         self.selector.register(wake_read, selectors.EVENT_READ, self.on_wake)
         self.selector.register(self.channel_in, selectors.EVENT_READ, self.on_request_data)
         self.send({"event": "hello", "protocol": PROTOCOL_VERSION, "uid": os.geteuid(), "facts": facts()})
@@ -284,40 +302,44 @@ class Agent:
             for task in list(self.running.values()):
                 due = task.next_due()
                 if due is not None and due <= now:
-                    task.on_time(now)
-        self.kill_all()
+                    try:
+                        task.on_time(now)
+                    except Exception as error:
+                        self.running.pop(task.id, None)
+                        self.refuse(task.id, error)
 
     def seconds_to_next(self):
         dues = [due for task in self.running.values() if (due := task.next_due()) is not None]
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
     def on_wake(self, fd):
-        try:
+        with contextlib.suppress(BlockingIOError):
             while os.read(fd, 512):
                 pass
-        except BlockingIOError:
-            pass
         by_pid = {task.pid: task for task in self.running.values() if isinstance(task, Command)}
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid in by_pid:
-                by_pid[pid].on_exit(status)
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] in by_pid:
+                    by_pid[ended[0]].on_exit(ended[1])
 
     def on_request_data(self, fd):
-        data = os.read(fd, 65536)
+        try:
+            data = os.read(fd, 65536)
+        except OSError:
+            data = b""
         if not data:
             self.is_over = True
             return
+        self.received += len(data)
+        if self.received >= RECEIPT_BYTES:
+            self.send({"event": "received", "bytes": self.received})
+            self.received = 0
         self.pending += data
-        while b"\n" in self.pending:
-            line, self.pending = self.pending.split(b"\n", 1)
-            if line.strip():
-                self.handle(line)
+        if b"\n" in data:
+            *lines, self.pending = self.pending.split(b"\n")
+            for line in lines:
+                if line.strip():
+                    self.handle(line)
         if len(self.pending) > MESSAGE_LIMIT_BYTES:
             self.is_over = True
 
@@ -327,50 +349,40 @@ class Agent:
             request = json.loads(line)
             request_id = request["id"]
             getattr(self, "verb_" + request["verb"])(request)
-        except FileNotFoundError as error:
-            self.send({"id": request_id, "done": True, "error": "not-found", "text": str(error)})
-        except OSError as error:
-            self.send({"id": request_id, "done": True, "error": "os", "text": str(error)})
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            self.send({"id": request_id, "done": True, "error": "request", "text": repr(error)})
+        except Exception as error:
+            self.refuse(request_id, error)
 
-    def verb_part(self, request):
-        """A long request comes in acknowledged parts, since a serial line that is sent too much at once stops for good."""
-        self.parts += request["text"]
-        self.send({"id": request["id"], "done": True})
-        if request["last"]:
-            whole, self.parts = self.parts, ""
-            self.handle(whole.encode())
+    def refuse(self, request_id, error):
+        """Whatever a request holds, the agent answers it and lives on."""
+        if isinstance(error, ChannelClosed):
+            raise error
+        kind, text = "not-found" if isinstance(error, FileNotFoundError) else "os", str(error)
+        if not isinstance(error, OSError):
+            kind, text = "request", repr(error)
+        self.send({"id": request_id, "done": True, "error": kind, "text": text})
 
     def verb_run(self, request):
         self.running[request["id"]] = Command(self, request)
 
     def verb_read(self, request):
-        files = {}
-        for path in request["paths"]:
-            try:
-                with open(path, "rb") as file:
-                    files[path] = file.read(4 * 1024 * 1024).decode("utf-8", "replace")
-            except OSError:
-                files[path] = None
+        files = dict.fromkeys(request["paths"])
+        for path in files:
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                files[path] = file.read(READ_LIMIT_BYTES).decode("utf-8", "replace")
         self.send({"id": request["id"], "done": True, "files": files})
 
     def verb_list(self, request):
-        names = {}
-        for path in request["paths"]:
-            try:
+        names = {path: [] for path in request["paths"]}
+        for path in names:
+            with contextlib.suppress(OSError):
                 names[path] = sorted(os.listdir(path))
-            except OSError:
-                names[path] = []
         self.send({"id": request["id"], "done": True, "names": names})
 
     def verb_write(self, request):
         data = base64.b64decode(request["base64"])
-        fd = os.open(request["path"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
+        with open(request["path"], "wb", buffering=0) as file:
+            while data:
+                data = data[file.write(data) :]
         self.send({"id": request["id"], "done": True})
 
     def verb_sample(self, request):
@@ -393,7 +405,7 @@ class Agent:
 
     def kill_all(self):
         for task in list(self.running.values()):
-            if isinstance(task, Command):
+            if isinstance(task, Command) and task.status is None:
                 task.signal(signal.SIGKILL)
 
 
@@ -463,6 +475,7 @@ def power_off():
 
 def main():
     """Serve on the serial line as an embedded kernel's init, otherwise on standard input and output."""
+    os.umask(0o022)
     if os.getpid() == 1 and os.path.exists("/dev/ttyS0"):
         import tty
 
@@ -479,10 +492,7 @@ def main():
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     os.dup2(devnull, 1)
-    try:
-        Agent(channel_in, channel_out).serve()
-    except BrokenPipeError:
-        return
+    Agent(channel_in, channel_out).serve()
 
 
 if __name__ == "__main__":

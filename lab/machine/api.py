@@ -34,6 +34,7 @@ class MachineFacts:
     cpu_count: int
     memory_bytes: int
     is_embedded: bool
+    is_virtual_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)

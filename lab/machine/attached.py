@@ -5,7 +5,9 @@ Both start the agent as root and speak to it on its standard input and output.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from lab.machine.target import Target
 from lab.seams.processes import Processes, RunningProcess
 
 AGENT_FILE = Path(__file__).resolve().parent / "agent.py"
+END_TIMEOUT_SECONDS = 5.0
 _SSH_CANNOT_CONNECT = 255
 _SHELL_NOT_FOUND = 127
 
@@ -30,20 +33,28 @@ class AgentProcess:
         self._errors = errors
         self._describe = describe
 
-    def release(self) -> None:
+    def release(self, has_left: bool) -> None:
         """Wait for the agent's end, which follows from the closed channel."""
         try:
-            self._process.wait(timeout=5)
-        except Exception:  # noqa: BLE001 - any refusal to end is answered in the same way
-            self._process.kill()
-            self._process.wait(timeout=5)
-        self._errors.close()
+            self._wait_or_kill()
+        finally:
+            self._errors.close()
+
+    def _wait_or_kill(self) -> None:
+        # sudo runs as root: an ordinary user may not kill it, but then it has the end of its input to go by.
+        with contextlib.suppress(PermissionError):
+            for _ in range(2):
+                try:
+                    self._process.wait(timeout=END_TIMEOUT_SECONDS)
+                    return
+                except Exception:  # any refusal to end is answered in the same way
+                    self._process.kill()
 
     def explain_loss(self) -> LabError:
         """Why the agent is gone, from its exit status and what it (or sudo, or ssh) said."""
         try:
             status = self._process.wait(timeout=3)
-        except Exception:  # noqa: BLE001 - a process that will not end is as lost as one that did
+        except Exception:  # a process that will not end is as lost as one that did
             status = -1
         self._errors.seek(0)
         return self._describe(status, self._errors.read().decode("utf-8", "replace").strip()[-2000:])
@@ -67,36 +78,45 @@ def _local_loss(status: int, said: str) -> LabError:
             f"sudo refused to start the lab's agent as root: {said.splitlines()[-1]}",
             hint="run 'sudo -v' first, allow your user in sudoers, or use the embedded kernel: --on uml:",
         )
-    return MachineLost(f"the agent on this computer ended (status {status}): {said or 'it said nothing'}", hint="run the command again")
+    return MachineLost(
+        f"the agent on this computer ended (status {status}): {said or 'it said nothing'}", hint="run the command again"
+    )
 
 
 def ssh_arguments(target: Target) -> list[str]:
     """The ssh client's arguments without the remote command; never asks for a password."""
     options = target.options
     argv = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15"]
+    argv += ["-o", "ClearAllForwardings=yes"]
     for key, flag in (("config", "-F"), ("identity", "-i"), ("port", "-p")):
         if options.get(key):
             argv += [flag, options[key]]
+    if options.get("identity"):
+        # Otherwise the keys of a running ssh-agent come first, and servers hang up after a few wrong ones.
+        argv += ["-o", "IdentitiesOnly=yes"]
     if options.get("known_hosts"):
         argv += ["-o", f"UserKnownHostsFile={options['known_hosts']}"]
-    return [*argv, target.host]
+    return [*argv, "--", target.host]
 
 
 def remote_command(agent_bytes: int) -> str:
     """A shell line that reads the agent's source from standard input and runs it as root.
 
     The source is read by os.read to the last byte and no further, since what follows on the same pipe are requests.
+    The empty line ends whatever a login script may have printed. Run by sh, since a login shell may be any.
     """
     code = (
-        f"import os;n={agent_bytes};b=b''\n"
+        f"import os,sys;n={agent_bytes};b=b''\n"
+        "if sys.version_info<(3,9): sys.exit('raidlab: python3 here is older than 3.9')\n"
         "while len(b)<n:\n c=os.read(0,n-len(b))\n if not c:raise SystemExit(1)\n b+=c\n"
         "exec(compile(b,'raidlab-agent','exec'))"
     )
     python = f'python3 -IS -c "{code}"'
-    return (
-        "command -v python3 >/dev/null || { echo 'raidlab: python3 not found' >&2; exit 127; }; "
+    script = (
+        "command -v python3 >/dev/null || { echo 'raidlab: python3 not found' >&2; exit 127; }; echo; "
         f'if [ "$(id -u)" = 0 ]; then exec {python}; else exec sudo -n {python}; fi'
     )
+    return f"exec sh -c {shlex.quote(script)}"
 
 
 def start_ssh(target: Target, processes: Processes) -> tuple[AgentProcess, Channel]:
@@ -111,35 +131,62 @@ def start_ssh(target: Target, processes: Processes) -> tuple[AgentProcess, Chann
 
 def _ssh_loss(host: str, status: int, said: str) -> LabError:
     last = said.splitlines()[-1] if said else "it said nothing"
+    mend = f"try 'ssh {host} true' and mend what it says"
     if "Permission denied" in said:
-        return MachineLost(f"{host} does not let this user in: {last}", hint=f"try 'ssh {host} true' and mend what it says")
+        return MachineLost(f"{host} does not let this user in: {last}", hint=mend)
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
+        return MachineLost(
+            f"{host} has another host key than before",
+            hint=f"if it was installed anew: ssh-keygen -R {host.split('@')[-1]}, then connect by hand: ssh {host}",
+        )
     if "Host key verification failed" in said:
         return MachineLost(f"{host} has an unknown host key", hint=f"connect once by hand: ssh {host}")
     if status == _SSH_CANNOT_CONNECT:
-        return MachineLost(f"the connection to {host} failed: {last}", hint=f"try 'ssh {host} true' and mend what it says")
-    if status == _SHELL_NOT_FOUND:
-        return ToolMissing(f"python3 or sudo is not installed on {host}: {last}", hint="apt install python3 sudo, on that computer")
+        return MachineLost(f"the connection to {host} failed: {last}", hint=mend)
+    if status == _SHELL_NOT_FOUND or "raidlab: python3" in said:
+        return ToolMissing(
+            f"python3 (3.9 or later) or sudo is not installed on {host}: {last}",
+            hint="apt install python3 sudo, on that computer",
+        )
     if "password is required" in said or "sudoers" in said:
         return PrivilegeRefused(
-            f"sudo on {host} refused to start the lab's agent: {last}", hint=f"log in as root: --on ssh:root@{host.split('@')[-1]}"
+            f"sudo on {host} refused to start the lab's agent: {last}",
+            hint=f"log in as root: --on ssh:root@{host.split('@')[-1]}",
         )
     return MachineLost(f"the agent on {host} ended (status {status}): {last}", hint="run the command again")
 
 
 def _start(
-    processes: Processes, argv: Sequence[str], describe: Callable[[int, str], LabError], *, first_input: bytes = b""
+    processes: Processes,
+    argv: Sequence[str],
+    describe: Callable[[int, str], LabError],
+    *,
+    first_input: bytes = b"",
 ) -> tuple[AgentProcess, Channel]:
-    errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the agent and is closed by release()
-    process = processes.start(argv, stderr_fd=errors.fileno())
-    assert process.stdin is not None
-    assert process.stdout is not None
-    agent = AgentProcess(process, errors, describe)
-    try:
-        process.stdin.write(first_input)
-    except OSError:
-        # The channel finds out by itself and explains.
-        pass
-    read_fd, write_fd = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())
-    process.stdout.close()
+    with contextlib.ExitStack() as undo:
+        errors = undo.enter_context(tempfile.TemporaryFile())
+        process = processes.start(argv, stderr_fd=errors.fileno())
+        agent = AgentProcess(process, errors, describe)
+        undo.callback(agent.release, has_left=False)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        undo.enter_context(process.stdin)
+        undo.enter_context(process.stdout)
+        with contextlib.suppress(OSError):
+            # If it has gone already, the channel finds out by itself and explains.
+            while first_input:
+                first_input = first_input[process.stdin.write(first_input) or 0 :]
+        channel = _channel_over(process.stdout, process.stdin, agent)
+        undo.pop_all()
     process.stdin.close()
-    return agent, Channel(read_fd, write_fd, agent.explain_loss)
+    process.stdout.close()
+    return agent, channel
+
+
+def _channel_over(answers: IO[bytes], requests: IO[bytes], agent: AgentProcess) -> Channel:
+    read_fd = os.dup(answers.fileno())
+    try:
+        return Channel(read_fd, os.dup(requests.fileno()), agent.explain_loss)
+    except BaseException:
+        os.close(read_fd)
+        raise

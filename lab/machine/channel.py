@@ -1,6 +1,7 @@
 """The client's end of the agent's channel: requests out, answers matched to them by id.
 
-A reader thread hands each answer to the request that it belongs to, so a long stream never holds up a short read.
+A reader thread hands each answer to the request that it belongs to, so a long stream never holds up a short read, and a
+consumer that stops reading holds up nobody.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 import json
 import os
 import queue
+import select
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,8 +19,10 @@ from typing import Any
 from lab.errors import LabError, MachineLost
 
 PROTOCOL_VERSION = 1
-# The embedded kernel's serial line holds 4095 bytes of input and, once overrun, was measured never to read again.
-PART_CHARACTERS = 2000
+# The embedded kernel's serial line holds 4095 bytes of input and, once overrun, was measured never to read again. So no
+# more than this is under way; the agent acknowledges every 1024 bytes, hence a further piece always fits in the end.
+WINDOW_BYTES = 3500
+PIECE_BYTES = 2000
 Message = dict[str, Any]
 
 
@@ -56,20 +60,26 @@ class Channel:
         read_fd: where answers come from.
         write_fd: where requests go.
         explain_loss: called when the far end is gone; returns the error that every waiting request gets.
+        life_fd: reaches its end when the machine has ended, even if something of it still holds the answers' pipe open.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, explain_loss: Callable[[], LabError]) -> None:
+    def __init__(
+        self, read_fd: int, write_fd: int, explain_loss: Callable[[], LabError], *, life_fd: int | None = None
+    ) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
+        self._life_fd = life_fd
         self._explain_loss = explain_loss
         self._ids = itertools.count(1)
         self._pending: dict[int, Pending] = {}
-        self._lock = threading.Lock()
+        self._state = threading.Condition()
         self._send_lock = threading.Lock()
-        self._parts_lock = threading.Lock()
         self._loss: LabError | None = None
         self._is_closing = False
+        self._under_way_bytes = 0
+        self._is_line_torn = False
         self._hello = Pending(0)
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._reader = threading.Thread(target=self._read_all, name="raidlab-channel", daemon=True)
         self._reader.start()
 
@@ -79,7 +89,8 @@ class Channel:
             hello = self._hello.next(timeout_seconds)
         except queue.Empty:
             raise MachineLost(
-                f"the machine did not answer within {timeout_seconds:g} s", hint="try again; 'raidlab doctor' names the cause"
+                f"the machine did not answer within {timeout_seconds:g} s",
+                hint="try again; 'raidlab doctor' names what is missing",
             ) from None
         if hello.get("protocol") != PROTOCOL_VERSION:
             raise MachineLost(f"the agent speaks protocol {hello.get('protocol')}, not {PROTOCOL_VERSION}")
@@ -87,79 +98,119 @@ class Channel:
 
     def request(self, verb: str, **fields: object) -> Pending:
         """Send a request and return where its answers arrive. Raises MachineLost if the machine is gone."""
-        pending = self._expect_answer()
-        text = json.dumps({"id": pending.request_id, "verb": verb, **fields}, separators=(",", ":"))
-        if len(text) <= PART_CHARACTERS:
-            self._send(text)
-            return pending
-        with self._parts_lock:
-            for start in range(0, len(text), PART_CHARACTERS):
-                part = text[start : start + PART_CHARACTERS]
-                received = self._expect_answer()
-                is_last = start + PART_CHARACTERS >= len(text)
-                message = {"id": received.request_id, "verb": "part", "text": part, "last": is_last}
-                self._send(json.dumps(message, separators=(",", ":")))
-                received.next()
-        return pending
-
-    def _expect_answer(self) -> Pending:
         pending = Pending(next(self._ids))
-        with self._lock:
-            if self._loss:
-                raise self._loss
+        with self._state:
+            if self._loss or self._is_closing:
+                raise self._loss or MachineLost("the machine was closed")
             self._pending[pending.request_id] = pending
+        text = json.dumps({"id": pending.request_id, "verb": verb, **fields}, separators=(",", ":"))
+        try:
+            self._send(text.encode("ascii") + b"\n")
+        except BaseException:
+            with self._state:
+                self._pending.pop(pending.request_id, None)
+            raise
         return pending
 
-    def _send(self, text: str) -> None:
-        data = text.encode() + b"\n"
+    def _send(self, line: bytes) -> None:
+        with self._send_lock:
+            if self._is_line_torn:
+                line = b"\n" + line
+            # Stays true if a Ctrl-C ends this half-way: the rest of the line must not become the start of the next.
+            self._is_line_torn = True
+            for start in range(0, len(line), PIECE_BYTES):
+                self._send_piece(line[start : start + PIECE_BYTES])
+            self._is_line_torn = False
+
+    def _send_piece(self, piece: bytes) -> None:
+        with self._state:
+            self._state.wait_for(
+                lambda: self._loss or self._is_closing or self._under_way_bytes + len(piece) <= WINDOW_BYTES
+            )
+            if self._loss or self._is_closing:
+                raise self._loss or MachineLost("the machine was closed")
+            self._under_way_bytes += len(piece)
         try:
-            with self._send_lock:
-                while data:
-                    data = data[os.write(self._write_fd, data) :]
+            while piece:
+                piece = piece[os.write(self._write_fd, piece) :]
         except OSError:
             self._lose()
             raise self._loss or MachineLost("the machine is gone") from None
 
+    def hang_up(self) -> None:
+        """Send nothing more and let the agent see the end of its input; answers may still come."""
+        with self._state:
+            self._is_closing = True
+            self._state.notify_all()
+        with self._send_lock:
+            if self._write_fd >= 0:
+                os.close(self._write_fd)
+                self._write_fd = -1
+
     def close(self) -> None:
         """Close both ends; whoever still waits gets MachineLost."""
-        self._is_closing = True
-        with self._send_lock, contextlib.suppress(OSError):
-            os.close(self._write_fd)
-        self._reader.join(timeout=2.0)
-        if not self._reader.is_alive():
-            with contextlib.suppress(OSError):
-                os.close(self._read_fd)
+        self.hang_up()
+        with self._state:
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
+        if threading.current_thread() is not self._reader:
+            self._reader.join()
 
     def _read_all(self) -> None:
-        buffered = bytearray()
-        while True:
-            try:
-                data = os.read(self._read_fd, 65536)
-            except OSError:
-                data = b""
-            if not data:
-                self._lose()
-                return
-            buffered += data
-            *lines, rest = buffered.split(b"\n")
-            buffered = bytearray(rest)
-            for line in lines:
-                if line.strip():
-                    self._dispatch(bytes(line))
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        poll.register(self._wake_fd, select.POLLIN)
+        if self._life_fd is not None:
+            poll.register(self._life_fd, select.POLLIN)
+        rest = b""
+        try:
+            while data := self._read_some(poll):
+                rest += data
+                if b"\n" in data:
+                    *lines, rest = rest.split(b"\n")
+                    for line in lines:
+                        self._dispatch(line)
+        finally:
+            self._lose()
+            with self._state:
+                os.close(self._wake_fd)
+                self._wake_fd = -1
+            os.close(self._read_fd)
+            if self._life_fd is not None:
+                os.close(self._life_fd)
+
+    def _read_some(self, poll: select.poll) -> bytes:
+        """The next bytes; none at the end of the channel or when it was closed from this side."""
+        ready = {fd for fd, _ in poll.poll()}
+        if self._wake_fd in ready or self._read_fd not in ready:
+            return b""
+        with contextlib.suppress(OSError):
+            return os.read(self._read_fd, 65536)
+        return b""
 
     def _dispatch(self, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             # A login banner or a kernel message that strayed into the channel is no answer.
             return
         if not isinstance(message, dict):
             return
-        if message.get("event") == "hello":
-            self._hello.put(message)
+        match message.get("event"):
+            case "hello":
+                self._hello.put(message)
+            case "received":
+                with self._state:
+                    self._under_way_bytes -= int(message.get("bytes", 0))
+                    self._state.notify_all()
+            case _:
+                self._hand_over(message)
+
+    def _hand_over(self, message: Message) -> None:
+        request_id = message.get("id")
+        if not isinstance(request_id, int):
             return
-        with self._lock:
-            request_id = message.get("id", -1)
+        with self._state:
             pending = self._pending.get(request_id)
             if pending and message.get("done"):
                 del self._pending[request_id]
@@ -167,11 +218,21 @@ class Channel:
             pending.put(message)
 
     def _lose(self) -> None:
-        with self._lock:
-            if self._loss is None:
-                self._loss = MachineLost("the machine was closed") if self._is_closing else self._explain_loss()
+        """Tell everybody who waits, once the reason is known; finding it out may take seconds and holds no lock."""
+        with self._state:
+            is_closing, loss = self._is_closing, self._loss
+        if loss is None:
+            loss = MachineLost("the machine was closed") if is_closing else self._explain_or_guess()
+        with self._state:
+            self._loss = loss = self._loss or loss
             waiting = list(self._pending.values())
             self._pending.clear()
-            loss = self._loss
+            self._state.notify_all()
         for pending in [*waiting, self._hello]:
             pending.put(loss)
+
+    def _explain_or_guess(self) -> LabError:
+        try:
+            return self._explain_loss()
+        except Exception as error:  # an explanation that fails must not leave anybody waiting
+            return MachineLost(f"the machine is gone, and why cannot be told: {error!r}", hint="run the command again")

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,17 +15,23 @@ import platformdirs
 
 from lab.errors import LabError, MachineLost, SpecError, ToolMissing
 from lab.machine.channel import Channel
-from lab.machine.state_folder import KERNEL_RECORD, FolderLock, StateFolder
+from lab.machine.state_folder import KERNEL_RECORD, FolderLock, StateFolder, kill_recorded_kernel
 from lab.seams.files import HostFiles
 from lab.seams.processes import Processes, RunningProcess
 from lab.units import MIB, human_bytes
 
 MAX_UBD_DISKS = 16
 DEFAULT_MEMORY_BYTES = 512 * MIB
+MIN_MEMORY_BYTES = 96 * MIB
 START_TIMEOUT_SECONDS = 60.0
+POWER_OFF_SECONDS = 5.0
+WARDEN_SECONDS = 10.0
 CONSOLE_LOG = "console.log"
+# COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
+COMMAND_LINE_BYTES = 4096
 ANSWER_PIPE_BYTES = 1024 * 1024
 _HERE = Path(__file__).resolve().parent
+_WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +60,26 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     if chosen:
         if not os.access(chosen, os.X_OK):
             raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="give the path of a linux.uml")
-        return KernelImage(Path(chosen), None)
+        return _image_in(Path(chosen))
     flavour = "virtual-time" if virtual_time else "standard"
     packaged = None if virtual_time else processes.find("linux.uml")
     if packaged:
         return KernelImage(Path(packaged), None)
     built = kernel_cache() / flavour
     if os.access(built / "linux", os.X_OK):
-        modules = built / "modules"
-        return KernelImage(built / "linux", modules if modules.is_dir() else None)
+        return _image_in(built / "linux")
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
     mend = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
     kind = "with virtual time " if virtual_time else ""
-    raise ToolMissing(f"the embedded kernel {kind}is not installed", hint=f"{mend}, or choose another machine with --on")
+    raise ToolMissing(
+        f"the embedded kernel {kind}is not installed", hint=f"{mend}, or choose another machine with --on"
+    )
+
+
+def _image_in(path: Path) -> KernelImage:
+    """A kernel with the drivers that lie beside it, if any do."""
+    modules = path.absolute().parent / "modules"
+    return KernelImage(path.absolute(), modules if modules.is_dir() else None)
 
 
 def guest_python(processes: Processes) -> str:
@@ -92,46 +105,78 @@ class EmbeddedOptions:
 class EmbeddedKernel:
     """A kernel that was started, with its warden; ``release`` leaves nothing behind."""
 
-    def __init__(self, warden: RunningProcess, instance: FolderLock) -> None:
+    def __init__(self, warden: RunningProcess, instance: FolderLock, processes: Processes, files: HostFiles) -> None:
         self._warden = warden
         self._instance = instance
+        self._processes = processes
+        self._files = files
 
     @property
     def console_log(self) -> Path:
         """What the kernel printed."""
         return self._instance.folder / CONSOLE_LOG
 
-    def release(self) -> None:
-        """Kill what still runs and remove the instance's folder."""
-        for pipe in (self._warden.stdin, self._warden.stdout):
-            if pipe is not None:
-                # Its standard input is the warden's lifeline: closing it tells the warden to end the kernel.
-                pipe.close()
-        self._warden.wait(timeout=10)
-        shutil.rmtree(self._instance.folder, ignore_errors=True)
-        self._instance.release()
+    def release(self, has_left: bool) -> None:
+        """Kill what still runs and remove the instance's folder.
+
+        A kernel whose agent ``has_left`` is powering off, which stops its arrays in good order; it gets time for that.
+        """
+        try:
+            if has_left:
+                self._wait_for_warden(POWER_OFF_SECONDS)
+            for pipe in (self._warden.stdin, self._warden.stdout):
+                if pipe is not None:
+                    # Its standard input is the warden's lifeline: closing it tells the warden to end the kernel.
+                    pipe.close()
+            if self._wait_for_warden(WARDEN_SECONDS) is None:
+                self._warden.kill()
+                self._wait_for_warden(WARDEN_SECONDS)
+            # A warden that was killed has not cleaned up.
+            kill_recorded_kernel(self._instance.folder, self._processes, self._files)
+        finally:
+            shutil.rmtree(self._instance.folder, ignore_errors=True)
+            self._instance.release()
 
     def explain_loss(self) -> LabError:
         """Why the kernel is gone, from its exit status and the last lines of its console."""
+        status = self._wait_for_warden(3.0)
+        kill_recorded_kernel(self._instance.folder, self._processes, self._files)
+        return MachineLost(
+            loss_message(status, self.console_log), hint="run the command again: it cleans up and starts afresh"
+        )
+
+    def _wait_for_warden(self, seconds: float) -> int | None:
         try:
-            status = self._warden.wait(timeout=3)
-        except Exception:  # noqa: BLE001 - whatever went wrong with the warden, the loss itself is the news
-            status = None
-        return MachineLost(_loss_message(status, self.console_log), hint="run the command again: it cleans up and starts afresh")
+            return self._warden.wait(timeout=seconds)
+        except Exception:  # whatever is wrong with the warden, it has not ended
+            return None
 
 
-def _loss_message(status: int | None, console: Path) -> str:
+def loss_message(status: int | None, console: Path) -> str:
+    """What is known of a kernel's end: its own words if it crashed, else how its process ended (None: it did not)."""
     try:
-        lines = [line for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
     except OSError:
         lines = []
-    trouble = [line for line in lines if any(word in line for word in ("panic", "Oops", "BUG:", "RIP:", "not syncing"))]
+    trouble = [line for line in lines if any(word in line for word in _WORDS_OF_TROUBLE)]
+    # The panic says most; an oops before it says where it came from.
+    trouble.sort(key=lambda line: "Kernel panic" not in line)
     if trouble:
-        return "the embedded kernel crashed: " + " / ".join(line.strip() for line in trouble[:3])
-    killed = status is not None and status == 256 - signal.SIGKILL
-    how = "was killed" if killed else "ended" if status is None else f"ended with status {status}"
-    tail = f"; its last words: {lines[-1].strip()}" if lines else ""
-    return f"the embedded kernel {how}{tail}"
+        return "the embedded kernel crashed: " + " / ".join(trouble[:3])
+    tail = f"; its last words: {lines[-1]}" if lines else ""
+    return f"the embedded kernel {_how_it_ended(status)}{tail}"
+
+
+def _how_it_ended(status: int | None) -> str:
+    if status is None:
+        return "no longer answers"
+    if status < 0:
+        return "was killed, its warden having been killed"
+    if status == 256 - signal.SIGKILL:
+        return "was killed"
+    if status == 256 - signal.SIGBUS:
+        return "found no room for its memory (SIGBUS): free some in /dev/shm, or give it less: 'uml:?mem=256M'"
+    return f"ended with status {status}"
 
 
 def kernel_arguments(
@@ -163,7 +208,12 @@ def kernel_arguments(
         arguments.append("time-travel=inf-cpu")
     if image.modules:
         arguments.append(f"RAIDLAB_MODULES={image.modules}")
-    arguments += [f"ubd{number}={disk.path},,{disk.serial}" for number, disk in enumerate(options.disks)]
+    arguments += [f"ubd{number}={disk.path.absolute()},,{disk.serial}" for number, disk in enumerate(options.disks)]
+    if sum(len(argument) + 1 for argument in arguments) >= COMMAND_LINE_BYTES:
+        raise SpecError(
+            f"the command line of the embedded kernel is longer than {COMMAND_LINE_BYTES} characters",
+            hint="the paths of the disks are too long; choose a shorter state folder: RAIDLAB_STATE=FOLDER",
+        )
     return arguments
 
 
@@ -181,39 +231,52 @@ def start_embedded(
         )
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)
     python = guest_python(processes)
-    with ExitStack() as undo:
+    _check_path(state.root, image.path, *(disk.path for disk in options.disks))
+    with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.release)
         undo.callback(shutil.rmtree, instance.folder, ignore_errors=True)
         folder = instance.folder
-        _check_path(folder, *(disk.path for disk in options.disks))
         _install_agent(folder, python)
         console = os.open(folder / CONSOLE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        undo_console = ExitStack()
-        undo_console.callback(os.close, console)
-        with undo_console:
-            down_read, down_write = os.pipe2(os.O_CLOEXEC)
-            up_read, up_write = os.pipe2(os.O_CLOEXEC)
+        handed_over.callback(os.close, console)
+        (down_read, down_write), (up_read, up_write) = _pipe(handed_over, undo), _pipe(undo, handed_over)
+        with suppress(OSError):
             fcntl.fcntl(up_write, fcntl.F_SETPIPE_SZ, ANSWER_PIPE_BYTES)
-            undo_console.callback(os.close, down_read)
-            undo_console.callback(os.close, up_write)
-            kernel_fds = (down_read, up_write, console)
-            arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
-            warden = _start_warden(
-                processes, python, folder, kernel_fds, arguments, (instance.fd, *options.kept_locks), options.memory_bytes
-            )
-        kernel = EmbeddedKernel(warden, instance)
-        channel = Channel(up_read, down_write, kernel.explain_loss)
+        arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
+        warden = _start_warden(
+            processes,
+            [python, "-IS", str(_HERE / "warden.py"), str(folder / KERNEL_RECORD)],
+            (down_read, up_write, console),
+            arguments,
+            locks=(instance.fd, *options.kept_locks),
+            memory_folder=_memory_folder(folder, options.memory_bytes),
+        )
+        kernel = EmbeddedKernel(warden, instance, processes, files)
+        undo.callback(kernel.release, has_left=False)
+        assert warden.stdout is not None
+        life = os.dup(warden.stdout.fileno())
+        undo.callback(os.close, life)
+        channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life)
         undo.pop_all()
     return kernel, channel
 
 
+def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
+    """A pipe whose two ends are closed by these stacks."""
+    ends = os.pipe2(os.O_CLOEXEC)
+    reading.callback(os.close, ends[0])
+    writing.callback(os.close, ends[1])
+    return ends
+
+
 def _check_path(*paths: Path) -> None:
     for path in paths:
-        if any(character in str(path) for character in " \t\n,:"):
+        if any(character in str(path) for character in " \t\n,:\"'"):
             raise SpecError(
                 f"the embedded kernel cannot use the path '{path}'",
-                hint="choose a state folder without spaces, commas and colons: RAIDLAB_STATE=FOLDER",
+                hint="choose a folder without spaces, commas, colons and quotes; for all that the lab keeps: "
+                "RAIDLAB_STATE=FOLDER",
             )
 
 
@@ -227,31 +290,36 @@ def _install_agent(folder: Path, python: str) -> None:
 
 def _start_warden(
     processes: Processes,
-    python: str,
-    folder: Path,
+    warden: Sequence[str],
     kernel_fds: Sequence[int],
     arguments: Sequence[str],
+    *,
     locks: Sequence[int],
-    memory_bytes: int,
+    memory_folder: Path,
 ) -> RunningProcess:
-    listed = ",".join(map(str, kernel_fds))
     return processes.start(
-        [python, "-IS", str(_HERE / "warden.py"), str(folder / KERNEL_RECORD), listed, *arguments],
+        [*warden, ",".join(map(str, kernel_fds)), *arguments],
         pass_fds=[*kernel_fds, *locks],
-        stderr_fd=kernel_fds[2],
-        extra_env={"TMPDIR": str(_memory_folder(folder, memory_bytes))},
+        stderr_fd=kernel_fds[-1],
+        extra_env={"TMPDIR": str(memory_folder)},
     )
 
 
 def _memory_folder(folder: Path, memory_bytes: int) -> Path:
-    """Guest memory is a mapped file: on the shared-memory file system if that is large enough, else in the state folder."""
+    """Where the file goes that is the guest's memory: shared memory if that is large enough, else the state folder.
+
+    The kernel maps it for execution too, hence not a file system that is mounted noexec.
+    """
+    if memory_bytes < MIN_MEMORY_BYTES:
+        raise SpecError(
+            f"{human_bytes(memory_bytes)} of guest memory is too little for the embedded kernel",
+            hint=f"give it {human_bytes(MIN_MEMORY_BYTES)} or more, such as --on 'uml:?mem=512M'",
+        )
     for candidate in (Path("/dev/shm"), folder):
-        try:
+        with suppress(OSError):
             room = os.statvfs(candidate)
-        except OSError:
-            continue
-        if room.f_bavail * room.f_frsize >= memory_bytes:
-            return candidate
+            if room.f_bavail * room.f_frsize >= memory_bytes and not room.f_flag & os.ST_NOEXEC:
+                return candidate
     raise LabError(
         f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
         hint="free some, or give the kernel less with --on 'uml:?mem=256M'",

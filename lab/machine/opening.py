@@ -47,25 +47,25 @@ def open_machine(
 ) -> Iterator[Machine]:
     """Open the machine, and close it whatever happens.
 
-    ``embedded`` says how to boot an embedded kernel; the target's own options go before it. ``on_notice`` is told what an
-    earlier, killed client had left behind.
+    ``embedded`` says how to boot an embedded kernel; the target's own options go before it. ``on_notice`` is told what
+    an earlier, killed client had left behind.
     """
     for notice in host.state.sweep():
         on_notice(notice)
-    started: EmbeddedKernel | AgentProcess
-    if target.kind is TargetKind.UML:
-        started, channel = start_embedded(
-            embedded_options(target, embedded or EmbeddedOptions()), host.state, host.processes, host.files
-        )
-    elif target.kind is TargetKind.LOCAL:
-        started, channel = start_local(host.processes)
-    else:
-        started, channel = start_ssh(target, host.processes)
+    started, channel = _start(target, host, embedded or EmbeddedOptions())
     machine = _greet(target, channel, started)
     try:
         yield machine
     finally:
         machine.close()
+
+
+def _start(target: Target, host: Host, options: EmbeddedOptions) -> tuple[EmbeddedKernel | AgentProcess, Channel]:
+    if target.kind is TargetKind.UML:
+        return start_embedded(embedded_options(target, options), host.state, host.processes, host.files)
+    if target.kind is TargetKind.LOCAL:
+        return start_local(host.processes)
+    return start_ssh(target, host.processes)
 
 
 def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:
@@ -82,15 +82,17 @@ def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOption
 def _greet(target: Target, channel: Channel, started: EmbeddedKernel | AgentProcess) -> ChannelMachine:
     try:
         hello = channel.wait_hello(START_TIMEOUT_SECONDS)
+        return ChannelMachine(channel, _facts(target, hello), started.release)
     except BaseException:
+        channel.hang_up()
+        started.release(has_left=False)
         channel.close()
-        started.release()
         raise
-    return ChannelMachine(channel, _facts(target, hello["facts"]), started.release)
 
 
-def _facts(target: Target, said: Mapping[str, Any]) -> MachineFacts:
+def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
     try:
+        said = hello["facts"]
         return MachineFacts(
             target=str(target),
             kernel_release=str(said["kernel_release"]),
@@ -99,6 +101,7 @@ def _facts(target: Target, said: Mapping[str, Any]) -> MachineFacts:
             cpu_count=int(said["cpu_count"]),
             memory_bytes=int(said["memory_bytes"]),
             is_embedded=target.kind is TargetKind.UML,
+            is_virtual_time=target.is_virtual_time,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise LabError(f"the agent's greeting is not understood: {error!r}") from error

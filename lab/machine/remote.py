@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lab.errors import CommandFailed, CommandTimedOut, LabError, ToolMissing
+from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.machine.api import CommandResult, MachineFacts, RawSample, SampleRequest
 from lab.machine.channel import Channel, Message, Pending
 from lab.machine.packages import package_of
 
 STDERR_TAIL_CHARACTERS = 2000
+# Short requests are answered in milliseconds; a kernel under heavy load, or waiting for a lock of md, takes longer.
+ANSWER_TIMEOUT_SECONDS = 120.0
+EXIT_TIMEOUT_SECONDS = 5.0
 
 
 class ChannelMachine:
@@ -22,10 +27,10 @@ class ChannelMachine:
     Args:
         channel: an open channel whose agent has greeted.
         facts: what the agent said about the machine.
-        on_close: releases what the target started (kernel, ssh), after the agent was asked to leave.
+        on_close: releases what the target started (kernel, ssh); told whether the agent has agreed to leave.
     """
 
-    def __init__(self, channel: Channel, facts: MachineFacts, on_close: Callable[[], None]) -> None:
+    def __init__(self, channel: Channel, facts: MachineFacts, on_close: Callable[[bool], None]) -> None:
         self._channel = channel
         self._facts = facts
         self._on_close = on_close
@@ -54,9 +59,17 @@ class ChannelMachine:
         """Run to the end; see Machine.run."""
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, timeout=timeout_seconds)
         command = StreamedCommand(self, tuple(argv), pending)
-        result = command.result()
+        try:
+            result = command.result()
+        except KeyboardInterrupt:
+            with contextlib.suppress(LabError):
+                self._channel.request("stop", target=pending.request_id, signal=int(signal.SIGTERM))
+            raise
         if command.timed_out:
-            raise CommandTimedOut(f"'{' '.join(argv)}' did not end within {timeout_seconds:g} s and was stopped")
+            raise CommandTimedOut(
+                f"'{' '.join(argv)}' did not end within {timeout_seconds:g} s and was stopped",
+                hint="see what holds it up: 'raidlab array show', and the machine's kernel messages with dmesg",
+            )
         if check and result.status != 0:
             raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
         return result
@@ -96,13 +109,18 @@ class ChannelMachine:
             if self._is_closed:
                 return
             self._is_closed = True
+        has_left = False
         try:
-            self._channel.request("exit").next(timeout_seconds=2.0)
+            self._channel.request("exit").next(timeout_seconds=EXIT_TIMEOUT_SECONDS)
+            has_left = True
         except (LabError, queue.Empty):
             pass
         finally:
-            self._channel.close()
-            self._on_close()
+            try:
+                self._channel.hang_up()
+                self._on_close(has_left)
+            finally:
+                self._channel.close()
 
     def stop_request(self, pending: Pending, signal_number: int) -> None:
         """Ask the agent to end a long request; one that has ended already is fine."""
@@ -115,7 +133,13 @@ class ChannelMachine:
             listener(result)
 
     def _ask(self, verb: str, **fields: object) -> Message:
-        answer = self._channel.request(verb, **fields).next()
+        try:
+            answer = self._channel.request(verb, **fields).next(ANSWER_TIMEOUT_SECONDS)
+        except queue.Empty:
+            raise MachineLost(
+                f"{self._facts.target} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s",
+                hint="its kernel hangs or the connection is dead: close it and run the command again",
+            ) from None
         if "error" in answer:
             raise LabError(f"the machine could not {verb} {fields.get('path', '')}: {answer['text']}")
         return answer

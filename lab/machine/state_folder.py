@@ -1,7 +1,7 @@
 """The state folder: running machines, lab disks and results, each guarded by a lock that dies with its holders.
 
-A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and* every
-process of its kernel are gone. What a killed client left is recognised by that, reported, and removed.
+A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
+every process of its kernel are gone. What a killed client left is recognised by that, reported, and removed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +20,13 @@ import platformdirs
 
 from lab.errors import LabError, MachineBusy
 from lab.seams.clock import Clock
+from lab.seams.files import HostFiles
 from lab.seams.processes import Processes
 
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
 OWNER_RECORD = "owner.json"
+_MAKERS_LOCK = ".makers"
 _ORPHAN_WAIT_SECONDS = 3.0
 
 
@@ -36,7 +40,7 @@ def make_folder(path: Path, *, what: str) -> Path:
     """Create a private folder, and prove that it can be written in. Raises LabError with the system's reason."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = path / f".probe-{os.getpid()}"
+        probe = path / f".probe-{secrets.token_hex(8)}"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -47,30 +51,47 @@ def make_folder(path: Path, *, what: str) -> Path:
     return path
 
 
+def start_ticks(files: HostFiles, process_id: int) -> int:
+    """When a process started (proc(5), field 22: clock ticks since boot); 0 if it is gone, or dead and not yet reaped.
+
+    Together with the id it names one process, since ids are used again.
+    """
+    fields = (files.read(f"/proc/{process_id}/stat") or "").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Who holds a lock, as they wrote it down."""
 
     process_id: int
     command: str
+    start_ticks: int = 0
 
     def __str__(self) -> str:
         return f"'{self.command}' (process {self.process_id})"
 
+    def is_alive(self, files: HostFiles) -> bool:
+        """Whether this very process still runs, and not merely another one with the same id."""
+        ticks = start_ticks(files, self.process_id)
+        return ticks != 0 and self.start_ticks in (0, ticks)
+
 
 class FolderLock:
-    """An exclusive lock on a folder, with its owner's name beside it."""
+    """An exclusive lock on a folder, with its owner's name beside it. Raises BlockingIOError if it is held."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.folder = folder
         self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self.fd)
+            record = {"process_id": owner.process_id, "command": owner.command, "start_ticks": owner.start_ticks}
+            new = folder / f"{OWNER_RECORD}.new"
+            new.write_text(json.dumps(record), encoding="utf-8")
+            new.replace(folder / OWNER_RECORD)
+        except BaseException:
+            self.release()
             raise
-        record = {"process_id": owner.process_id, "command": owner.command}
-        (folder / OWNER_RECORD).write_text(json.dumps(record), encoding="utf-8")
 
     def release(self) -> None:
         """Let go; a kernel that inherited the lock still holds it until it ends."""
@@ -83,19 +104,45 @@ def read_owner(folder: Path) -> Owner | None:
     """Who holds, or last held, the folder; None if that was never written or is torn."""
     try:
         data = json.loads((folder / OWNER_RECORD).read_text(encoding="utf-8"))
-        return Owner(int(data["process_id"]), str(data["command"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return Owner(int(data["process_id"]), str(data["command"]), int(data.get("start_ticks", 0)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
+    """Kill the kernel that a folder's record names, unless its warden lives, which has the same duty and is at it."""
+    try:
+        record = json.loads((folder / KERNEL_RECORD).read_text(encoding="ascii"))
+        warden = Owner(int(record["warden"]), "warden", int(record["warden_start_ticks"]))
+        group, kernel_start = int(record["kernel_group"]), int(record["kernel_start_ticks"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    # A group's id is not given to a new process while the group has members. So a process that has it and is not the
+    # kernel tells that nothing of the kernel is left.
+    if warden.is_alive(files) or start_ticks(files, group) not in (0, kernel_start):
+        return False
+    processes.kill_group(group)
+    return True
 
 
 class StateFolder:
     """Everything that raidlab keeps between commands."""
 
-    def __init__(self, root: Path, processes: Processes, clock: Clock, *, command: str = "raidlab") -> None:
+    def __init__(
+        self,
+        root: Path,
+        processes: Processes,
+        clock: Clock,
+        *,
+        command: str = "raidlab",
+        files: HostFiles | None = None,
+    ) -> None:
         self.root = root.absolute()
         self._processes = processes
         self._clock = clock
-        self._owner = Owner(os.getpid(), command)
+        self._files = files or HostFiles()
+        self._owner = Owner(os.getpid(), command, start_ticks(self._files, os.getpid()))
+        self._notices: list[str] = []
 
     @property
     def results(self) -> Path:
@@ -103,77 +150,89 @@ class StateFolder:
         return self.root / "results"
 
     def new_instance(self) -> FolderLock:
-        """A locked, private folder for one running machine."""
+        """A locked, private folder for one running machine. Raises LabError if the state folder cannot be used."""
         parent = make_folder(self.root / "machines", what="the state folder")
         folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
-        folder.mkdir(mode=0o700)
-        return FolderLock(folder, self._owner)
+        try:
+            with self._one_maker():
+                folder.mkdir(mode=0o700)
+                return FolderLock(folder, self._owner)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise LabError(
+                f"no machine's folder could be made in {parent}: {error.strerror}",
+                hint=f"free some space there, or choose another place with {STATE_VARIABLE}=FOLDER",
+            ) from error
 
     def lock_lab(self, name: str) -> FolderLock:
         """The named lab's folder (its disks), locked. Raises MachineBusy if another client has it open."""
         folder = make_folder(self.root / "labs" / name, what="the lab's folder")
-        try:
-            return FolderLock(folder, self._owner)
-        except BlockingIOError:
-            owner = read_owner(folder)
-            raise MachineBusy(
-                f"the lab '{name}' is open in {owner or 'another raidlab'}",
-                hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
-            ) from None
+        deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
+        while True:
+            try:
+                return FolderLock(folder, self._owner)
+            except BlockingIOError:
+                owner = read_owner(folder)
+            if (owner and owner.is_alive(self._files)) or self._clock.monotonic_seconds() > deadline:
+                raise MachineBusy(
+                    f"the lab '{name}' is open in {owner or 'another raidlab'}",
+                    hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
+                )
+            # A killed client's kernel holds the lock for as long as it takes its warden, or the sweep, to end it.
+            self._notices += self._sweep_all()
+            self._clock.sleep(0.02)
 
     def sweep(self) -> list[str]:
         """Remove what killed clients left behind, and say so: one sentence for each."""
-        machines = self.root / "machines"
-        if not machines.is_dir():
+        notices = self._notices + self._sweep_all()
+        self._notices = []
+        return notices
+
+    def _sweep_all(self) -> list[str]:
+        try:
+            folders = sorted(path for path in (self.root / "machines").iterdir() if path.name != _MAKERS_LOCK)
+        except OSError:
             return []
-        return [notice for folder in sorted(machines.iterdir()) if (notice := self._sweep_one(folder))]
+        return [notice for folder in folders if (notice := self._sweep_one(folder))]
 
     def _sweep_one(self, folder: Path) -> str | None:
-        owner = read_owner(folder)
-        if owner and owner.process_id == os.getpid():
-            return None
+        deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
         killed_kernel = False
+        owner = None
         try:
-            lock = self._take_over(folder)
-            if lock is None:
-                if owner and self._processes.is_alive(owner.process_id):
+            while True:
+                with self._one_maker():
+                    owner = read_owner(folder) or owner
+                    if self._remove_if_free(folder):
+                        break
+                if (owner and owner.is_alive(self._files)) or self._clock.monotonic_seconds() > deadline:
                     return None
-                killed_kernel = self._kill_orphan(folder)
-                lock = self._wait_for_lock(folder)
-                if lock is None:
-                    return None
+                killed_kernel = kill_recorded_kernel(folder, self._processes, self._files) or killed_kernel
+                self._clock.sleep(0.02)
         except OSError:
+            # Another client swept it just now, or it is another user's.
             return None
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-        what = "killed its embedded kernel and removed its files" if killed_kernel else "removed the files of its machine"
+        removed = "removed the files of its machine"
+        what = "killed its embedded kernel and removed its files" if killed_kernel else removed
         return f"{owner or 'An earlier raidlab'} ended without closing its machine; {what}"
 
-    def _take_over(self, folder: Path) -> int | None:
+    @contextmanager
+    def _one_maker(self) -> Iterator[None]:
+        """Between a folder's creation and its lock nobody looks at it, hence whoever sees it unlocked may remove it."""
+        fd = os.open(self.root / "machines" / _MAKERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _remove_if_free(self, folder: Path) -> bool:
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
         except BlockingIOError:
+            return False
+        finally:
             os.close(fd)
-            return None
-        return fd
-
-    def _kill_orphan(self, folder: Path) -> bool:
-        try:
-            record = json.loads((folder / KERNEL_RECORD).read_text(encoding="ascii"))
-            group, warden = int(record["kernel_group"]), int(record["warden"])
-        except (OSError, ValueError, KeyError):
-            return False
-        if self._processes.is_alive(warden):
-            # The warden has the same duty and is at it.
-            return False
-        self._processes.kill_group(group)
         return True
-
-    def _wait_for_lock(self, folder: Path) -> int | None:
-        deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
-        while True:
-            lock = self._take_over(folder)
-            if lock is not None or self._clock.monotonic_seconds() > deadline:
-                return lock
-            self._clock.sleep(0.02)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 from lab.errors import SpecError
 
@@ -59,10 +59,16 @@ def parse_target(text: str) -> Target:
         raise SpecError(f"'{text}' names no host", hint="write ssh:HOST or ssh:USER@HOST")
     if kind is not TargetKind.SSH and host:
         raise SpecError(f"'{text}': {kind}: takes no host", hint=f"write {kind}: alone, or options after '?'")
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    options = _parse_options(query)
     for key, value in options.items():
         _check_option(text, kind, key, value)
-    return Target(kind, host, options, text if colon else f"{kind}:")
+    return Target(kind, host, options, text if colon else text.replace(head, f"{kind}:", 1))
+
+
+def _parse_options(query: str) -> dict[str, str]:
+    """``a=1&b=2``. Percent signs escape as in a URL, but a plus sign is itself: it is common in file names."""
+    pairs = (part.partition("=") for part in query.split("&") if part)
+    return {unquote(key): unquote(value) for key, _, value in pairs}
 
 
 def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
@@ -74,5 +80,7 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}' has an unknown option '{key}'", hint=f"{meant}options of {kind}: are {listed}")
     if key == "time" and value not in ("real", "virtual"):
         raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
-    if key == "name" and not value.replace("-", "").replace("_", "").isalnum():
+    if key == "port" and not (value.isdecimal() and 0 < int(value) < 65536):
+        raise SpecError(f"'{text}': '{value}' is no port", hint="a port is a number from 1 to 65535, such as port=2222")
+    if key == "name" and not (value.isascii() and value.replace("-", "").replace("_", "").isalnum()):
         raise SpecError(f"'{text}': '{value}' is no name for a lab", hint="use letters, digits, '-' and '_'")

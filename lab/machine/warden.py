@@ -2,17 +2,19 @@
 """The warden: starts one embedded kernel and sees to it that the kernel ends when its client does.
 
 A stand-alone file, run as a process of its own between client and kernel, since only a process that outlives a client
-killed by SIGKILL can clean up after it. Standard input is the lifeline: when its other end closes, the kernel's whole process
-group is killed (killing the main process alone leaves User Mode Linux's helpers and guest processes running).
+killed by SIGKILL can clean up after it. Standard input is the lifeline: when its other end closes, the kernel's whole
+process group is killed (killing the main process alone leaves User Mode Linux's helpers and guest processes running).
 
     warden.py RECORD_FILE KEPT_FD[,KEPT_FD...] KERNEL ARG...
 
 RECORD_FILE receives the kernel's process group, so that a later client can recognise what a killed warden left.
 """
 
+import contextlib
 import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -28,29 +30,52 @@ def start_kernel(argv, kept_fds):
     pid = os.fork()
     if pid:
         return pid
-    os.setpgid(0, 0)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != warden:
-        os._exit(1)
-    for fd in kept_fds:
-        os.set_inheritable(fd, True)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
+        os.setpgid(0, 0)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != warden:
+            os._exit(1)
+        for fd in kept_fds:
+            os.set_inheritable(fd, True)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        # What the kernel says before it has a console belongs into the log beside the rest.
+        os.dup2(2, 1)
+        os.chdir("/")
+        # A panic ends in abort(), and a core file would be as large as the guest's memory.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.execv(argv[0], argv)
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 
 
-def wait_for_end(kernel):
+def start_ticks(pid):
+    """When a process started, in clock ticks since boot (proc(5), field 22): with the id, the name of one process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return int(stat.read().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def write_record(path, kernel):
+    record = {
+        "warden": os.getpid(),
+        "warden_start_ticks": start_ticks(os.getpid()),
+        "kernel_group": kernel,
+        "kernel_start_ticks": start_ticks(kernel),
+    }
+    with open(path + ".new", "w", encoding="ascii") as file:
+        json.dump(record, file)
+    os.replace(path + ".new", path)
+
+
+def wait_for_end(kernel, wake_read, is_told_to_end):
     """Return the kernel's exit status, or None when the client went first."""
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: os.close(0))
-    while True:
-        # A child may have ended before the handler was there, hence the time-out.
+    while not is_told_to_end:
         ready, _, _ = select.select([0, wake_read], [], [], 1.0)
-        if 0 in ready and not os.read(0, 1):
+        if 0 in ready and not os.read(0, 512):
             return None
         if wake_read in ready:
             os.read(wake_read, 512)
@@ -63,36 +88,37 @@ def wait_for_end(kernel):
                 break
             if pid == kernel:
                 return os.waitstatus_to_exitcode(status)
+    return None
 
 
 def reap(group):
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    while True:
-        try:
+    with contextlib.suppress(ChildProcessError):
+        while True:
             os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
 
 
 def main():
     """Start, record, wait, clean."""
     record, kept, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[3:]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    told_to_end = []
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: told_to_end.append(True))
     kernel = start_kernel(argv, kept)
+    status = None
     try:
-        os.setpgid(kernel, kernel)
-    except OSError:
-        pass  # the child did it first and may have gone on to exec
-    with open(record + ".new", "w", encoding="ascii") as file:
-        json.dump({"warden": os.getpid(), "kernel_group": kernel}, file)
-    os.replace(record + ".new", record)
-    for fd in kept:
-        os.close(fd)
-    try:
-        status = wait_for_end(kernel)
+        with contextlib.suppress(OSError):
+            # The child does the same; whoever comes first, the group exists before anybody needs it.
+            os.setpgid(kernel, kernel)
+        write_record(record, kernel)
+        for fd in kept:
+            os.close(fd)
+        status = wait_for_end(kernel, wake_read, told_to_end)
     finally:
         reap(kernel)
     sys.exit(0 if status is None else status % 256)

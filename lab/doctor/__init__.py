@@ -1,0 +1,16 @@
+"""The doctor: what this computer and a machine can do, what is missing, and the command that mends each."""
+
+from lab.doctor.checks import check_computer
+from lab.doctor.machine import check_machine, machine_checks
+from lab.doctor.report import Check, DoctorReport, Outcome, Subject, report_schema
+
+__all__ = [
+    "Check",
+    "DoctorReport",
+    "Outcome",
+    "Subject",
+    "check_computer",
+    "check_machine",
+    "machine_checks",
+    "report_schema",
+]

@@ -1,0 +1,57 @@
+"""The programs that a lab uses, what for, and how to ask each for its version."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lab.doctor.distribution import Distribution
+from lab.doctor.report import Check, Outcome
+
+EVERY_TARGET = ("uml:", "local:", "ssh:")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, and what does not work without it."""
+
+    name: str
+    version_option: str = "--version"
+    is_required: bool = False
+    useful_for: tuple[str, ...] = ()
+
+
+PROGRAMS = (
+    Program("mdadm", is_required=True),
+    Program("fio", is_required=True),
+    Program("modprobe", is_required=True),
+    Program("nbdkit", useful_for=("spindle disks",)),
+    Program("nbd-client", "-V", useful_for=("spindle disks",)),
+    Program("mkfs.ext4", "-V", useful_for=("workloads on ext4",)),
+    Program("mkfs.xfs", "-V", useful_for=("workloads on XFS",)),
+    Program("blkdiscard", useful_for=("giving the space of reset disks back",)),
+    Program("losetup", useful_for=("loop disks",)),
+)
+
+
+def program_check(
+    program: Program, found: str, version: str, distribution: Distribution, *, targets: tuple[str, ...], is_root: bool
+) -> Check:
+    """The check for a program that was found at a path, or not (empty)."""
+    package = distribution.package(program.name)
+    return Check(
+        name=f"program-{program.name}",
+        title=program.name,
+        outcome=Outcome.OK if found else Outcome.MISSING,
+        detail=(f"{version} ({found})" if version else found) if found else f"{program.name} is not installed",
+        mend="" if found else distribution.install_command([package], is_root=is_root),
+        packages=() if found else (package,),
+        required_for=targets if program.is_required else (),
+        useful_for=program.useful_for,
+    )
+
+
+def version_in(text: str) -> str:
+    """The first thing in a program's greeting that looks like a version; empty if nothing does."""
+    found = re.search(r"(\d+(?:\.\d+)+(?:[-+~.\w]*\w)?)", text) or re.search(r"version (\d+)", text)
+    return found[1] if found else ""

@@ -1,0 +1,96 @@
+"""What the doctor found, as values: printed by the command line, and published as JSON (docs/doctor.schema.json)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from lab.errors import ExitCode
+
+SCHEMA_VERSION = 1
+
+
+class Outcome(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    MISSING = "missing"
+    LIMITED = "limited"
+    """It is there, but something will be slow, tight or unknown."""
+
+
+class Subject(StrEnum):
+    """What was looked at."""
+
+    COMPUTER = "computer"
+    MACHINE = "machine"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked for."""
+
+    name: str
+    """Stable, for programs: ``program-mdadm``, ``kvm``."""
+    title: str
+    """For people: ``mdadm``, ``hardware virtualisation (KVM)``."""
+    outcome: Outcome
+    detail: str
+    """What was found, in plain words."""
+    mend: str = ""
+    """The command or action that brings what is missing; empty if nothing is."""
+    packages: tuple[str, ...] = ()
+    """Packages of this distribution that are missing for it."""
+    required_for: tuple[str, ...] = ()
+    """Targets that do not work without it."""
+    useful_for: tuple[str, ...] = ()
+    """What else goes without it only with a gap, in words."""
+
+    def blocks(self, target: str) -> bool:
+        """Whether its absence keeps this target from working."""
+        return self.outcome is Outcome.MISSING and target in self.required_for
+
+
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All checks of one computer or machine, with the verdict for one target."""
+
+    schema_version: int = SCHEMA_VERSION
+    subject: Subject
+    name: str
+    """``this computer``, or the machine's target."""
+    target: str
+    """The target that the verdict is about: ``uml:``, ``local:`` or ``ssh:``."""
+    is_ready: bool
+    """Nothing that the target requires is missing."""
+    install_command: str
+    """One command for all missing packages; empty if none is missing."""
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0, or 3 if the target lacks something that it requires."""
+        return ExitCode.DONE if self.is_ready else ExitCode.MISSING
+
+    @property
+    def missing(self) -> tuple[Check, ...]:
+        """What is missing: first what the target requires, then the rest."""
+        found = [check for check in self.checks if check.outcome is Outcome.MISSING]
+        return tuple(sorted(found, key=lambda check: not check.blocks(self.target)))
+
+    def ready_targets(self) -> tuple[str, ...]:
+        """The targets for which nothing is missing, in the order of the checks."""
+        named = dict.fromkeys(target for check in self.checks for target in check.required_for)
+        return tuple(target for target in named if not any(check.blocks(target) for check in self.checks))
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON schema of a report (draft 2020-12), as published in docs/doctor.schema.json."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "raidlab doctor --json",
+        **msgspec.json.schema(DoctorReport),
+    }
+    # As it reads back from the file: with lists where the defaults of fields are tuples.
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))
+    return plain

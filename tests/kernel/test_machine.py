@@ -1,0 +1,291 @@
+"""The embedded kernel for real: what boots, what is protected, and that nothing survives any way of ending it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import platformdirs
+import pytest
+
+from lab.errors import ExitCode, LabError, MachineLost, SpecError
+from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
+from lab.machine.api import Machine
+from lab.machine.state_folder import StateFolder
+from lab.seams.clock import HostClock
+from lab.seams.files import HostFiles
+from lab.seams.processes import HostProcesses
+
+pytestmark = pytest.mark.kernel
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 3.0
+CLIENT = """
+import sys, time
+from lab.machine import Host, open_machine, parse_target
+with open_machine(parse_target("uml:"), Host.real("client")) as machine:
+    machine.stream(["sleep", "1000"])
+    print(machine.read(["/proc/mounts"])["/proc/mounts"].count("hostfs"), flush=True)
+    machine.run(["sleep", "1000"], timeout_seconds=2000)
+"""
+
+
+def host_at(root: Path) -> Host:
+    processes, clock = HostProcesses(), HostClock()
+    return Host(processes, HostFiles(), clock, StateFolder(root, processes, clock, command="test"))
+
+
+def sparse_disks(folder: Path, count: int) -> tuple[UbdDisk, ...]:
+    disks = tuple(UbdDisk(folder / f"disk{number}", f"RAIDLAB-{number:02}") for number in range(count))
+    for disk in disks:
+        disk.path.touch()
+        os.truncate(disk.path, 64 << 20)
+    return disks
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Everything whose open files or command line name an instance below the folder: kernel, its helpers, warden."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            named = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+            named += " ".join(str(fd.readlink()) for fd in (entry / "fd").iterdir())
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if f"{folder}/machines/" in named and state not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (reached := is_so()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return reached
+
+
+def record_of(root: Path) -> dict[str, int]:
+    (path,) = (root / "machines").glob("*/kernel.json")
+    record: dict[str, int] = json.loads(path.read_text())
+    return record
+
+
+@dataclass
+class Client:
+    """A client in a process of its own, with an open machine and commands under way."""
+
+    process: subprocess.Popen[str]
+    state: Path
+
+    def end(self, number: int) -> None:
+        self.process.send_signal(number)
+        self.process.wait(timeout=20)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def client(state: Path) -> Iterator[Client]:
+    environment = {**os.environ, "RAIDLAB_STATE": str(state), "PYTHONPATH": str(REPOSITORY)}
+    argv = [sys.executable, "-c", CLIENT]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "1\n"
+        yield Client(process, state)
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def disks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("disks")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory, disks_folder: Path) -> Iterator[Machine]:
+    options = EmbeddedOptions(disks=sparse_disks(disks_folder, 16))
+    with open_machine(parse_target("uml:"), host_at(tmp_path_factory.mktemp("state")), embedded=options) as opened:
+        yield opened
+
+
+def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
+    names = [f"ubd{letter}" for letter in "abcdefghijklmnop"]
+    serials = machine.read([f"/sys/block/{name}/serial" for name in names])
+    assert [(text or "").strip() for text in serials.values()] == [f"RAIDLAB-{number:02}" for number in range(16)]
+    sizes = machine.read([f"/sys/block/{name}/size" for name in names])
+    assert {(text or "").strip() for text in sizes.values()} == {str((64 << 20) // 512)}
+
+
+def test_facts_are_the_guests(machine: Machine) -> None:
+    assert machine.facts.is_embedded
+    assert machine.facts.host_name == "raidlab"
+    assert machine.facts.memory_bytes > 400 << 20
+
+
+def test_the_guest_cannot_change_the_computers_files(machine: Machine) -> None:
+    intruder = REPOSITORY / "tests" / "intruder"
+    with pytest.raises(LabError, match="Read-only file system"):
+        machine.write(str(intruder), "x")
+    assert machine.run(["touch", str(intruder)], check=False).status != 0
+    assert not intruder.exists()
+
+
+def test_md_drivers_load(machine: Machine) -> None:
+    machine.run(["modprobe", "-a", "raid1", "raid456"])
+    assert "raid5" in (machine.read(["/proc/mdstat"])["/proc/mdstat"] or "")
+
+
+def test_long_requests_and_answers_pass_the_serial_line(machine: Machine) -> None:
+    text = 'quotes " and \\ and é ' * 4000
+    machine.write("/run/long", text)
+    assert machine.read(["/run/long"])["/run/long"] == text
+    assert machine.run(["cat"], stdin_text=text).stdout == text
+
+
+def test_samples_come_while_a_command_floods_the_line(machine: Machine) -> None:
+    flood = machine.stream(["sh", "-c", "yes flood | head -c 3000000"])
+    samples = machine.sample(SampleRequest(interval_seconds=0.02, files=("/proc/uptime",)))
+    taken = [sample for sample, _ in zip(samples, range(5), strict=False)]
+    samples.stop()
+    assert [sample.time_seconds for sample in taken] == sorted({sample.time_seconds for sample in taken})
+    assert len(flood.result().stdout) == 3_000_000
+
+
+def test_two_kernels_run_side_by_side(machine: Machine, state: Path) -> None:
+    with open_machine(parse_target("uml:?mem=128M"), host_at(state)) as other:
+        other.write("/run/mine", "other")
+        assert machine.read(["/run/mine"]) == {"/run/mine": None}
+        assert other.facts.memory_bytes < machine.facts.memory_bytes
+    assert machine.run(["true"]).status == 0
+    assert list((state / "machines").glob("[0-9]*")) == []
+
+
+def test_a_killed_client_leaves_no_process_and_the_next_one_sweeps(client: Client) -> None:
+    client.end(signal.SIGKILL)
+    assert wait_until(lambda: processes_of(client.state) == [])
+    (notice,) = host_at(client.state).state.sweep()
+    assert notice.startswith("'client' (process ")
+    assert list((client.state / "machines").glob("[0-9]*")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_client_ended_by_a_signal_leaves_no_process(client: Client, number: int) -> None:
+    client.end(number)
+    assert wait_until(lambda: processes_of(client.state) == [])
+
+
+def test_client_and_warden_killed_together_are_swept(client: Client) -> None:
+    record = record_of(client.state)
+    client.process.kill()
+    os.kill(record["warden"], signal.SIGKILL)
+    client.process.wait()
+    assert len(host_at(client.state).state.sweep()) == 1
+    assert wait_until(lambda: processes_of(client.state) == [])
+
+
+@pytest.mark.parametrize("victim", ["kernel_group", "warden"])
+def test_a_killed_kernel_or_warden_is_a_lost_machine(state: Path, victim: str) -> None:
+    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+        machine.stream(["sleep", "1000"])
+        os.kill(record_of(state)[victim], signal.SIGKILL)
+        with pytest.raises(MachineLost, match="killed") as lost:
+            machine.run(["sleep", "10"])
+        assert lost.value.hint
+        assert wait_until(lambda: processes_of(state) in ([], [os.getpid()]))
+    assert processes_of(state) == []
+    assert list((state / "machines").glob("[0-9]*")) == []
+
+
+def test_a_panic_is_named(state: Path) -> None:
+    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+        with pytest.raises(MachineLost, match=r"crashed: .*Kernel panic - not syncing: sysrq triggered crash") as lost:
+            machine.write("/proc/sysrq-trigger", "c")
+        assert lost.value.exit_code is ExitCode.MACHINE_LOST
+        with pytest.raises(MachineLost):
+            machine.read(["/proc/mdstat"])
+    assert processes_of(state) == []
+
+
+def test_a_killed_agent_is_a_lost_machine(state: Path) -> None:
+    with open_machine(parse_target("uml:"), host_at(state)) as machine, pytest.raises(MachineLost):
+        # The agent is the guest's init; SIGTERM is how it is told to leave.
+        machine.run(["sh", "-c", "kill -TERM 1; sleep 10"])
+    assert processes_of(state) == []
+
+
+def test_a_lab_stays_locked_as_long_as_its_kernel_runs(state: Path) -> None:
+    host = host_at(state)
+    lock = host.state.lock_lab("default")
+    with open_machine(parse_target("uml:"), host, embedded=EmbeddedOptions(kept_locks=(lock.fd,))):
+        lock.release()
+        with pytest.raises(LabError, match="the lab 'default' is open"):
+            host_at(state).state.lock_lab("default")
+    host.state.lock_lab("default").release()
+
+
+def test_no_descriptor_is_left_open(state: Path, tmp_path: Path) -> None:
+    def open_fds() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = open_fds()
+    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+        machine.run(["true"])
+    broken = tmp_path / "not-a-kernel"
+    broken.write_text("#!/bin/sh\necho no kernel here >&2\nexit 3\n")
+    broken.chmod(0o755)
+    target = parse_target(f"uml:?kernel={broken}")
+    with pytest.raises(MachineLost, match="ended with status 3; its last words: no kernel here"):
+        open_machine(target, host_at(state)).__enter__()
+    with pytest.raises(SpecError, match="too little"):
+        open_machine(parse_target("uml:?mem=8M"), host_at(state)).__enter__()
+    assert open_fds() == before
+    assert list((state / "machines").glob("[0-9]*")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process as somebody else")
+def test_an_ordinary_user_needs_no_rights(tmp_path: Path) -> None:
+    home = Path(tmp_path.anchor) / "tmp" / f"raidlab-user-{os.getpid()}"
+    home.mkdir()
+    try:
+        shutil.copytree(REPOSITORY / "lab", home / "lab", ignore=shutil.ignore_patterns("__pycache__"))
+        for package in (msgspec, platformdirs):
+            folder = Path(str(package.__file__)).parent
+            shutil.copytree(folder, home / folder.name)
+        for path in [home, *home.rglob("*")]:
+            os.chown(path, 65534, 65534)
+        script = (
+            "from lab.machine import *\n"
+            "with open_machine(parse_target('uml:'), Host.real()) as m:\n"
+            "    print(m.run(['id', '-u']).stdout.strip(), m.run(['ls', '/root'], check=False).status)\n"
+        )
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", script],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(home),
+                "RAIDLAB_STATE": f"{home}/state",
+                "PYTHONPATH": str(home),
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=home,
+        )
+        # Root in the guest, yet the computer's own /root stays closed to it.
+        assert done.stdout.split() == ["0", "2"], done.stderr
+    finally:
+        shutil.rmtree(home)

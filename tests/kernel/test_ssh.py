@@ -1,0 +1,220 @@
+"""``ssh:`` against a real sshd on the loopback, and ``local:`` inside an embedded kernel."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import platformdirs
+import pytest
+
+from lab.errors import MachineLost, ToolMissing
+from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
+from lab.machine.state_folder import StateFolder
+from lab.seams.clock import HostClock
+from lab.seams.files import HostFiles
+from lab.seams.processes import HostProcesses
+
+pytestmark = pytest.mark.kernel
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
+needs_sshd = pytest.mark.skipif(SSHD is None, reason="needs openssh-server; next: apt install openssh-server")
+
+
+def host_at(root: Path) -> Host:
+    processes, clock = HostProcesses(), HostClock()
+    return Host(processes, HostFiles(), clock, StateFolder(root, processes, clock, command="test"))
+
+
+def keygen(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=20)
+
+
+@dataclass(frozen=True)
+class Server:
+    """An sshd of this test alone, and how to reach it."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    port: int
+
+    def target(self, *, identity: str = "user_key", known_hosts: str = "known_hosts") -> str:
+        return (
+            f"ssh:{getpass.getuser()}@127.0.0.1?port={self.port}&config=/dev/null"
+            f"&identity={self.folder / identity}&known_hosts={self.folder / known_hosts}"
+        )
+
+    def session_ids(self) -> list[int]:
+        """The server's children: one for each connection."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                pid, parent = stat.parent.name, stat.read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if int(parent) == self.process.pid:
+                found.append(int(pid))
+        return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("sshd")
+    for key in ("host_key", "user_key", "stranger_key"):
+        keygen(folder / key)
+    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    host_key = (folder / "host_key.pub").read_text()
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
+    (folder / "no_hosts").touch()
+    (folder / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n"
+        f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+    )
+    if os.geteuid() == 0:
+        # Where sshd as root locks its unprivileged half in; the distribution makes it at boot.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    argv = [str(SSHD), "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")]
+    with subprocess.Popen(argv) as process:
+        wait_for_port(port, folder / "log")
+        yield Server(process, folder, port)
+        process.terminate()
+
+
+def wait_for_port(port: int, log: Path) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail(f"sshd does not listen: {log.read_text()}")
+
+
+@needs_sshd
+@pytest.mark.skipif(os.geteuid() != 0, reason="the agent asks for root; run as root")
+def test_a_machine_behind_ssh_is_like_any_other(server: Server, tmp_path: Path) -> None:
+    with open_machine(parse_target(server.target()), host_at(tmp_path / "state")) as machine:
+        assert machine.facts.kernel_release == os.uname().release
+        assert not machine.facts.is_embedded
+        text = "long é " * 20_000
+        machine.write(str(tmp_path / "file"), text)
+        assert machine.read([str(tmp_path / "file")]) == {str(tmp_path / "file"): text}
+        assert machine.run(["cat"], stdin_text=text).stdout == text
+        samples = machine.sample(SampleRequest(0.01, files=("/proc/uptime",)))
+        assert len([sample for sample, _ in zip(samples, range(3), strict=False)]) == 3
+        samples.stop()
+        with pytest.raises(ToolMissing, match="mdadm-of-tomorrow is not installed on ssh:"):
+            machine.run(["mdadm-of-tomorrow"])
+    assert not (tmp_path / "state").exists(), "a machine elsewhere needs no state folder"
+
+
+@needs_sshd
+@pytest.mark.skipif(os.geteuid() != 0, reason="the agent asks for root; run as root")
+def test_a_connection_that_breaks_is_a_lost_machine(server: Server, tmp_path: Path) -> None:
+    with open_machine(parse_target(server.target()), host_at(tmp_path)) as machine:
+        shell = machine.stream(["sh", "-c", "echo $$; exec sleep 60"])
+        pid = int(next(shell.chunks()))
+        for session in server.session_ids():
+            os.kill(session, signal.SIGKILL)
+        with pytest.raises(MachineLost, match=r"connection to .* failed|agent on .* ended") as lost:
+            shell.result()
+        assert lost.value.hint
+        # The agent noticed too, and took its command with it.
+        deadline = time.monotonic() + 5
+        while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{pid}").exists()
+
+
+@needs_sshd
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"known_hosts": "no_hosts"}, "has an unknown host key"),
+        ({"identity": "stranger_key"}, "does not let this user in"),
+    ],
+)
+def test_a_refused_connection_says_by_whom(
+    server: Server, tmp_path: Path, change: dict[str, str], message: str
+) -> None:
+    with (
+        pytest.raises(MachineLost, match=message) as lost,
+        open_machine(parse_target(server.target(**change)), host_at(tmp_path)),
+    ):
+        pass
+    assert "ssh " in lost.value.hint
+
+
+@needs_sshd
+def test_a_changed_host_key_is_named(server: Server, tmp_path: Path) -> None:
+    other = (server.folder / "stranger_key.pub").read_text()
+    (server.folder / "old_hosts").write_text(f"[127.0.0.1]:{server.port} {other}")
+    with (
+        pytest.raises(MachineLost, match="another host key than before"),
+        open_machine(parse_target(server.target(known_hosts="old_hosts")), host_at(tmp_path)),
+    ):
+        pass
+
+
+def test_nobody_there_is_a_lost_machine(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        target = parse_target(f"ssh:127.0.0.1?port={closed.getsockname()[1]}&config=/dev/null")
+        with (
+            pytest.raises(MachineLost, match=r"connection to 127\.0\.0\.1 failed"),
+            open_machine(target, host_at(tmp_path)),
+        ):
+            pass
+
+
+LOCAL_CLIENT = """
+import json
+from lab.machine import Host, open_machine, parse_target
+with open_machine(parse_target("local:"), Host.real()) as machine:
+    members = ["/dev/ubda", "/dev/ubdb"]
+    machine.run(["mdadm", "--create", "/dev/md0", "--run", "--assume-clean", "--level=1", "--raid-devices=2",
+                 "--metadata=1.2", *members])
+    state = machine.read(["/sys/block/md0/md/level", "/sys/block/md0/md/degraded", "/sys/block/md0/md/raid_disks"])
+    machine.run(["mdadm", "--stop", "/dev/md0"])
+    print(json.dumps({"state": list(state.values()), "facts": machine.facts.host_name,
+                      "left": machine.list_dirs(["/sys/block/md0/md"])["/sys/block/md0/md"]}))
+"""
+
+
+def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path) -> None:
+    disks = tuple(UbdDisk(tmp_path / f"disk{number}", f"RAIDLAB-{number:02}") for number in range(2))
+    for disk in disks:
+        disk.path.touch()
+        os.truncate(disk.path, 32 << 20)
+    packages = {str(Path(str(module.__file__)).parents[1]) for module in (msgspec, platformdirs)}
+    environment = f"PYTHONPATH={os.pathsep.join([str(REPOSITORY), *sorted(packages)])}"
+    options = EmbeddedOptions(disks=disks)
+    with open_machine(parse_target("uml:"), host_at(tmp_path / "state"), embedded=options) as machine:
+        machine.run(["modprobe", "raid1"])
+        # The guest's files are this computer's, and so are its Python and its packages.
+        python = str(Path(sys.executable).resolve())
+        said = machine.run(
+            ["env", environment, "PYTHONDONTWRITEBYTECODE=1", "RAIDLAB_STATE=/run/state", python, "-c", LOCAL_CLIENT],
+            timeout_seconds=60,
+        )
+    answer = json.loads(said.stdout)
+    assert [text.strip() for text in answer["state"]] == ["raid1", "0", "2"]
+    assert answer["facts"] == "raidlab"
+    assert answer["left"] == []

@@ -1,0 +1,269 @@
+"""What the doctor says on computers that lack things."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from lab.doctor import Check, DoctorReport, Outcome, check_computer, check_machine, report_schema
+from lab.doctor.distribution import parse_distribution
+from lab.doctor.programs import PROGRAMS, version_in
+from lab.errors import ExitCode
+from lab.machine import Host, MachineFacts
+from lab.machine.api import CommandResult, Machine
+from lab.machine.state_folder import StateFolder
+from lab.seams.clock import HostClock
+from lab.seams.files import HostFiles
+from lab.seams.processes import Completed, HostProcesses
+
+SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
+ALL_PROGRAMS = [program.name for program in PROGRAMS] + ["linux.uml", "ssh", "sudo", "modinfo"]
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
+
+
+class FakeProcesses(HostProcesses):
+    """Programs that are installed, and what they answer: by the start of the line, status and output."""
+
+    def __init__(self, programs: Sequence[str], answers: Mapping[str, tuple[int, str]]) -> None:
+        self.programs = programs
+        self.answers = answers
+
+    def find(self, program: str) -> str | None:
+        return f"/usr/bin/{program}" if program in self.programs else None
+
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
+    ) -> Completed:
+        line = " ".join(argv)
+        status, said = next((answer for start, answer in self.answers.items() if line.startswith(start)), (0, "1.0"))
+        return Completed(status, said, "")
+
+
+@pytest.fixture(autouse=True)
+def no_built_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def examine(
+    tmp_path: Path,
+    *,
+    target: str = "uml:",
+    programs: Sequence[str] = tuple(ALL_PROGRAMS),
+    answers: Mapping[str, tuple[int, str]] | None = None,
+    files: Mapping[str, str] | None = None,
+    state: Path | None = None,
+    is_root: bool = False,
+    python_version: tuple[int, ...] = (3, 11, 2),
+) -> DoctorReport:
+    root = tmp_path / "computer"
+    for name, text in {"etc/os-release": DEBIAN, "dev/shm/.keep": "", **(files or {})}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    processes = FakeProcesses(programs, answers or {})
+    folder = StateFolder(state or tmp_path / "state", processes, HostClock())
+    host = Host(processes, HostFiles(root), HostClock(), folder)
+    return check_computer(host, target=target, is_root=is_root, python_version=python_version)
+
+
+def named(report: DoctorReport, name: str) -> Check:
+    (check,) = [check for check in report.checks if check.name == name]
+    return check
+
+
+def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
+    report = examine(tmp_path, files={"proc/mdstat": "Personalities : [raid1] [raid6]\nunused devices: <none>\n"})
+    assert report.is_ready
+    assert report.exit_code is ExitCode.DONE
+    assert report.install_command == ""
+    assert report.ready_targets() == ("uml:", "local:", "ssh:")
+    assert [check.name for check in report.missing] == ["virtual-time"]
+    assert "[raid1] [raid6]" in named(report, "md-driver").detail
+
+
+def test_all_that_is_missing_is_named_at_once_with_one_cure(tmp_path: Path) -> None:
+    report = examine(tmp_path, programs=["fio", "sudo"])
+    assert not report.is_ready
+    assert report.exit_code is ExitCode.MISSING
+    assert report.ready_targets() == ()
+    assert report.install_command == (
+        "sudo apt install mdadm kmod nbdkit nbd-client e2fsprogs xfsprogs util-linux mount user-mode-linux"
+        " openssh-client"
+    )
+    assert all(check.mend for check in report.missing)
+    assert [check.name for check in report.missing][:3] == ["program-mdadm", "program-modprobe", "embedded-kernel"]
+    assert named(report, "program-mdadm").mend == "sudo apt install mdadm"
+    assert examine(tmp_path, programs=["fio"], is_root=True).install_command.startswith("apt install mdadm ")
+
+
+@pytest.mark.parametrize(
+    ("os_release", "command"),
+    [
+        ("ID=fedora\n", "sudo dnf install nbd"),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "sudo apt install nbd-client"),
+        ("ID=slackware\n", "install with your distribution's tools: nbd-client"),
+    ],
+)
+def test_packages_bear_the_distributions_names(tmp_path: Path, os_release: str, command: str) -> None:
+    programs = [name for name in ALL_PROGRAMS if name != "nbd-client"]
+    assert examine(tmp_path, programs=programs, files={"etc/os-release": os_release}).install_command == command
+
+
+def test_a_missing_convenience_does_not_block(tmp_path: Path) -> None:
+    report = examine(tmp_path, programs=[name for name in ALL_PROGRAMS if name != "mkfs.xfs"])
+    assert report.is_ready
+    assert named(report, "program-mkfs.xfs").useful_for == ("workloads on XFS",)
+
+
+def test_versions_are_told(tmp_path: Path) -> None:
+    said = {"/usr/bin/mdadm --version": (0, "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n")}
+    assert named(examine(tmp_path, answers=said), "program-mdadm").detail == "4.2 (/usr/bin/mdadm)"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("fio-3.33", "3.33"),
+        ("nbdkit 1.32.5 (nbdkit-1.32.5-1)", "1.32.5"),
+        ("mke2fs 1.47.0 (5-Feb-2023)", "1.47.0"),
+        ("kmod version 30\n+ZSTD", "30"),
+        ("what?", ""),
+    ],
+)
+def test_versions_are_found_in_greetings(text: str, version: str) -> None:
+    assert version_in(text) == version
+
+
+def test_an_old_python_and_a_kernel_that_does_not_start_block(tmp_path: Path) -> None:
+    answers = {"/usr/bin/linux.uml --version": (127, "")}
+    report = examine(tmp_path, python_version=(3, 10, 1), answers=answers)
+    assert [check.name for check in report.missing if check.blocks("uml:")] == ["python", "embedded-kernel"]
+    assert "does not start" in named(report, "embedded-kernel").detail
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "has_device", "outcome", "words"),
+    [
+        ("flags\t\t: fpu vmx sse\n", True, Outcome.OK, "full speed"),
+        ("flags\t\t: fpu svm\n", False, Outcome.MISSING, "there is no /dev/kvm"),
+        ("flags\t\t: fpu sse vmx_like\n", True, Outcome.LIMITED, "guests would hang on it"),
+        ("", False, Outcome.LIMITED, "emulated"),
+    ],
+)
+def test_kvm_is_decided_by_the_processors_flags(
+    tmp_path: Path, cpuinfo: str, has_device: bool, outcome: Outcome, words: str
+) -> None:
+    files = {"proc/cpuinfo": cpuinfo, **({"dev/kvm": ""} if has_device else {})}
+    report = examine(tmp_path, files=files)
+    assert named(report, "kvm").outcome is outcome
+    assert words in named(report, "kvm").detail
+    assert bool(named(report, "kvm").mend) == (outcome is not Outcome.OK)
+    assert report.is_ready
+
+
+def test_a_state_folder_that_cannot_be_written_blocks(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    report = examine(tmp_path, state=tmp_path / "file" / "state")
+    check = named(report, "state-folder")
+    assert not report.is_ready
+    assert "cannot be written" in check.detail
+    assert "RAIDLAB_STATE=FOLDER" in check.mend
+
+
+def test_md_as_a_module_or_not_at_all_is_told_in_plain_words(tmp_path: Path) -> None:
+    assert "as a module" in named(examine(tmp_path, target="local:"), "md-driver").detail
+    report = examine(tmp_path, target="local:", answers={"/usr/bin/modinfo -n md_mod": (1, "")})
+    assert not report.is_ready
+    assert report.ready_targets() == ("uml:", "ssh:")
+    assert "--on uml:" in named(report, "md-driver").mend
+
+
+@pytest.mark.parametrize(
+    ("programs", "is_root", "status", "words"),
+    [
+        (ALL_PROGRAMS, True, 1, "this is root"),
+        (ALL_PROGRAMS, False, 0, "without a password"),
+        (ALL_PROGRAMS, False, 1, "asks for a password"),
+        (["fio"], False, 0, "sudo is not installed"),
+    ],
+)
+def test_root_is_needed_for_local_only(
+    tmp_path: Path, programs: Sequence[str], is_root: bool, status: int, words: str
+) -> None:
+    answers = {"/usr/bin/sudo -n true": (status, "")}
+    check = named(examine(tmp_path, programs=programs, is_root=is_root, answers=answers), "privilege")
+    assert words in check.detail
+    assert check.required_for == ("local:",)
+    assert (check.outcome is Outcome.OK) == (is_root or (status == 0 and "sudo" in programs))
+
+
+def test_the_published_schema_is_the_reports_own(tmp_path: Path) -> None:
+    published = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert published == report_schema()
+    jsonschema.Draft202012Validator.check_schema(published)
+    for report in (examine(tmp_path), examine(tmp_path, programs=[])):
+        jsonschema.validate(json.loads(msgspec.json.encode(report)), published)
+
+
+# -- an open machine
+
+
+class FakeMachine:
+    """As much of a machine as the doctor uses."""
+
+    def __init__(self, said: str, loaded: Sequence[str] = ()) -> None:
+        self.facts = MachineFacts("ssh:lab1", "6.1.0-18", "x86_64", "lab1", 4, 1 << 32, False)
+        self.said = said
+        self.loaded = tuple(loaded)
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        return CommandResult(tuple(argv), 0, self.said, "", 0.1, 1.0)
+
+    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
+        return dict.fromkeys(paths, DEBIAN)
+
+    def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return dict.fromkeys(paths, self.loaded)
+
+
+def examine_machine(said: str, loaded: Sequence[str] = ()) -> DoctorReport:
+    machine: Machine = FakeMachine(said, loaded)  # type: ignore[assignment] # no samples, no streams
+    return check_machine(machine)
+
+
+ALL_FOUND = "".join(f"/usr/sbin/{program.name}\n" for program in PROGRAMS)
+LEVELS = "module raid0\nmodule raid1\nmodule raid10\nmodule raid456\n"
+GREETINGS = "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\nfio-3.33\n"
+
+
+def test_a_machine_with_levels_and_programs_is_ready() -> None:
+    report = examine_machine(ALL_FOUND + LEVELS + GREETINGS, ["brd"])
+    assert report.is_ready
+    assert report.name == "ssh:lab1"
+    assert report.target == "ssh:"
+    assert named(report, "program-mdadm").detail == "4.2 (/usr/sbin/mdadm)"
+    assert named(report, "program-fio").detail == "3.33 (/usr/sbin/fio)"
+    assert named(report, "module-brd").outcome is Outcome.OK
+    assert named(report, "module-nbd").outcome is Outcome.MISSING
+    jsonschema.validate(json.loads(msgspec.json.encode(report)), report_schema())
+
+
+def test_a_machine_without_a_level_or_a_program_is_not_ready() -> None:
+    without_fio = ALL_FOUND.replace("/usr/sbin/fio\n", "-\n")
+    report = examine_machine(without_fio + "module raid0\n", ["raid1", "raid10"])
+    assert report.exit_code is ExitCode.MISSING
+    assert [check.name for check in report.missing if check.blocks("ssh:")] == ["module-raid456", "program-fio"]
+    assert report.install_command == "apt install fio"
+
+
+def test_linear_is_found_under_either_name() -> None:
+    report = examine_machine(ALL_FOUND + LEVELS + "module md_linear\n")
+    assert named(report, "module-linear").outcome is Outcome.OK
+
+
+def test_an_empty_os_release_is_no_distribution() -> None:
+    assert parse_distribution("").family == ""

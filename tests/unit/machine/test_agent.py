@@ -1,0 +1,216 @@
+"""The agent as an ordinary process on pipes, doing harmless things."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
+from lab.machine.api import MachineFacts, SampleRequest
+from lab.machine.attached import AGENT_FILE
+from lab.machine.channel import Channel
+from lab.machine.remote import ChannelMachine
+
+FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
+
+
+class AgentHere:
+    """An agent's process with a machine on it."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([sys.executable, "-IS", str(AGENT_FILE)], stdin=pipe, stdout=pipe, bufsize=0)
+        assert self.process.stdin
+        assert self.process.stdout
+        read_fd, write_fd = os.dup(self.process.stdout.fileno()), os.dup(self.process.stdin.fileno())
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.channel = Channel(read_fd, write_fd, lambda: MachineLost("the agent is gone"))
+        self.hello = self.channel.wait_hello(10.0)
+        self.machine = ChannelMachine(self.channel, FACTS, lambda _: None)
+
+    def ask_raw(self, verb: str, **fields: object) -> dict[str, Any]:
+        return self.channel.request(verb, **fields).next(5.0)
+
+
+@pytest.fixture
+def here() -> Iterator[AgentHere]:
+    agent = AgentHere()
+    yield agent
+    agent.machine.close()
+    assert agent.process.wait(timeout=5) is not None
+
+
+@pytest.fixture
+def machine(here: AgentHere) -> ChannelMachine:
+    return here.machine
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_it_greets_with_facts(here: AgentHere) -> None:
+    assert here.hello["facts"]["kernel_release"] == os.uname().release
+    assert here.hello["facts"]["memory_bytes"] > 0
+
+
+def test_a_command_runs_to_its_end_and_is_logged(machine: ChannelMachine) -> None:
+    seen: list[str] = []
+    machine.on_command(lambda result: seen.append(result.argv[0]))
+    result = machine.run(["sh", "-c", "cat; echo oops >&2; exit 3"], stdin_text="héllo", check=False)
+    assert (result.status, result.stdout, result.stderr) == (3, "héllo", "oops\n")
+    assert machine.command_log == (result,)
+    assert seen == ["sh"]
+
+
+def test_failures_name_the_command(machine: ChannelMachine) -> None:
+    with pytest.raises(CommandFailed, match="'false' ended with status 1"):
+        machine.run(["false"])
+    with pytest.raises(ToolMissing, match="mdadm-of-tomorrow is not installed"):
+        machine.run(["mdadm-of-tomorrow"])
+    with pytest.raises(LabError, match="could not be started"):
+        machine.run(["/etc/passwd"])
+
+
+def test_a_time_out_ends_the_whole_group(machine: ChannelMachine, tmp_path: Path) -> None:
+    script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; sleep 60' & sleep 60"
+    started = time.monotonic()
+    with pytest.raises(CommandTimedOut, match=r"within 0\.3 s") as timed_out:
+        machine.run(["sh", "-c", script], timeout_seconds=0.3)
+    assert time.monotonic() - started < 6
+    assert timed_out.value.hint
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_output_streams_and_a_signal_stops_it(machine: ChannelMachine) -> None:
+    command = machine.stream(["sh", "-c", "trap 'echo bye; exit 7' INT; echo hi; while :; do sleep 0.01; done"])
+    chunks = command.chunks()
+    assert next(chunks) == "hi\n"
+    command.stop(signal_number=signal.SIGINT)
+    assert "".join(chunks) == "bye\n"
+    assert command.result().status == 7
+
+
+def test_a_character_cut_in_two_stays_whole(machine: ChannelMachine) -> None:
+    assert machine.run(["sh", "-c", r"printf '\303'; sleep 0.1; printf '\251'"]).stdout == "é"
+    assert machine.run(["cat"], stdin_text="x" + "é" * 40_000).stdout == "x" + "é" * 40_000
+
+
+def test_all_output_of_an_ended_command_arrives(machine: ChannelMachine) -> None:
+    # A daemon that keeps the pipe open, and more output than one read takes.
+    result = machine.run(["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; sleep 5 & exit 0"])
+    assert len(result.stdout) == 60_000
+    assert result.duration_seconds < 3
+
+
+def test_files_are_read_listed_and_written(machine: ChannelMachine, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    text = 'a long text with "quotes" and \\ and é' * 1000
+    machine.write(path, text)
+    machine.write(str(tmp_path / "empty"), "")
+    assert machine.read([path, "/nowhere", str(tmp_path)]) == {path: text, "/nowhere": None, str(tmp_path): None}
+    assert machine.list_dirs([str(tmp_path), "/nowhere"]) == {str(tmp_path): ("empty", "file"), "/nowhere": ()}
+    with pytest.raises(LabError, match=r"could not write /nowhere/file: .*No such file"):
+        machine.write("/nowhere/file", "x")
+
+
+def test_samples_tick_until_stopped(machine: ChannelMachine, tmp_path: Path) -> None:
+    path = str(tmp_path / "value")
+    machine.write(path, "1")
+    request = SampleRequest(0.01, files=(path, "/nowhere", "/proc/diskstats"), block_devices=("none",))
+    stream = machine.sample(request)
+    samples = []
+    for sample in stream:
+        samples.append(sample)
+        if len(samples) == 5:
+            stream.stop()
+    assert samples[0].files == {path: "1", "/nowhere": None, "/proc/diskstats": ""}
+    assert samples[0].thread_cpu_ticks == {}
+    times = [sample.time_seconds for sample in samples]
+    assert times == sorted(set(times))
+    stream.stop()
+
+
+def test_many_streams_leave_short_reads_fast(machine: ChannelMachine) -> None:
+    streams = [machine.stream(["sh", "-c", "yes | head -c 2000000"]) for _ in range(8)]
+    streams += [machine.stream(["sleep", "30"]) for _ in range(8)]
+    delays = []
+    for _ in range(20):
+        asked = time.monotonic()
+        machine.read(["/proc/self/stat"])
+        delays.append(time.monotonic() - asked)
+    assert sorted(delays)[10] < 0.5
+    for stream in streams[8:]:
+        stream.stop(signal_number=signal.SIGKILL)
+    assert [len(stream.result().stdout) for stream in streams] == [2_000_000] * 8 + [0] * 8
+
+
+def test_requests_of_many_threads_keep_apart(machine: ChannelMachine) -> None:
+    wrong: list[str] = []
+
+    def ask(number: int) -> None:
+        for turn in range(5):
+            text = f"{number}-{turn} " * 400
+            if machine.run(["cat"], stdin_text=text).stdout != text:
+                wrong.append(text)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [
+        ("run", {"argv": []}),
+        ("run", {"argv": ["a\0b"]}),
+        ("run", {}),
+        ("run", {"argv": ["true"], "timeout": "soon"}),
+        ("sample", {"interval": "often", "files": [], "block_devices": [], "thread_prefixes": []}),
+        ("dance", {}),
+        ("read", {"paths": 7}),
+    ],
+)
+def test_a_bad_request_is_answered_and_does_no_harm(here: AgentHere, verb: str, fields: dict[str, object]) -> None:
+    assert here.ask_raw(verb, **fields)["error"] in ("request", "not-found", "os")
+    assert here.machine.run(["true"]).status == 0
+
+
+def test_a_line_that_is_no_request_does_no_harm(here: AgentHere) -> None:
+    os.write(here.channel._write_fd, b'{"id":1,"verb":"ru\n[]\n\n')
+    assert here.machine.run(["true"]).status == 0
+
+
+def test_the_end_of_the_channel_ends_what_still_runs(here: AgentHere, tmp_path: Path) -> None:
+    here.machine.stream(["sh", "-c", f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 60"])
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.01)
+    here.channel.close()
+    here.process.wait(timeout=5)
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_agent_is_a_lost_machine(here: AgentHere, number: int) -> None:
+    command = here.machine.stream(["sleep", "1"])
+    here.process.send_signal(number)
+    with pytest.raises(MachineLost, match="gone"):
+        command.result()
+    with pytest.raises(MachineLost, match="gone"):
+        here.machine.read(["/proc/mdstat"])

@@ -1,0 +1,166 @@
+"""The client's end of the channel against a far end that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError, MachineLost
+from lab.machine.channel import WINDOW_BYTES, Channel
+
+
+@dataclass
+class FarEnd:
+    """The agent's two descriptors, and the channel under test."""
+
+    requests_fd: int
+    answers_fd: int
+    channel: Channel
+
+    def say(self, *messages: object) -> None:
+        for message in messages:
+            data = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+            os.write(self.answers_fd, data)
+
+    def heard(self) -> dict[str, Any]:
+        line = b""
+        while not line.endswith(b"\n"):
+            line += os.read(self.requests_fd, 1)
+        request: dict[str, Any] = json.loads(line)
+        return request
+
+    def hang_up(self) -> None:
+        os.close(self.answers_fd)
+        self.answers_fd = -1
+
+
+@pytest.fixture
+def far() -> Iterator[FarEnd]:
+    requests_read, requests_write = os.pipe()
+    answers_read, answers_write = os.pipe()
+    channel = Channel(answers_read, requests_write, lambda: MachineLost("it died", hint="again"))
+    end = FarEnd(requests_read, answers_write, channel)
+    yield end
+    channel.close()
+    for fd in (end.requests_fd, end.answers_fd):
+        if fd >= 0:
+            os.close(fd)
+
+
+def test_answers_find_their_requests_in_any_order(far: FarEnd) -> None:
+    first, second = far.channel.request("read", paths=["a"]), far.channel.request("read", paths=["b"])
+    assert far.heard()["paths"] == ["a"]
+    far.say({"id": second.request_id, "done": True, "n": 2}, {"id": first.request_id, "done": True, "n": 1})
+    assert (first.next()["n"], second.next()["n"]) == (1, 2)
+
+
+def test_garbage_between_the_messages_is_passed_over(far: FarEnd) -> None:
+    pending = far.channel.request("read")
+    far.say(
+        b"Welcome to lab1!\n", b"\n", b"[1,2]\n", b'{"id":{}}\n', b'{"id":999,"done":true}\n', b"\xff\xfe{\n", b"7\n"
+    )
+    far.say(b'{"id":1,', b'"done":true}\n')
+    assert pending.next(5.0) == {"id": 1, "done": True}
+
+
+def test_an_end_in_the_middle_of_a_message_is_a_loss_for_all(far: FarEnd) -> None:
+    waiting = [far.channel.request("run"), far.channel.request("sample")]
+    far.say(b'{"id":1,"out":"ha')
+    far.hang_up()
+    for pending in waiting:
+        for _ in range(2):
+            with pytest.raises(MachineLost, match="it died"):
+                pending.next(5.0)
+    with pytest.raises(MachineLost, match="it died"):
+        far.channel.request("read")
+    with pytest.raises(MachineLost, match="it died"):
+        far.channel.wait_hello(5.0)
+
+
+def test_a_loss_that_cannot_be_explained_is_still_a_loss() -> None:
+    def explain() -> LabError:
+        raise RuntimeError("no idea")
+
+    requests_read, requests_write = os.pipe()
+    answers_read, answers_write = os.pipe()
+    channel = Channel(answers_read, requests_write, explain)
+    os.close(answers_write)
+    with pytest.raises(MachineLost, match="cannot be told"):
+        channel.wait_hello(5.0)
+    channel.close()
+    os.close(requests_read)
+
+
+def test_a_request_to_an_end_that_no_longer_reads_is_a_loss(far: FarEnd) -> None:
+    os.close(far.requests_fd)
+    far.requests_fd = -1
+    with pytest.raises(MachineLost, match="it died"):
+        far.channel.request("read")
+
+
+def test_a_long_request_waits_for_receipts(far: FarEnd) -> None:
+    sender = threading.Thread(target=far.channel.request, args=("write",), kwargs={"text": "x" * 10_000})
+    sender.start()
+    received = 0
+    line = b""
+    while not line.endswith(b"\n"):
+        data = os.read(far.requests_fd, 65536)
+        assert len(data) <= WINDOW_BYTES
+        line += data
+        received += len(data)
+        if received >= 1024:
+            far.say({"event": "received", "bytes": received})
+            received = 0
+    sender.join(5.0)
+    assert json.loads(line)["text"] == "x" * 10_000
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_many_small_requests_never_overrun_the_line(far: FarEnd) -> None:
+    requests = [threading.Thread(target=far.channel.request, args=("read" * 100,)) for _ in range(40)]
+    for request in requests:
+        request.start()
+    requests[0].join(0.2)
+    assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
+    far.channel.hang_up()
+    for request in requests:
+        request.join(5.0)
+        assert not request.is_alive()
+
+
+def test_closing_wakes_whoever_waits_although_the_far_end_stays(far: FarEnd) -> None:
+    pending = far.channel.request("run")
+    far.channel.close()
+    with pytest.raises(MachineLost, match="was closed"):
+        pending.next(5.0)
+    with pytest.raises(MachineLost, match="was closed"):
+        far.channel.request("read")
+
+
+def test_a_silent_machine_is_a_lost_one(far: FarEnd) -> None:
+    with pytest.raises(MachineLost, match="did not answer within"):
+        far.channel.wait_hello(0.01)
+
+
+def test_another_protocol_is_refused(far: FarEnd) -> None:
+    far.say({"event": "hello", "protocol": 99})
+    with pytest.raises(MachineLost, match="protocol 99"):
+        far.channel.wait_hello(5.0)
+
+
+def test_one_consumer_that_does_not_read_holds_up_nobody(far: FarEnd) -> None:
+    ignored, wanted = far.channel.request("run"), far.channel.request("read")
+    for _ in range(500):
+        far.say({"id": ignored.request_id, "out": "x" * 1000})
+    far.say({"id": wanted.request_id, "done": True})
+    assert wanted.next(5.0)["done"]
+    assert ignored.next(1.0)["out"] == "x" * 1000
+    with pytest.raises(queue.Empty):
+        far.channel.request("read").next(0.01)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError, SpecError, ToolMissing
+from lab.machine.embedded import (
+    EmbeddedOptions,
+    KernelImage,
+    UbdDisk,
+    find_kernel,
+    kernel_arguments,
+    loss_message,
+    start_embedded,
+)
+from lab.machine.opening import embedded_options
+from lab.machine.state_folder import StateFolder
+from lab.machine.target import parse_target
+from lab.seams.clock import HostClock
+from lab.seams.files import HostFiles
+from lab.seams.processes import HostProcesses, RunningProcess
+
+PACKAGED = KernelImage(Path("/usr/bin/linux.uml"), None)
+
+
+class Installed(HostProcesses):
+    """Only the named programs are installed, and nothing can be started."""
+
+    def __init__(self, **programs: str) -> None:
+        self.programs = {name.replace("_", "."): path for name, path in programs.items()}
+
+    def find(self, program: str) -> str | None:
+        return self.programs.get(program)
+
+    def start(self, argv: Sequence[str], **_: object) -> RunningProcess:
+        raise OSError("no more processes")
+
+
+@pytest.fixture(autouse=True)
+def no_built_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def arguments(options: EmbeddedOptions, image: KernelImage = PACKAGED) -> list[str]:
+    return kernel_arguments(options, image, Path("/state/1"), (5, 8), 3)
+
+
+def test_the_guest_gets_a_read_only_root_and_its_channel() -> None:
+    line = arguments(EmbeddedOptions(memory_bytes=256 << 20))
+    assert line[0] == "/usr/bin/linux.uml"
+    assert {"mem=256M", "ro", "rootfstype=hostfs", "init=/state/1/agent", "ssl0=fd:5,fd:8", "con0=null,fd:3"} <= set(
+        line
+    )
+    assert not [argument for argument in line if argument.startswith(("ubd", "time-travel", "RAIDLAB"))]
+
+
+def test_disks_modules_and_virtual_time_are_named() -> None:
+    disks = (UbdDisk(Path("/d/0"), "RAIDLAB-01"), UbdDisk(Path("/d/1"), "RAIDLAB-02"))
+    line = arguments(EmbeddedOptions(disks=disks, virtual_time=True), KernelImage(Path("/k/linux"), Path("/k/modules")))
+    assert line[-4:] == [
+        "time-travel=inf-cpu",
+        "RAIDLAB_MODULES=/k/modules",
+        "ubd0=/d/0,,RAIDLAB-01",
+        "ubd1=/d/1,,RAIDLAB-02",
+    ]
+
+
+def test_a_command_line_that_the_kernel_would_cut_is_refused() -> None:
+    disks = tuple(UbdDisk(Path("/d" * 120) / str(number), f"S{number}") for number in range(16))
+    with pytest.raises(SpecError, match="longer than 4096") as refused:
+        arguments(EmbeddedOptions(disks=disks))
+    assert "RAIDLAB_STATE" in refused.value.hint
+
+
+def test_the_targets_options_go_first() -> None:
+    options = embedded_options(parse_target("uml:?mem=1G&time=virtual&kernel=/k"), EmbeddedOptions())
+    assert (options.memory_bytes, options.virtual_time, options.kernel_path) == (1 << 30, True, "/k")
+    with pytest.raises(SpecError, match="mem 'lots' is not a size"):
+        embedded_options(parse_target("uml:?mem=lots"), EmbeddedOptions())
+
+
+def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
+    processes, files = Installed(linux_uml="/usr/bin/linux.uml"), HostFiles(tmp_path)
+    assert find_kernel(processes, files) == PACKAGED
+    with pytest.raises(ToolMissing) as missing:
+        find_kernel(processes, files, virtual_time=True)
+    assert missing.value.hint.startswith("provision/kernel/build-uml.sh virtual-time")
+    built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
+    (built / "modules").mkdir(parents=True)
+    (built / "linux").touch(mode=0o755)
+    assert find_kernel(processes, files, virtual_time=True) == KernelImage(built / "linux", built / "modules")
+    assert find_kernel(processes, files, chosen=str(built / "linux")).modules == built / "modules"
+    with pytest.raises(ToolMissing, match="cannot be executed"):
+        find_kernel(processes, files, chosen="/nowhere")
+
+
+def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "os-release").write_text("ID=debian\n")
+    with pytest.raises(ToolMissing) as missing:
+        find_kernel(Installed(), HostFiles(tmp_path))
+    assert missing.value.hint.startswith("apt install user-mode-linux")
+    (tmp_path / "etc" / "os-release").write_text("ID=ubuntu\nID_LIKE=debian\n")
+    with pytest.raises(ToolMissing) as missing:
+        find_kernel(Installed(), HostFiles(tmp_path))
+    assert missing.value.hint.startswith("provision/kernel/build-uml.sh standard")
+
+
+@pytest.mark.parametrize(
+    ("status", "console", "message"),
+    [
+        (134, "ok\n[ 1.2] Oops: 3\n[ 1.3] Kernel panic - not syncing: VFS\n", "crashed: [ 1.3] Kernel panic"),
+        (247, "", "the embedded kernel was killed"),
+        (-9, "", "its warden having been killed"),
+        (249, "", "found no room for its memory"),
+        (None, "", "no longer answers"),
+        (1, "starting\n\nCannot open disk\n", "ended with status 1; its last words: Cannot open disk"),
+    ],
+)
+def test_a_loss_is_told_in_the_kernels_words(tmp_path: Path, status: int | None, console: str, message: str) -> None:
+    (tmp_path / "console.log").write_text(console)
+    assert message in loss_message(status, tmp_path / "console.log")
+
+
+def test_a_loss_without_a_console_is_told_too(tmp_path: Path) -> None:
+    assert loss_message(3, tmp_path / "gone") == "the embedded kernel ended with status 3"
+
+
+@pytest.mark.parametrize(
+    ("options", "folder", "error", "message"),
+    [
+        (EmbeddedOptions(disks=(UbdDisk(Path("/d"), "s"),) * 17), "state", SpecError, "takes 16"),
+        (EmbeddedOptions(memory_bytes=1 << 20), "state", SpecError, "too little"),
+        (EmbeddedOptions(memory_bytes=1 << 60), "state", LabError, "no room for"),
+        (EmbeddedOptions(), "a state", SpecError, "cannot use the path"),
+        (EmbeddedOptions(disks=(UbdDisk(Path("/d,1"), "s"),)), "state", SpecError, "cannot use the path"),
+        (EmbeddedOptions(), "state", OSError, "no more processes"),
+    ],
+)
+def test_a_start_that_fails_half_way_leaves_nothing(
+    tmp_path: Path, options: EmbeddedOptions, folder: str, error: type[Exception], message: str
+) -> None:
+    processes = Installed(linux_uml="/usr/bin/linux.uml", python3="/usr/bin/python3")
+    state = StateFolder(tmp_path / folder, processes, HostClock())
+    before = open_descriptors()
+    with pytest.raises(error, match=message) as refused:
+        start_embedded(options, state, processes, HostFiles())
+    if isinstance(refused.value, LabError):
+        assert refused.value.hint
+    assert open_descriptors() == before
+    assert [path for path in (tmp_path / folder).glob("machines/*") if path.is_dir()] == []

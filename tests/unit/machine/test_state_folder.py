@@ -1,0 +1,227 @@
+"""What a killed client left is recognised by its lock, and nothing that lives is swept."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError, MachineBusy
+from lab.machine.state_folder import (
+    KERNEL_RECORD,
+    FolderLock,
+    Owner,
+    StateFolder,
+    default_state_root,
+    kill_recorded_kernel,
+    make_folder,
+    read_owner,
+    start_ticks,
+)
+from lab.seams.clock import HostClock
+from lab.seams.files import HostFiles
+from lab.seams.processes import Completed, RunningProcess
+
+DEAD, ALIVE, ZOMBIE = 11, 22, 33
+
+
+@dataclass
+class FakeProcesses:
+    """Remembers which groups were killed; killing one closes the descriptors that it held."""
+
+    killed: list[int] = field(default_factory=list)
+    held_fds: dict[int, int] = field(default_factory=dict)
+
+    def find(self, program: str) -> str | None:
+        return None
+
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
+    ) -> Completed:
+        raise NotImplementedError
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: Sequence[int] = (),
+        stderr_fd: int,
+        extra_env: Mapping[str, str] | None = None,
+    ) -> RunningProcess:
+        raise NotImplementedError
+
+    def is_alive(self, pid: int) -> bool:
+        raise NotImplementedError
+
+    def kill_group(self, group_id: int) -> None:
+        self.killed.append(group_id)
+        if group_id in self.held_fds:
+            os.close(self.held_fds.pop(group_id))
+
+
+def stat_line(pid: int, state: str, ticks: int) -> str:
+    return f"{pid} (a (name) ) {state} " + " ".join(["0"] * 18) + f" {ticks} 0 0\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> HostFiles:
+    for pid, state in ((ALIVE, "S"), (ZOMBIE, "Z"), (os.getpid(), "R")):
+        folder = tmp_path / "computer" / "proc" / str(pid)
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text(stat_line(pid, state, 500))
+    return HostFiles(tmp_path / "computer")
+
+
+@pytest.fixture
+def processes() -> FakeProcesses:
+    return FakeProcesses()
+
+
+@pytest.fixture
+def state(tmp_path: Path, files: HostFiles, processes: FakeProcesses) -> StateFolder:
+    return StateFolder(tmp_path / "state", processes, HostClock(), files=files)
+
+
+def leave(state: StateFolder, owner: Owner, **kernel: int) -> FolderLock:
+    """An instance as another client would have made it."""
+    lock = state.new_instance()
+    lock.release()
+    if kernel:
+        (lock.folder / KERNEL_RECORD).write_text(json.dumps(kernel))
+    return FolderLock(lock.folder, owner)
+
+
+RECORD = {"warden": DEAD, "warden_start_ticks": 1, "kernel_group": 77, "kernel_start_ticks": 2}
+
+
+def test_start_ticks_are_those_of_a_living_process(files: HostFiles) -> None:
+    assert [start_ticks(files, pid) for pid in (ALIVE, ZOMBIE, DEAD)] == [500, 0, 0]
+    assert start_ticks(HostFiles(), os.getpid()) > 0
+
+
+def test_what_lives_is_left_alone(state: StateFolder) -> None:
+    mine = state.new_instance()
+    other = leave(state, Owner(ALIVE, "other", 500))
+    assert state.sweep() == []
+    assert mine.folder.is_dir()
+    assert other.folder.is_dir()
+    for lock in (mine, other):
+        lock.release()
+
+
+def test_what_nobody_holds_is_removed_and_reported(state: StateFolder) -> None:
+    gone = leave(state, Owner(DEAD, "raidlab run", 5))
+    gone.release()
+    assert state.sweep() == [
+        f"'raidlab run' (process {DEAD}) ended without closing its machine; removed the files of its machine"
+    ]
+    assert not gone.folder.exists()
+    assert state.sweep() == []
+
+
+def test_a_client_killed_before_it_could_lock_is_swept_too(state: StateFolder) -> None:
+    state.new_instance().release()
+    (state.root / "machines" / "99-half").mkdir()
+    assert len(state.sweep()) == 2
+
+
+@pytest.mark.parametrize("owner", [Owner(DEAD, "x", 5), Owner(ZOMBIE, "x", 500), Owner(ALIVE, "x", 499)])
+def test_an_orphaned_kernel_is_killed(state: StateFolder, processes: FakeProcesses, owner: Owner) -> None:
+    lock = leave(state, owner, **RECORD)
+    processes.held_fds[77] = lock.fd
+    (notice,) = state.sweep()
+    assert "killed its embedded kernel" in notice
+    assert processes.killed == [77]
+    assert not lock.folder.exists()
+
+
+def test_a_wardens_own_work_is_awaited(state: StateFolder, processes: FakeProcesses) -> None:
+    lock = leave(state, Owner(DEAD, "x", 5), **{**RECORD, "warden": ALIVE, "warden_start_ticks": 500})
+    warden = threading.Timer(0.2, lock.release)
+    warden.start()
+    (notice,) = state.sweep()
+    assert "removed the files" in notice
+    assert processes.killed == []
+    warden.join()
+
+
+def test_a_group_id_that_was_used_again_is_not_killed(
+    state: StateFolder, processes: FakeProcesses, files: HostFiles
+) -> None:
+    lock = leave(state, Owner(DEAD, "x", 5), **{**RECORD, "kernel_group": ALIVE})
+    assert not kill_recorded_kernel(lock.folder, processes, files)
+    assert processes.killed == []
+    lock.release()
+
+
+@pytest.mark.parametrize("record", ["", "{}", "[1]", '{"warden": null}'])
+def test_a_torn_record_kills_nothing(tmp_path: Path, processes: FakeProcesses, files: HostFiles, record: str) -> None:
+    (tmp_path / KERNEL_RECORD).write_text(record)
+    assert not kill_recorded_kernel(tmp_path, processes, files)
+    (tmp_path / "owner.json").write_text(record)
+    assert read_owner(tmp_path) is None
+
+
+def test_a_folder_in_the_making_is_never_swept(state: StateFolder, tmp_path: Path, files: HostFiles) -> None:
+    sweeper = StateFolder(state.root, FakeProcesses(), HostClock(), files=files)
+    notices: list[str] = []
+    is_over = threading.Event()
+
+    def sweep_on() -> None:
+        while not is_over.is_set():
+            notices.extend(sweeper.sweep())
+
+    thread = threading.Thread(target=sweep_on)
+    thread.start()
+    locks = [state.new_instance() for _ in range(200)]
+    is_over.set()
+    thread.join()
+    assert notices == []
+    assert all((lock.folder / "lock").exists() for lock in locks)
+    for lock in locks:
+        lock.release()
+
+
+def test_a_lab_is_open_once(state: StateFolder) -> None:
+    lock = state.lock_lab("default")
+    with pytest.raises(MachineBusy, match=rf"'default' is open in 'raidlab' \(process {os.getpid()}\)") as busy:
+        state.lock_lab("default")
+    assert "?name=default2" in busy.value.hint
+    lock.release()
+    state.lock_lab("default").release()
+
+
+def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_is_gone(
+    state: StateFolder, processes: FakeProcesses
+) -> None:
+    lab = state.lock_lab("default")
+    (lab.folder / "owner.json").write_text(json.dumps({"process_id": DEAD, "command": "x", "start_ticks": 5}))
+    machine = leave(state, Owner(DEAD, "x", 5), **RECORD)
+    processes.held_fds[77] = machine.fd
+    threading.Timer(0.1, lab.release).start()
+    state.lock_lab("default").release()
+    assert len(state.sweep()) == 1
+
+
+@pytest.mark.parametrize("place", ["proc/raidlab", "etc/passwd/raidlab"])
+def test_a_state_folder_that_cannot_be_written_says_so(place: str) -> None:
+    unusable = StateFolder(Path("/") / place, FakeProcesses(), HostClock())
+    assert unusable.sweep() == []
+    with pytest.raises(LabError, match="cannot be written: ") as refused:
+        unusable.new_instance()
+    assert "RAIDLAB_STATE=FOLDER" in refused.value.hint
+    with pytest.raises(LabError, match="cannot be written: "):
+        unusable.lock_lab("default")
+
+
+def test_the_state_folder_is_private_and_chosen_by_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make_folder(tmp_path / "new", what="it").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    assert default_state_root() == tmp_path
+    monkeypatch.delenv("RAIDLAB_STATE")
+    assert default_state_root().name == "raidlab"
