@@ -1,0 +1,62 @@
+"""The sub-commands by name, and the global options around them."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from lab import __version__
+from lab.cli.context import Options, options, use_options
+from lab.errors import ExitCode
+
+_HELP = "A laboratory for Linux software RAID: build, load, break and rebuild real md arrays."
+
+# Name, where it is, help. A module is imported when its command is used.
+_COMMANDS = (
+    ("doctor", "lab.cli.doctor:doctor", "What this computer can do, what is missing, and the command that mends it."),
+    ("disks", "lab.cli.disks:app", "Lab disks, and every refused disk with its reason."),
+    ("array", "lab.cli.array:app", "Create, show, change, break and mend arrays."),
+    ("watch", "lab.cli.watch:watch", "Arrays, members and rebuilds, live."),
+    ("run", "lab.cli.run:run", "Run an experiment."),
+    ("results", "lab.cli.results:app", "Stored results."),
+    ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),
+)
+
+
+def make_app() -> App:
+    """The command with all its sub-commands, none of them loaded."""
+    app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
+    for name, place, text in _COMMANDS:
+        app.command(place, name=name, help=text)
+
+    @app.meta.default
+    def launch(
+        *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        on: Annotated[str | None, Parameter(help="Machine: uml:, local: or ssh:HOST [env: RAIDLAB_ON].")] = None,
+        json: Annotated[bool, Parameter(negative="", show_default=False, help="Print data as JSON.")] = False,
+        quiet: Annotated[
+            bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No narration.")
+        ] = False,
+        verbose: Annotated[
+            bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False, help="Narrate every command.")
+        ] = False,
+    ) -> Any:
+        use_options(Options(on, json, quiet, verbose, options().command))
+        if not tokens:
+            return _without_command(app)
+        return app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+
+    return app
+
+
+def _without_command(app: App) -> int:
+    """The app, if it is installed and there is a terminal for it; otherwise the help."""
+    if find_spec("tui") and find_spec("tui.app") and sys.stdin.isatty() and sys.stdout.isatty():
+        status = import_module("tui.app").main(options().on)
+        return status if isinstance(status, int) else ExitCode.DONE
+    app.meta(["--help"], result_action="return_value")
+    return ExitCode.DONE

@@ -1,0 +1,148 @@
+"""``raidlab array show``, and arrays as text and as JSON for the other sub-commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lab.arrays.detail import read_detail, state_words
+from lab.arrays.discovery import FoundArray
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.cli.array_plans import level_of
+from lab.cli.context import current
+from lab.cli.output import out, out_json, pairs, table
+from lab.cli.session import Session, open_session
+from lab.errors import SpecError
+from lab.units import KIB, human_bytes
+
+
+def show(name: str | None = None) -> None:
+    """Show one array, or all, with members and the progress of a sync."""
+    context = current()
+    with open_session(context) as session:
+        shown = (session.status(name),) if name else session.statuses()
+        resting = () if name else (*session.found.stopped, *session.found.refused)
+        if context.json:
+            value = {
+                "arrays": [array_value(session, status) for status in shown],
+                "not_running": [found_value(session, found) for found in resting],
+            }
+            out_json(value["arrays"][0] if name else value)
+            return
+        if not shown and not resting:
+            context.narrator.notice("no arrays; 'raidlab array create --level raid5 --disks 3' makes one")
+        texts = [array_text(session, status) for status in shown]
+        texts += [f"{found.name}: not running, {found.refusal or 'stopped'}" for found in resting]
+        if texts:
+            out("\n\n".join(texts))
+
+
+def array_text(session: Session, status: ArrayStatus) -> str:
+    """Details and members of one array."""
+    detail = read_detail(session.lab.machine, status.name)
+    values: dict[str, object] = {"array": status.name, "level": status.level, "state": state_words(status)}
+    values["capacity"] = f"{human_bytes(status.size_bytes)} ({status.size_bytes} bytes)"
+    if status.component_bytes:
+        values["of each member"] = human_bytes(status.component_bytes)
+    values |= {
+        "members": f"{status.in_sync_count} of {status.raid_disks} in sync, {len(status.spares)} spare",
+        "chunk": human_bytes(status.chunk_bytes) if status.chunk_bytes else "none",
+        "layout": detail.layout or "none",
+        "consistency policy": detail.consistency_policy,
+        "uuid": detail.uuid or "unknown",
+    }
+    if status.mismatch_sectors:
+        values["mismatches"] = f"{status.mismatch_sectors} sectors in the last scrub"
+    values |= level_facts(status)
+    if status.sync_progress or status.awaits_resync or status.awaits_rebuild:
+        values["sync"] = sync_words(status)
+    rows = [
+        (session.disk_name(member.device), member.device, member.slot if member.slot is not None else "-", role(member))
+        for member in status.members
+    ]
+    return pairs(values) + "\n\n" + table(("disk", "device", "slot", "state"), rows, right=("slot",))
+
+
+def level_facts(status: ArrayStatus) -> dict[str, object]:
+    """What follows from the level; nothing for a level that the lab does not know."""
+    try:
+        level = level_of(status)
+    except SpecError:
+        return {}
+    low, high = (
+        level.minimum_failures_survived(status.raid_disks),
+        level.maximum_failures_survived(status.raid_disks),
+    )
+    stripe = level.full_stripe_bytes(status.raid_disks, status.chunk_bytes) if status.chunk_bytes else 0
+    return {
+        "survives": _failures(low, high),
+        "small write costs": f"{level.write_penalty} member I/Os",
+        "full stripe": human_bytes(stripe) if stripe else "none",
+    }
+
+
+def _failures(low: int, high: int) -> str:
+    if low != high:
+        return f"{low} to {high} failed members"
+    return "1 failed member" if low == 1 else f"{low or 'no'} failed members"
+
+
+def sync_words(status: ArrayStatus) -> str:
+    """``recover 34.2 %``, or what waits."""
+    if status.sync_progress:
+        return f"{status.sync_action} {100 * status.sync_progress.fraction:.1f} %"
+    return "a rebuild is due" if status.awaits_rebuild else "a resync is due"
+
+
+def role(member: MemberStatus) -> str:
+    """What a member is at present, in one or two words."""
+    if member.is_faulty:
+        return "faulty"
+    if member.is_journal:
+        return "journal"
+    if member.is_rebuilding:
+        return "rebuilding"
+    return "spare" if member.is_spare else "in sync" if member.is_in_sync else ", ".join(sorted(member.flags))
+
+
+def summary_line(status: ArrayStatus) -> str:
+    """One line for the end of a command."""
+    parts = [status.level, human_bytes(status.size_bytes), state_words(status)]
+    parts.append(f"{status.in_sync_count} of {status.raid_disks} in sync")
+    if status.spares:
+        parts.append(f"{len(status.spares)} spare")
+    if status.sync_progress or status.awaits_resync or status.awaits_rebuild:
+        parts.append(sync_words(status))
+    if status.mismatch_sectors:
+        parts.append(f"{status.mismatch_sectors} sectors mismatch")
+    return f"{status.name}: " + ", ".join(parts)
+
+
+def array_value(session: Session, status: ArrayStatus) -> dict[str, Any]:
+    """One array for JSON: its status, what follows from its level, and the names of its disks."""
+    value: dict[str, Any] = msgspec.to_builtins(status)
+    for member, entry in zip(status.members, value["members"], strict=True):
+        entry |= {"disk": session.disk_name(member.device), "role": role(member), "flags": sorted(member.flags)}
+    value["state_words"] = state_words(status)
+    value["sync_fraction"] = status.sync_progress.fraction if status.sync_progress else None
+    value["is_degraded"] = status.is_degraded
+    try:
+        level = level_of(status)
+    except SpecError:
+        return value
+    chunk = status.chunk_bytes or 64 * KIB
+    value["theory"] = {
+        "minimum_failures_survived": level.minimum_failures_survived(status.raid_disks),
+        "maximum_failures_survived": level.maximum_failures_survived(status.raid_disks),
+        "write_penalty": level.write_penalty,
+        "full_stripe_bytes": level.full_stripe_bytes(status.raid_disks, chunk),
+    }
+    return value
+
+
+def found_value(session: Session, found: FoundArray) -> dict[str, Any]:
+    """An array that does not run, for JSON."""
+    value: dict[str, Any] = msgspec.to_builtins(found)
+    value["disks"] = [session.disk_name(node) for node in found.devices]
+    return value

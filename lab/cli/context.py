@@ -1,0 +1,138 @@
+"""What every sub-command is given: the target, how to talk, and this computer's seams."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lab.cli.output import err
+
+if TYPE_CHECKING:
+    from lab.disks import Lab
+    from lab.machine import Host, Machine, Target
+    from lab.machine.api import CommandResult
+    from lab.plans import Plan
+
+ON_VARIABLE = "RAIDLAB_ON"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The global options as they were typed."""
+
+    on: str | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    command: str = "raidlab"
+
+
+class Narrator:
+    """Tells on standard error what happens: of all commands those of announced plans, or all if ``verbose``."""
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        self._quiet = quiet
+        self._verbose = verbose
+        self._announced: set[tuple[str, ...]] = set()
+
+    def notice(self, text: str) -> None:
+        """One line for people."""
+        if not self._quiet:
+            err(f"raidlab: {text}")
+
+    def announce(self, plan: Plan) -> None:
+        """The steps of this plan are shown when they have run."""
+        self._announced.update(step.argv for step in plan.steps)
+
+    def listen(self, machine: Machine) -> None:
+        """Hear of every command that the machine runs."""
+        machine.on_command(self._on_command)
+
+    def _on_command(self, result: CommandResult) -> None:
+        if self._quiet or not (self._verbose or result.argv in self._announced):
+            return
+        failed = f"status {result.status}, " if result.status else ""
+        err(f"$ {shlex.join(result.argv)}  ({failed}{result.duration_seconds:.2f} s)")
+
+
+Opener = Callable[["Context"], AbstractContextManager["Lab"]]
+
+
+def open_real_lab(context: Context) -> AbstractContextManager[Lab]:
+    """The lab that lasts, on the chosen machine."""
+    from lab.disks import open_lab
+
+    narrator = context.narrator
+    return open_lab(context.target, context.host, on_notice=narrator.notice, on_machine=narrator.listen)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One invocation of the command."""
+
+    target: Target
+    json: bool
+    quiet: bool
+    verbose: bool
+    host: Host
+    narrator: Narrator
+    opener: Opener = field(default=open_real_lab)
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.target.kind == "uml"
+
+    def open_lab(self) -> AbstractContextManager[Lab]:
+        """The lab that lasts; what it does is narrated."""
+        return self.opener(self)
+
+
+_options: ContextVar[Options] = ContextVar("options", default=Options())  # noqa: B039 - frozen
+_opener: ContextVar[Opener] = ContextVar("opener", default=open_real_lab)
+
+
+def use_options(options: Options) -> None:
+    """Remember what was typed, for ``current``."""
+    _options.set(options)
+
+
+def use_opener(opener: Opener) -> None:
+    """Open labs in another way: the seam for tests."""
+    _opener.set(opener)
+
+
+def options() -> Options:
+    """The global options."""
+    return _options.get()
+
+
+def current() -> Context:
+    """The context of this invocation. Raises SpecError for what is no target."""
+    from lab.machine import Host, parse_target
+
+    typed = options()
+    host = Host.real(typed.command)
+    text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
+    narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
+    return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
+
+
+def default_target(host: Host) -> str:
+    """``local:`` on a computer with lab disks of its own (the virtual machine), otherwise ``uml:``."""
+    blocks = host.files.path("/sys/block")
+    serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial")]
+    for path in serials:
+        if (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "").startswith("RAIDLAB-"):
+            return "local:"
+    return "uml:"
+
+
+def is_terminal() -> bool:
+    """Whether someone can be asked: standard input and error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,40 @@
+"""``raidlab doctor``: what this computer and the machine can do, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+from lab.cli.context import Context, current
+from lab.cli.output import out, out_json, table
+from lab.doctor import DoctorReport, check_computer, check_machine
+from lab.errors import ExitCode
+from lab.machine import TargetKind, open_machine
+
+
+def doctor() -> int:
+    """Check this computer for the chosen target, and the machine of --on ssh:HOST; status 3 if something is missing."""
+    context = current()
+    reports = [check_computer(context.host, target=str(context.target))]
+    if context.target.kind is TargetKind.SSH and reports[0].is_ready:
+        reports.append(_machine_report(context))
+    if context.json:
+        out_json(reports[0] if len(reports) == 1 else reports)
+    else:
+        out("\n\n".join(_text(report) for report in reports))
+    return max(ExitCode.DONE, *(report.exit_code for report in reports))
+
+
+def _machine_report(context: Context) -> DoctorReport:
+    with open_machine(context.target, context.host, on_notice=context.narrator.notice) as machine:
+        return check_machine(machine)
+
+
+def _text(report: DoctorReport) -> str:
+    rows = [(check.outcome, check.title, check.detail) for check in report.checks]
+    lines = [table((report.name, "", ""), rows)]
+    for check in report.missing:
+        need = f"needed for {', '.join(check.required_for)}" if check.required_for else ", ".join(check.useful_for)
+        lines.append(f"missing: {check.title} ({need})" + (f"\n  next: {check.mend}" if check.mend else ""))
+    if report.install_command:
+        lines.append(f"all missing packages at once:\n  {report.install_command}")
+    verdict = "ready" if report.is_ready else "not ready"
+    lines.append(f"{report.target} is {verdict}; works here: {', '.join(report.ready_targets()) or 'none'}")
+    return "\n\n".join(lines)

@@ -1,0 +1,15 @@
+"""A stored result as text for people."""
+
+from __future__ import annotations
+
+from lab.report.tables import cautions, heading, tables_of
+from lab.results.record import ResultRecord
+
+
+def render_result(record: ResultRecord) -> str:
+    """Heading, tables, and what to be careful about."""
+    parts = [heading(record), *(table.as_text() for table in tables_of(record))]
+    stamps = cautions(record)
+    if stamps:
+        parts.append("\n".join(("Be careful:", *(f"  {stamp}" for stamp in stamps))))
+    return "\n\n".join(parts)

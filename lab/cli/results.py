@@ -1,0 +1,82 @@
+"""``raidlab results``: what has been measured."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App
+
+from lab.cli.context import current
+from lab.cli.output import out, out_json, table
+from lab.cli.render import render_result
+from lab.errors import ResultError
+from lab.results.record import RunStatus
+from lab.results.store import LATEST, RECORD_NAME, ResultStore
+
+app = App(name="results", help="Stored results.", help_format="plaintext")
+
+
+def _store() -> ResultStore:
+    return ResultStore(current().host.state.results)
+
+
+@app.default
+def show_list() -> None:
+    """List all results, newest first."""
+    context, store = current(), _store()
+    found = store.list()
+    if context.json:
+        out_json(found)
+        return
+    if not found:
+        context.narrator.notice(f"no results in {store.root}; 'raidlab run antioquia-quick' measures some")
+        return
+    rows = []
+    for each in found:
+        cells = f"{each.cell_count}/{each.planned_cell_count}" if each.planned_cell_count else str(each.cell_count)
+        status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
+        rows.append((each.id, each.created_utc, each.experiment, each.target, cells, status))
+    out(table(("id", "date", "experiment", "on", "cells", "status"), rows, right=("cells",)))
+
+
+@app.command
+def show(name: str = LATEST) -> None:
+    """Show one result by id, the beginning of an id, or 'latest'."""
+    context = current()
+    record = _store().load(name)
+    if context.json:
+        out_json(record)
+    else:
+        out(render_result(record))
+
+
+@app.command
+def path(name: str = LATEST) -> None:
+    """Print the folder of a result."""
+    context, store = current(), _store()
+    folder = store.root / store.find(name)
+    if context.json:
+        out_json({"path": str(folder), "record": str(folder / RECORD_NAME)})
+    else:
+        out(str(folder))
+
+
+@app.command
+def delete(name: str) -> None:
+    """Delete one result."""
+    context, store = current(), _store()
+    # Never by a word that means another result tomorrow.
+    if name == LATEST:
+        raise ResultError("'latest' is not deleted", hint="write the id: 'raidlab results' lists them")
+    deleted = store.delete(name)
+    if context.json:
+        out_json({"deleted": deleted})
+    else:
+        out(f"deleted: {deleted}")
+
+
+@app.command
+def raw(name: str, file: str) -> None:
+    """Print the document of fio behind a cell, word for word; 'show --json' names the files."""
+    store = _store()
+    sys.stdout.write(store.raw_json(store.find(name), file))

@@ -1,0 +1,131 @@
+"""The command on the embedded kernel: each call is a process of its own, and the lab lasts from one to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.kernel
+LAB = ["uml:?name=cli"]
+COMMAND = [sys.executable, "-c", "from lab.cli.main import main; main()", "--on", *LAB]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab of its own with nine disks of 32 MiB, so that syncs take an instant."""
+    folder = tmp_path_factory.mktemp("cli-state")
+    lab = folder / "labs" / "cli"
+    lab.mkdir(parents=True)
+    disks = [{"name": f"disk{number:02d}", "kind": "file", "size_bytes": 32 << 20} for number in range(1, 8)]
+    (lab / "lab.json").write_text(json.dumps([*disks, {"name": "disk08", "kind": "file", "size_bytes": 1 << 20}]))
+    return folder
+
+
+def environment(state: Path) -> dict[str, str]:
+    return {**os.environ, "RAIDLAB_STATE": str(state)}
+
+
+def start(state: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=REPOSITORY,
+        env=environment(state),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def raidlab(state: Path, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*COMMAND, *arguments], cwd=REPOSITORY, env=environment(state), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def shown(state: Path, name: str = "md0") -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(raidlab(state, "--json", "array", "show", name).stdout)
+    return value
+
+
+def test_an_array_lives_from_command_to_command(state: Path) -> None:
+    created = raidlab(state, "array", "create", "--level", "raid5", "--disks", "3", "--chunk", "64K", "--wait")
+    assert "$ mdadm --create /dev/md0" in created.stderr
+    array = shown(state)
+    assert array["degraded_count"] == 0
+    assert [member["disk"] for member in array["members"]] == ["disk01", "disk02", "disk03"]
+
+    raidlab(state, "array", "fail", "md0", "disk02")
+    # The array comes back degraded, without the disk that failed.
+    array = shown(state)
+    assert array["degraded_count"] == 1
+    assert [member["disk"] for member in array["members"]] == ["disk01", "disk03"]
+    assert "disk02 has left md0 already" in raidlab(state, "array", "remove", "md0", "disk02").stderr
+    assert "3 of 3 in sync" in raidlab(state, "array", "add", "md0", "disk02").stdout
+
+    raidlab(state, "array", "stop", "md0")
+    assert "md0: not running, stopped" in raidlab(state, "array", "show").stdout
+    raidlab(state, "array", "assemble", "md0")
+    assert "md0: raid5" in raidlab(state, "array", "scrub", "md0").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["md1", "--level", "raid1", "--disks", "disk01,disk05"], 1, "/dev/ubda is a member of md0"),
+        (["--level", "raid1", "--disks", "disk05,disk08"], 2, "disk08 has 1 MiB and needs"),
+        (["--level", "raid7"], 2, "unknown level 'raid7'"),
+        (["--level", "raid6", "--disks", "disk05,disk06"], 2, "raid6 needs at least"),
+        (["--level", "raid5", "--disks", "3", "--chunk", "100K"], 2, "not a power of two"),
+    ],
+)
+def test_bad_wishes_are_refused(state: Path, arguments: list[str], status: int, said: str) -> None:
+    assert said in raidlab(state, "array", "create", *arguments, status=status).stderr
+
+
+def test_a_signed_disk_is_refused_until_it_is_reset(state: Path) -> None:
+    subprocess.run(
+        ["/usr/sbin/mkfs.ext4", "-q", "-F", str(state / "labs/cli/disks/disk05.img")], check=True, timeout=30
+    )
+    wish = ("array", "create", "--level", "raid1", "--disks", "disk05,disk06", "--assume-clean")
+    assert "/dev/ubde carries ext4" in raidlab(state, *wish, status=1).stderr
+    raidlab(state, "disks", "reset", "disk05")
+    assert "md1" in raidlab(state, *wish).stdout
+
+
+def test_only_one_command_has_the_lab(state: Path) -> None:
+    watching = start(state, "watch")
+    try:
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        second = raidlab(state, "array", "show", status=1)
+        assert "is open in 'raidlab --on uml:?name=cli watch'" in second.stderr
+    finally:
+        watching.terminate()
+        _, said = watching.communicate(timeout=20)
+    assert watching.returncode == 143
+    assert "everything is closed" in said
+    assert [entry for entry in (state / "machines").iterdir() if not entry.name.startswith(".")] == []
+
+
+def test_reset_makes_all_disks_blank(state: Path) -> None:
+    raidlab(state, "disks", "reset", "--all")
+    assert json.loads(raidlab(state, "--json", "array", "show").stdout) == {"arrays": [], "not_running": []}
+
+
+def test_disks_come_and_go(state: Path) -> None:
+    assert raidlab(state, "disks", "add", "--kind", "file", "--size", "40M").stdout == "added: disk09\n"
+    assert "blank" in raidlab(state, "disks", "add", "--kind", "spindle", "--size", "20M").stderr
+    disks = {disk["name"]: disk for disk in json.loads(raidlab(state, "--json", "disks").stdout)["disks"]}
+    assert disks["disk09"]["size_bytes"] == 40 << 20
+    assert disks["disk10"]["personality"] == "hdd-7200"
+    raidlab(state, "disks", "remove", "disk09", "disk10")
+    assert not (state / "labs/cli/disks/disk09.img").exists()

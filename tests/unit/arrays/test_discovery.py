@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays.discovery import FoundArray, arrays_in, discover
+from lab.arrays.superblock import parse_superblock
+from tests.unit.cli.superblocks import as_read, superblock
+from tests.unit.fakes import FakeMachine, Scripted
+
+A, B, C, D = (f"/dev/ubd{letter}" for letter in "abcd")
+SPARE, FAULTY, JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
+
+
+def found(disks: dict[str, bytes]) -> tuple[FoundArray, ...]:
+    parsed = {node: parse_superblock(data) for node, data in disks.items()}
+    return arrays_in({node: each for node, each in parsed.items() if each})
+
+
+def test_one_command_reads_all_disks() -> None:
+    roles = [0, 1, 2]
+    fake = FakeMachine()
+    fake.answers[("sh", "-c")] = Scripted(stdout=as_read([superblock(0, roles), None, superblock(1, roles)]))
+    (array,) = discover(fake, [A, B, C])
+    assert (array.name, array.devices, array.working_slots) == ("md0", (A, C), (0, 1))
+    assert array.refusal == ""
+    assert array.is_degraded
+    assert array.assemble_plan().lines() == [f"mdadm --assemble --run /dev/md0 {A} {C}"]
+    assert len(fake.runs) == 1
+
+
+def test_a_blank_lab_has_no_arrays() -> None:
+    fake = FakeMachine()
+    fake.answers[("sh", "-c")] = Scripted(stdout=as_read([None, None]))
+    assert discover(fake, [A, B]) == ()
+
+
+def test_a_failed_member_is_a_former_one() -> None:
+    now = [0, FAULTY, 2]
+    (array,) = found({A: superblock(0, now, events=20), B: superblock(1, [0, 1, 2]), C: superblock(2, now, events=20)})
+    assert array.devices == (A, C)
+    assert array.former_devices == (B,)
+    assert array.refusal == ""
+
+
+def test_spares_and_the_journal_come_after_the_members() -> None:
+    roles = [0, 1, 2, SPARE]
+    (array,) = found(
+        {D: superblock(3, roles), C: superblock(2, roles), A: superblock(0, roles), B: superblock(1, roles)}
+    )
+    assert array.devices == (A, B, C, D)
+    roles = [0, 1, 2, JOURNAL]
+    (array,) = found(
+        {D: superblock(3, roles), C: superblock(2, roles), A: superblock(0, roles), B: superblock(1, roles)}
+    )
+    assert array.devices == (A, B, C, D)
+
+
+def test_too_few_members_are_not_started() -> None:
+    (array,) = found({A: superblock(0, [0, 1, 2])})
+    assert array.refusal == "2 of 3 members are missing or out of date, more than it survives"
+
+
+def test_a_rebuilding_member_does_not_count_as_working() -> None:
+    roles = [0, 1, 2]
+    disks = {A: superblock(0, roles), C: superblock(2, roles, features=2)}
+    (array,) = found(disks)
+    assert array.working_slots == (0,)
+    assert "more than it survives" in array.refusal
+
+
+@pytest.mark.parametrize("name", ["server:0", "any:home", "home"])
+def test_a_foreign_array_is_not_started(name: str) -> None:
+    roles = [0, 1, 2]
+    (array,) = found({node: superblock(number, roles, name=name) for number, node in enumerate((A, B, C))})
+    assert "another system made it" in array.refusal
+    assert array.name == name
+
+
+def test_of_two_with_one_name_the_later_is_started() -> None:
+    old = "11111111-da01-902e-5c34-d7ae6fb932ca"
+    arrays = found(
+        {
+            A: superblock(0, [0, 1], level=1, slots=2, updated=100, array=old),
+            B: superblock(0, [0, 1], level=1, slots=2, updated=200),
+        }
+    )
+    assert [(array.devices, bool(array.refusal)) for array in arrays] == [((B,), False), ((A,), True)]
+
+
+@pytest.mark.parametrize("data", [b"", bytes(1024), superblock(0, [0])[:200]])
+def test_what_is_no_superblock_is_none(data: bytes) -> None:
+    assert parse_superblock(data) is None

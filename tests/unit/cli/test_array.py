@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.cli.main import run
+from tests.unit.arrays.captures import load
+from tests.unit.cli.superblocks import as_read, superblock
+from tests.unit.fakes import FakeMachine, Scripted
+
+CREATE = ["array", "create", "--on", "uml:", "--level", "raid5"]
+CREATED = (
+    "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any --level=raid5 --raid-devices=3 --chunk=64 "
+    "--layout=left-symmetric --bitmap=none /dev/ubda /dev/ubdb /dev/ubdc\n"
+)
+
+
+@pytest.mark.parametrize("disks", ["disk01,disk02,disk03", "3"])
+def test_a_plan_prints_the_commands_and_does_nothing(
+    disks: str, machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*CREATE, "--disks", disks, "--chunk", "64K", "--plan"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out == CREATED
+    assert "# mdadm writes a superblock on every member" in printed.err
+    assert not any(argv[0] == "mdadm" for argv in machine.runs)
+
+
+def test_a_plan_of_named_disks_starts_no_machine(machine: FakeMachine) -> None:
+    assert run([*CREATE, "--disks", "disk01,disk02,disk03", "--plan"]) == 0
+    assert machine.runs == []
+
+
+def test_a_quiet_plan_is_commands_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["-q", *CREATE, "--disks", "disk01,disk02,disk03", "--chunk", "64K", "--plan"]) == 0
+    assert capfd.readouterr() == (CREATED, "")
+
+
+def test_a_plan_as_json_has_steps(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*CREATE, "--disks", "disk01,disk02,disk03", "--fs", "ext4", "--plan", "--json"]) == 0
+    steps = json.loads(capfd.readouterr().out)["steps"]
+    assert [step["argv"][0] for step in steps] == ["mdadm", "mkfs.ext4"]
+    assert steps[0]["danger"] == "data"
+    assert steps[0]["undo"] == ["mdadm", "--stop", "/dev/md0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--level", "raid55"], "unknown level 'raid55'"),
+        (["--level", "raid5", "--disks", "2"], "raid5 needs at least 3 members, not 2"),
+        (["--level", "raid5", "--disks", "disk01,disk01,disk02"], "named twice"),
+        (["--level", "raid5", "--chunk", "100K"], "not a power of two"),
+        (["--level", "raid5", "--chunk", "much"], "chunk 'much' is not a size"),
+        (["--level", "raid1", "--chunk", "64K"], "raid1 has no chunk"),
+        (["--level", "raid0", "--spares", "1"], "cannot use spares"),
+        (["--level", "raid5", "--disks", "disk01,disk02,disk99"], "no lab disk 'disk99'"),
+        (["--level", "raid5", "--fs", "ext5"], "no file system 'ext5'"),
+        (["--level", "raid5", "--policy", "journal"], "needs a journal device"),
+        (["big", "--level", "raid5"], "name 'big' is not md"),
+    ],
+)
+def test_wishes_that_cannot_be_have_status_2(
+    arguments: list[str], said: str, machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--on", "uml:", "array", "create", *arguments]) == 2
+    assert said in capfd.readouterr().err
+    assert not any(argv[0] == "mdadm" for argv in machine.runs)
+
+
+def test_a_signed_disk_is_refused(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    signed = {"signatures": [{"device": "ubda", "offset": "0x438", "type": "ext4", "uuid": "", "label": ""}]}
+    machine.answers[("wipefs", "--json")] = Scripted(stdout=json.dumps(signed))
+    assert run([*CREATE, "--disks", "3"]) == 1
+    assert "/dev/ubda carries ext4" in capfd.readouterr().err
+    assert not any(argv[0] == "mdadm" for argv in machine.runs)
+
+
+def test_too_many_disks_are_not_free(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*CREATE, "--disks", "6"]) == 1
+    assert "6 disks are wanted, and 5 of 5 are free" in capfd.readouterr().err
+
+
+def test_members_of_an_array_that_does_not_run_are_kept(
+    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine.answers[("sh", "-c")] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
+    assert run([*CREATE, "md1", "--disks", "disk01,disk02,disk03"]) == 1
+    printed = capfd.readouterr().err
+    assert "was not started: 2 of 3 members are missing" in printed
+    assert "disk01 belongs to array md0, which does not run" in printed
+
+
+def test_free_disks_are_those_without_superblock(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    machine.answers[("sh", "-c")] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
+    assert run([*CREATE, "--disks", "3", "--plan", "-q"]) == 0
+    assert capfd.readouterr().out.startswith("mdadm --create /dev/md1 ")
+    assert run([*CREATE, "--disks", "3", "--plan", "-q"]) == 0
+    assert capfd.readouterr().out.endswith(" /dev/ubdb /dev/ubdc /dev/ubdd\n")
+
+
+@pytest.fixture
+def raid5(machine: FakeMachine) -> FakeMachine:
+    """A running RAID 5 that is in sync, as captured."""
+    record = load("raid5-checking")
+    machine.files |= record["files"]
+    machine.dirs |= {folder: tuple(names) for folder, names in record["entries"].items()}
+    machine.dirs["/sys/block"] = ("md0", *(f"ubd{letter}" for letter in "abcde"))
+    machine.answers[("mdadm", "--detail", "--export")] = Scripted(stdout=record["export"])
+    return machine
+
+
+@pytest.mark.usefixtures("raid5")
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["stop", "md0"], ["mdadm --stop /dev/md0"]),
+        (["fail", "md0", "disk02"], ["mdadm --manage /dev/md0 --fail /dev/ubdb"]),
+        (["add", "md0", "disk05"], ["mdadm --manage /dev/md0 --add /dev/ubde"]),
+        (["scrub", "md0"], ["sh -c 'echo check > /sys/block/md0/md/sync_action'"]),
+        (
+            ["speed", "md0", "--min", "1M", "--max", "10M"],
+            [
+                "sh -c 'echo 1024 > /sys/block/md0/md/sync_speed_min'",
+                "sh -c 'echo 10240 > /sys/block/md0/md/sync_speed_max'",
+            ],
+        ),
+        (["grow", "md0", "--size", "max"], ["mdadm --grow /dev/md0 --size=max"]),
+    ],
+)
+def test_every_operation_can_be_printed(
+    arguments: list[str], lines: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--on", "uml:", "array", *arguments, "--plan", "--quiet"]) == 0
+    assert capfd.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.usefixtures("raid5")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["remove", "md0", "disk02"], "disk02 is in use in md0"),
+        (["fail", "md0", "disk05"], "/dev/ubde is not a member of md0"),
+        (["re-add", "md0", "disk05"], "disk05 has never been in md0"),
+        (["show", "md7"], "no array md7"),
+        (["assemble", "md0"], "runs already"),
+    ],
+)
+def test_what_the_state_does_not_allow_has_status_1(
+    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--on", "uml:", "array", *arguments]) == 1
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("raid5")
+def test_show_is_text_and_json(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--on", "uml:", "array", "show"]) == 0
+    text = capfd.readouterr().out
+    assert "survives            1 failed member\n" in text
+    assert run(["--on", "uml:", "array", "show", "--json"]) == 0
+    (array,) = json.loads(capfd.readouterr().out)["arrays"]
+    assert array["name"] == "md0"
+    assert array["theory"]["write_penalty"] == 4
+    assert [member["disk"] for member in array["members"]][:3] == ["disk01", "disk02", "disk03"]
+
+
+@pytest.mark.usefixtures("raid5")
+def test_watch_stops_after_count(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--on", "uml:", "watch", "--count", "1", "--json"]) == 0
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line)["arrays"][0]["name"] == "md0"

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab import __version__
+from lab.cli import context as cli_context
+from lab.cli.context import Context
+from lab.cli.main import run
+from lab.cli.signals import Interrupted
+from lab.disks import DiskKind, Lab, LabDisk
+from lab.errors import LabError, MachineLost, ToolMissing
+from tests.unit.fakes import FakeMachine, as_machine
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def fail_with(error: BaseException) -> None:
+    def broken(_context: Context) -> AbstractContextManager[Lab]:
+        raise error
+
+    cli_context.use_opener(broken)
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Modules that a command line has loaded when it ends."""
+    code = (
+        "import sys\nfrom lab.cli.main import run\n"
+        f"status = run({list(arguments)!r})\nprint('LOADED', *sys.modules)\nsys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    return set(done.stdout.rpartition("LOADED")[2].split())
+
+
+def test_version_loads_next_to_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capfd.readouterr().out == f"{__version__}\n"
+    assert not loaded_by("--version") & {"rich", "cyclopts", "msgspec", "textual", "lab.machine"}
+
+
+def test_a_plan_loads_nothing_that_renders() -> None:
+    loaded = loaded_by("array", "create", "--level", "raid5", "--disks", "disk01,disk02,disk03", "--plan")
+    assert "lab.cli.array_create" in loaded
+    heavy = {"rich", "textual", "numpy", "lab.cli.watch", "lab.cli.results", "lab.doctor", "tui"}
+    assert not loaded & heavy
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (LabError("no"), 1),
+        (ToolMissing("no mdadm"), 3),
+        (MachineLost("gone"), 4),
+        (Interrupted(2), 130),
+        (Interrupted(15), 143),
+    ],
+)
+def test_errors_have_their_status(error: BaseException, status: int, capfd: pytest.CaptureFixture[str]) -> None:
+    fail_with(error)
+    assert run(["--on", "uml:", "disks"]) == status
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("raidlab: ")
+
+
+def test_an_error_is_told_with_its_hint_and_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    fail_with(LabError("it broke", hint="mend it"))
+    assert run(["disks", "--json", "--on", "uml:"]) == 1
+    printed = capfd.readouterr()
+    assert printed.err == "raidlab: it broke\n  next: mend it\n"
+    assert json.loads(printed.out) == {
+        "error": {"kind": "LabError", "message": "it broke", "hint": "mend it", "exit_status": 1}
+    }
+
+
+def test_a_bug_leaves_its_traceback_in_a_file(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fail_with(ZeroDivisionError("oh"))
+    assert run(["--on", "uml:", "disks"]) == 1
+    printed = capfd.readouterr().err
+    assert "ZeroDivisionError: oh" in printed
+    assert "Traceback" not in printed
+    (file,) = tmp_path.glob("*.traceback")
+    assert "ZeroDivisionError" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["aray"], "aray"),
+        (["array", "crate"], "create"),
+        (["array", "create"], "--level"),
+        (["array", "create", "--level", "raid5", "--nonsense"], "--nonsense"),
+        (["--on", "umm:", "disks"], "not a target"),
+        (["array", "show", "--count", "x"], "--count"),
+        (["watch", "--count", "many"], "many"),
+        (["array", "scrub", "md0", "polish"], "polish"),
+        (["array", "stop", "d0"], "not an array name"),
+        (["disks", "add", "--kind", "floppy"], "floppy"),
+        (["disks", "add", "--kind", "physical"], "a path belongs"),
+        (["disks", "remove"], "no disk is named"),
+        (["array", "grow", "md0"], "grow what"),
+    ],
+)
+def test_usage_errors_have_status_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert "  next: " in printed.err
+
+
+@pytest.mark.parametrize("arguments", [["--json", "--on", "uml:", "disks"], ["disks", "--on", "uml:", "--json"]])
+def test_global_options_stand_before_and_after(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 0
+    assert [disk["name"] for disk in json.loads(capfd.readouterr().out)["disks"]][:2] == ["disk01", "disk02"]
+
+
+def test_the_target_may_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAIDLAB_ON", "nowhere:")
+    assert run(["disks"]) == 2
+    assert "'nowhere:' is not a target" in capfd.readouterr().err
+
+
+def test_help_names_all_commands(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    printed = capfd.readouterr().out
+    for word in ("array", "disks", "doctor", "results", "run", "watch", "completion", "--on", "--json"):
+        assert word in printed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script(shell: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    assert "raidlab" in capfd.readouterr().out
+
+
+def test_a_physical_disk_is_typed_twice(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    for confirm in ([], ["--confirm", "/dev/sdy"]):
+        assert run(["--on", "local:", "disks", "add", "/dev/sdx", "--kind", "physical", *confirm]) == 1
+    assert machine.runs == []
+    assert "/dev/sdx is not taken into the lab" in capfd.readouterr().err
+
+
+def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
+    loop = LabDisk(
+        name="disk01",
+        kind=DiskKind.LOOP,
+        node="/dev/loop3",
+        size_bytes=1 << 20,
+        backing="/var/lib/raidlab/disks/disk01.img",
+    )
+    machine.files["/sys/block/loop3/size"] = str((1 << 20) // 512)
+    machine.dirs["/sys/block"] = ("loop3",)
+
+    @contextmanager
+    def open_fake(context: Context) -> Iterator[Lab]:
+        yield Lab(as_machine(machine), context.host, [loop])
+
+    cli_context.use_opener(open_fake)
+    assert run(["--on", "local:", "disks", "remove", "disk01"]) == 0
+    assert ("losetup", "--detach", "/dev/loop3") in machine.runs
+    assert ("rm", "-f", loop.backing) in machine.runs
+
+
+def test_disks_of_the_embedded_lab_change_without_a_machine(
+    machine: FakeMachine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--on", "uml:", "disks", "add", "--kind", "file", "--count", "2"]) == 0
+    assert capfd.readouterr().out == "added: disk10, disk11\n"
+    assert run(["--on", "uml:", "disks", "add", "--kind", "file", "--count", "6"]) == 2
+    assert run(["--on", "uml:", "disks", "remove", "disk10", "disk99"]) == 2
+    assert run(["--on", "uml:", "disks", "remove", "disk10"]) == 0
+    names = [disk["name"] for disk in json.loads((tmp_path / "labs/default/lab.json").read_text())]
+    assert names == [*(f"disk0{number}" for number in range(1, 10)), "disk11"]
+    assert machine.runs == []

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.cli.main import run
+from lab.cli.progress import ProgressReporter
+from lab.results.record import encode_record
+from tests.unit.results.test_store import cell, draft
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    record = draft()
+    folder = tmp_path / "results" / record.id
+    folder.mkdir(parents=True)
+    from msgspec.structs import replace
+
+    (folder / "record.json").write_bytes(encode_record(replace(record, cells=(cell(0), cell(1)))))
+    return record.id
+
+
+def test_results_are_listed_and_shown(stored: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["results"]) == 0
+    assert stored in capfd.readouterr().out
+    assert run(["results", "show"]) == 0
+    shown = capfd.readouterr().out
+    assert "rand-mix-4k" in shown
+    assert run(["--json", "results"]) == 0
+    assert json.loads(capfd.readouterr().out)[0]["id"] == stored
+    assert run(["--json", "results", "show", stored]) == 0
+    assert json.loads(capfd.readouterr().out)["id"] == stored
+
+
+def test_results_are_deleted_by_id_alone(stored: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["results", "delete", "latest"]) == 1
+    assert run(["results", "path"]) == 0
+    assert capfd.readouterr().out.strip() == str(tmp_path / "results" / stored)
+    assert run(["results", "delete", stored]) == 0
+    assert run(["results", "show", stored]) == 1
+
+
+def test_progress_is_a_line_per_step_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with ProgressReporter(is_terminal=False) as progress:
+        progress.start(30.0, 2)
+        progress.step("precondition", 10.0)
+        progress.advance(0.5)
+        progress.step("measure", 20.0)
+    assert capfd.readouterr() == ("", "[1/2] precondition (about 10 s)\n[2/2] measure (about 20 s)\n")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_quiet_progress_says_nothing(is_terminal: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    with ProgressReporter(quiet=True, is_terminal=is_terminal) as progress:
+        progress.start(30.0, 1)
+        progress.step("measure", 20.0)
+        progress.advance(0.5)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,1 @@
+"""The app: a Textual client of lab."""
