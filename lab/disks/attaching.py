@@ -130,6 +130,18 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
     return disks, Plan("Make ram disks", (step,))
 
 
+def detach_plan(disk: LabDisk) -> Plan:
+    """Take away one disk that an earlier command attached; no steps for kinds that are not detached one by one."""
+    spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes, personality=disk.personality)
+    driver = disk.node.rstrip("0123456789")
+    if disk.kind is DiskKind.LOOP:
+        folder = disk.backing.rpartition("/")[0]
+        return loop_attachment(spec, int(disk.node.removeprefix(driver)), folder=folder, direct=False).detach
+    if disk.kind is DiskKind.SPINDLE:
+        return spindle_attachment(spec, int(disk.node.removeprefix(driver))).detach
+    return Plan(f"Release {disk.name}")
+
+
 def reset_plan(disk: LabDisk) -> Plan:
     """Make a disk blank at once: what was written is dropped, so a sparse disk is sparse again.
 

@@ -85,7 +85,7 @@ class Guard:
         """Raises DeviceRefused, naming all devices of the step that are refused, each with its reasons."""
         if not step.writes_devices:
             return
-        devices = read_devices(self._machine)
+        devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in step.writes_devices])
         problems = []
         for node in step.writes_devices:
             name = node.removeprefix("/dev/")
@@ -111,7 +111,7 @@ class Guard:
     def check_blank(self, nodes: Iterable[str]) -> None:
         """Raises DeviceRefused for disks in use, or with a signature other than that of a stopped array."""
         nodes = tuple(nodes)
-        devices = read_devices(self._machine)
+        devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in nodes])
         problems = []
         for node in nodes:
             device = devices.get(node.removeprefix("/dev/"))
@@ -125,17 +125,23 @@ class Guard:
         if problems:
             raise DeviceRefused(
                 "; ".join(problems),
-                hint="stop the array that uses it, choose other disks, or make it blank with 'raidlab disks reset NAME'",
+                hint="stop its array, choose other disks, or blank it with 'raidlab disks reset NAME'",
             )
 
     def _signatures(self, nodes: tuple[str, ...]) -> dict[str, list[str]]:
         if not nodes:
             return {}
-        text = self._machine.run(("wipefs", "--json", *nodes), check=False).stdout
+        result = self._machine.run(("wipefs", "--json", *nodes), check=False)
         try:
-            listed = msgspec.json.decode(text or '{"signatures":[]}', type=_Signatures).signatures
+            listed = msgspec.json.decode(result.stdout or '{"signatures":[]}', type=_Signatures).signatures
         except msgspec.MsgspecError:
-            return {}
+            listed = None
+        # wipefs that could not read a disk prints nothing, which must not pass for "no signatures".
+        if listed is None or result.status != 0:
+            said = result.stderr.strip() or f"wipefs ended with status {result.status}"
+            raise DeviceRefused(
+                f"what {', '.join(nodes)} carry cannot be told: {said}", hint="see whether 'wipefs' can read them"
+            )
         found: dict[str, list[str]] = {}
         for signature in listed:
             if signature.type != _RAID_SIGNATURE:

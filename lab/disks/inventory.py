@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.errors import LabError
@@ -36,18 +36,49 @@ class BlockDevice:
         return f"/dev/{self.name.replace('!', '/')}"
 
 
-def read_devices(machine: Machine) -> dict[str, BlockDevice]:
-    """Every block device with a size, by kernel name."""
-    names = machine.list_dirs(["/sys/block"])["/sys/block"]
-    folders = [f"/sys/block/{name}{below}" for name in names for below in ("", "/holders", "/slaves")]
-    listed = machine.list_dirs(folders)
-    attributes = ("size", "dev", "ro", "serial", "device/serial", "loop/backing_file")
-    paths = [f"/sys/block/{name}/{attribute}" for name in names for attribute in attributes]
+def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[str, BlockDevice]:
+    """Every block device with a size, by kernel name; with ``only``, these and what is stacked on or under them."""
+    if only is None:
+        names = _with_size(machine, machine.list_dirs(["/sys/block"])["/sys/block"])
+        listed = machine.list_dirs(_folders(names))
+    else:
+        names = tuple(dict.fromkeys(only))
+        listed = machine.list_dirs(_folders(names))
+        related = {other for name in names for below in _STACK for other in listed[f"/sys/block/{name}/{below}"]}
+        further = tuple(sorted(related - set(names)))
+        if further:
+            listed = {**listed, **machine.list_dirs(_folders(further))}
+        names = (*names, *further)
+    paths = [f"/sys/block/{name}/{attribute}" for name in names for attribute in _attributes(name)]
     texts = machine.read(["/proc/self/mountinfo", "/proc/swaps", *paths])
     mounts = parse_mountinfo(texts["/proc/self/mountinfo"] or "")
     swaps = {line.split()[0] for line in (texts["/proc/swaps"] or "").splitlines()[1:] if line.strip()}
-    devices = (_device(name, listed, texts, mounts, swaps) for name in names)
-    return {device.name: device for device in devices if device.size_bytes > 0 or not name_is_offer(device.name)}
+    devices = [_device(name, listed, texts, mounts, swaps) for name in names]
+    # A device without a number is a name that the kernel does not have.
+    return {device.name: device for device in devices if device.device_number}
+
+
+_STACK = ("holders", "slaves")
+
+
+def _folders(names: Iterable[str]) -> list[str]:
+    return [f"/sys/block/{name}{below}" for name in names for below in ("", *(f"/{each}" for each in _STACK))]
+
+
+def _attributes(name: str) -> tuple[str, ...]:
+    """Only files that the device can have: on an embedded kernel each costs a fifth of a millisecond."""
+    common = ("size", "dev", "ro")
+    if name.startswith("loop"):
+        return (*common, "loop/backing_file")
+    return common if name.startswith(("md", "nbd", "ram")) else (*common, "serial", "device/serial")
+
+
+def _with_size(machine: Machine, names: Sequence[str]) -> tuple[str, ...]:
+    """Leave out what drivers offer in advance with nothing behind it."""
+    offers = [name for name in names if name_is_offer(name)]
+    sizes = machine.read([f"/sys/block/{name}/size" for name in offers])
+    empty = {name for name in offers if (sizes[f"/sys/block/{name}/size"] or "0").strip() == "0"}
+    return tuple(name for name in names if name not in empty)
 
 
 def name_is_offer(name: str) -> bool:

@@ -11,6 +11,7 @@ from lab.disks.attaching import (
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
     Attachment,
+    detach_plan,
     driver_plan,
     loop_attachment,
     ram_attachments,
@@ -39,6 +40,7 @@ class Lab:
         self.guard = Guard(machine, self._disks)
         self._detach: list[tuple[tuple[LabDisk, ...], Plan]] = []
         self._folder: LabFolder | None = None
+        self._never_written: set[str] = set()
 
     @property
     def disks(self) -> tuple[LabDisk, ...]:
@@ -58,6 +60,7 @@ class Lab:
 
     def _run_step(self, step: Step) -> None:
         self.guard.check(step)
+        self._never_written.difference_update(step.writes_devices)
         try:
             self.machine.run(step.argv, timeout_seconds=step.timeout_seconds)
         except CommandFailed as error:
@@ -95,6 +98,11 @@ class Lab:
                 hint="use loop, spindle or ram disks",
             )
         if kind is DiskKind.RAM:
+            # A second modprobe would change nothing, and the new disks would be the old ones under other names.
+            if any(disk.kind is DiskKind.RAM for disk in self._disks):
+                raise SpecError(
+                    "there are ram disks already, and more cannot be added", hint="remove them, then add all at once"
+                )
             disks, plan = ram_attachments(specs)
             self.execute(plan)
             remove = Plan("Remove ram disks", (Step(("modprobe", "-r", "brd"), "The memory is given back."),))
@@ -148,17 +156,23 @@ class Lab:
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
         """Take disks away. Raises DeviceRefused for one that is in use."""
-        self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
+        self.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
         wanted = {disk.name for disk in disks}
         for index, (attached, plan) in reversed(list(enumerate(self._detach))):
             if wanted & {disk.name for disk in attached}:
                 self.execute(plan)
                 del self._detach[index]
+                wanted -= {disk.name for disk in attached}
+        # What is left was attached by an earlier command.
+        for disk in disks:
+            if disk.name in wanted:
+                self.execute(detach_plan(disk))
+        wanted = {disk.name for disk in disks}
         self._set_disks(disk for disk in self._disks if disk.name not in wanted)
 
     def reset(self, disks: Sequence[LabDisk]) -> None:
         """Make disks blank. Raises DeviceRefused for a disk that an array or a mount uses."""
-        devices = read_devices(self.machine)
+        devices = read_devices(self.machine, [disk.kernel_name for disk in disks])
         for disk in disks:
             device = devices.get(disk.kernel_name)
             if device and (device.holders or device.mounted_on):
@@ -172,15 +186,32 @@ class Lab:
     def keep_files_in(self, folder: LabFolder) -> None:
         """Tell where the images of file disks are."""
         self._folder = folder
+        blank = {spec.name for spec in folder.specs if spec.kind is DiskKind.FILE and folder.is_never_written(spec)}
+        self._never_written = {disk.node for disk in self._disks if disk.name in blank}
+
+    def can_hold_data(self, node: str) -> bool:
+        """False for a disk that was never written on since it was made: then there is nothing to look for."""
+        return node not in self._never_written
+
+    def check_blank(self, nodes: Iterable[str]) -> None:
+        """As Guard.check_blank; disks that were never written on need no look."""
+        looked_at = [node for node in nodes if self.can_hold_data(node)]
+        if looked_at:
+            self.guard.check_blank(looked_at)
 
     @property
     def folder(self) -> LabFolder | None:
         """The folder with the images of file disks; None where the machine keeps its disks itself."""
         return self._folder
 
-    def drop_host_cache(self) -> bool:
-        """Make this computer forget its cached copy of the disk images; False where there are none here."""
-        return self._folder.drop_host_cache() if self._folder else False
+    def drop_host_cache(self, disks: Iterable[LabDisk]) -> bool:
+        """Make this computer forget its cached copy of these disks' images; False where there are none here."""
+        return self._folder.drop_host_cache({disk.name for disk in disks}) if self._folder else False
+
+    def start_writing_out(self, disks: Iterable[LabDisk]) -> None:
+        """Have what was written to these disks' images go to the computer's own disk while other things happen."""
+        if self._folder:
+            self._folder.start_writing_out({disk.name for disk in disks})
 
     def release(self) -> None:
         """Detach what this lab attached, newest first."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import threading
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -55,6 +56,10 @@ class LabFolder:
         """The image file of one disk."""
         return self._lock.folder / "disks" / f"{spec.name}.img"
 
+    def is_never_written(self, spec: DiskSpec) -> bool:
+        """Whether the image has no block at all, so that nothing can be on the disk (stat(2), st_blocks)."""
+        return self.image(spec).stat().st_blocks == 0
+
     def make_files(self, wanted: Sequence[DiskSpec]) -> None:
         """Create missing image files, sparse and of exact size; existing ones keep their data.
 
@@ -83,12 +88,12 @@ class LabFolder:
                 self.image(spec).unlink(missing_ok=True)
         self.specs = tuple(disk_specs)
 
-    def drop_host_cache(self) -> bool:
-        """Write the images out and ask this computer to forget its cached copy of them (posix_fadvise(2)).
+    def drop_host_cache(self, names: Container[str]) -> bool:
+        """Write these disks' images out and ask this computer to forget its cached copy of them (posix_fadvise(2)).
 
-        False where there are no images.
+        False where none of them has an image.
         """
-        images = [self.image(spec) for spec in self.specs if spec.kind is DiskKind.FILE]
+        images = self._images(names)
         for image in images:
             fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -97,6 +102,15 @@ class LabFolder:
             finally:
                 os.close(fd)
         return bool(images)
+
+    def start_writing_out(self, names: Container[str]) -> None:
+        """Write these disks' images to this computer's disk, on a thread of its own, so that nobody waits later."""
+        images = self._images(names)
+        if images:
+            threading.Thread(target=_write_out, args=(images,), name="raidlab-write-out", daemon=True).start()
+
+    def _images(self, names: Container[str]) -> tuple[Path, ...]:
+        return tuple(self.image(spec) for spec in self.specs if spec.kind is DiskKind.FILE and spec.name in names)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """The disks as the embedded kernel shows them: /dev/ubda onwards in order."""
@@ -124,7 +138,7 @@ def lab_folder(state: StateFolder, name: str) -> LabFolder:
         return LabFolder(lock, wanted, is_scratch=False)
     try:
         return LabFolder(lock, msgspec.json.decode(text, type=tuple[DiskSpec, ...]), is_scratch=False)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         lock.release()
         path = lock.folder / _LAB_FILE
         raise LabError(
@@ -169,6 +183,21 @@ def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
     """Keep the list of attached disks on the machine, where it vanishes with them at the next start."""
     machine.run(("mkdir", "-p", str(Path(REGISTRY).parent)))
     machine.write(REGISTRY, msgspec.json.encode(tuple(disks)).decode())
+
+
+def _write_out(images: Sequence[Path]) -> None:
+    """Flush each image; one that was removed meanwhile needs it no more."""
+    for image in images:
+        try:
+            fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            os.fdatasync(fd)
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
 
 
 def _save(folder: Path, disk_specs: Sequence[DiskSpec]) -> None:

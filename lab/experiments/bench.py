@@ -113,7 +113,7 @@ class Bench:
         self._used.update(disk.name for disk in disks)
         spec = plan.spec(tuple(disk.node for disk in disks), name)
         steps = operations.create(spec)
-        self._lab.guard.check_blank(spec.members)
+        self._lab.check_blank(spec.members)
         self._lab.execute(steps)
         if spec.is_array:
             with self._stopwatch.resync():

@@ -98,10 +98,9 @@ class RebuildRunner:
         self._context.observer.done(cell.key)
 
     def _sum(self, built: BuiltArray) -> DataSum:
-        how = self._context.experiment.checksum
         if built.place.file_system is FileSystem.RAW:
-            return sum_device(self._lab.machine, built.spec.device, how=how)
-        return sum_files(self._lab.machine, mount_point(built.spec.device), how)
+            return sum_device(self._lab.machine, built.spec.device)
+        return sum_files(self._lab.machine, mount_point(built.spec.device))
 
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
         """Healthy, degraded, rebuilding, restored: the same load in each, and data beside it that nobody writes."""
@@ -150,7 +149,7 @@ class RebuildRunner:
         )
 
     def _phase(self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str) -> PhaseRecord:
-        make_cold(self._lab, built.place.file_system, built.spec.device)
+        make_cold(self._lab, built.place.file_system, built.spec.device, built.disks)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._context.observer.doing(label, load.runtime_seconds + load.warmup_seconds + 1.5)
         measured = run_workload(
@@ -171,7 +170,6 @@ class RebuildRunner:
 
     def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
         """Checksum of data that the load leaves alone: a file beside the load's, or the end of the device."""
-        how = self._context.experiment.checksum
         if built.place.file_system is FileSystem.RAW:
             return self._witness_on_device(built, write=write)
         folder = f"{mount_point(built.spec.device)}/witness"
@@ -179,7 +177,7 @@ class RebuildRunner:
             copy = f"dd if=/dev/urandom of={folder}/data bs=1M count={_WITNESS_BYTES >> 20} oflag=direct status=none"
             script = f"mkdir -p {folder} && {copy}"
             self._lab.machine.run(("sh", "-c", script), timeout_seconds=600)
-        return sum_files(self._lab.machine, folder, how)
+        return sum_files(self._lab.machine, folder)
 
     def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
         # On a bare device the load has its own regions, from the start on; the last part is the witness's.
@@ -194,10 +192,4 @@ class RebuildRunner:
                 f"count={_WITNESS_BYTES >> 20}",
             )
             self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
-        return sum_device(
-            self._lab.machine,
-            built.spec.device,
-            _WITNESS_BYTES,
-            self._context.experiment.checksum,
-            skip_bytes=skip << 20,
-        )
+        return sum_device(self._lab.machine, built.spec.device, _WITNESS_BYTES, skip_bytes=skip << 20)

@@ -8,7 +8,7 @@ from lab.errors import MachineLost, SpecError, WorkloadError
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RunContext
 from lab.experiments.rebuilds import RebuildRunner
-from lab.experiments.schedule import HEALTHY, Cell, cells, rebuild_cells
+from lab.experiments.schedule import HEALTHY, Cell, remaining
 from lab.experiments.schema import Cache
 from lab.experiments.stamps import stamps_of
 from lab.measure.caches import make_cold
@@ -20,7 +20,7 @@ from lab.results.record import CellRecord, ResultRecord, RunStatus
 from lab.theory.model import DiskRates, Prediction, workload_iops
 from lab.workloads.workload import Workload
 
-IDLE_SECONDS = 1.5
+IDLE_SECONDS = 1.0
 
 
 class ExperimentRunner:
@@ -59,9 +59,7 @@ class ExperimentRunner:
         return self._journal.finish(status=status, timings=timings, stamps=stamps, changes=changes)
 
     def _measure(self) -> None:
-        done = self._journal.record.done_keys
-        jobs = [cell for cell in cells(self._experiment) if cell.key not in done]
-        rebuilds = [cell for cell in rebuild_cells(self._experiment) if not done.issuperset(cell.keys)]
+        jobs, rebuilds = remaining(self._experiment, self._journal.record.done_keys)
         if not jobs and not rebuilds:
             return
         try:
@@ -110,7 +108,7 @@ class ExperimentRunner:
         label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._experiment.repeats}"
         events: tuple[str, ...] = ()
         if self._experiment.cache is Cache.COLD:
-            events = make_cold(self._lab, built.place.file_system, built.spec.device)
+            events = make_cold(self._lab, built.place.file_system, built.spec.device, built.disks)
         self._observer.doing(label, expected)
         started = self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
@@ -129,6 +127,8 @@ class ExperimentRunner:
         else:
             record = self._cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
             self._journal.add(msgspec.structs.replace(record, started_utc=started, cache_events=events))
+        # A later cold start then need not wait for it.
+        self._lab.start_writing_out(built.disks)
         self._observer.done(cell.key)
 
     def _cell_record(

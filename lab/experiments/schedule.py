@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lab.experiments.schema import Experiment, Order, Sharing
@@ -93,6 +94,13 @@ def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
     return tuple(
         RebuildCell(array, repeat, under) for repeat in range(experiment.repeats) for array in experiment.rebuild.arrays
     )
+
+
+def remaining(experiment: Experiment, done: Collection[str]) -> tuple[tuple[Cell, ...], tuple[RebuildCell, ...]]:
+    """What is still to be measured where the keys in ``done`` are there; a rebuild that lacks any key, whole."""
+    jobs = tuple(cell for cell in cells(experiment) if cell.key not in done)
+    rebuilds = tuple(cell for cell in rebuild_cells(experiment) if any(key not in done for key in cell.keys))
+    return jobs, rebuilds
 
 
 def planned_keys(experiment: Experiment) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec
-from lab.measure.integrity import Checksum
+from lab.errors import SpecError
 from lab.tomlfile import read_toml, unknown_word
 from lab.workloads.catalogue import find_workload
 from lab.workloads.workload import Workload
@@ -136,7 +136,6 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
     sampling_hertz: float = 4.0
-    checksum: Checksum = Checksum.SHA256
     disks: DiskPlan = DiskPlan()
     arrays: tuple[ArrayPlan, ...]
     jobs: tuple[JobPlan, ...]
@@ -180,6 +179,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def _complaints(experiment: Experiment) -> list[str]:
     ids = [array.id for array in experiment.arrays]
     job_ids = [job.id or job.workload for job in experiment.jobs]
+    load = experiment.rebuild.under if experiment.rebuild else None
     checks = [
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
         (experiment.repeats < 1, "repeats must be 1 or more"),
@@ -188,6 +188,8 @@ def _complaints(experiment: Experiment) -> list[str]:
         (not 0 < experiment.sampling_hertz <= 20, "sampling_hertz must be above 0 and at most 20"),
         (len(set(ids)) < len(ids), "two arrays have the same id"),
         (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
+        # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would take the earlier one's place.
+        (load is not None and (load.id or load.workload) in job_ids, "the rebuild's load needs an id that no job has"),
     ]
     found = [complaint for wrong, complaint in checks if wrong]
     named = [*(experiment.rebuild.arrays if experiment.rebuild else ())]
@@ -206,6 +208,13 @@ def check(experiment: Experiment) -> None:
         level_with_layout(array.level, array.layout)
         nodes = tuple(f"/dev/disk{number}" for number in range(array.members))
         array.spec(nodes, "md0").validate()
+    for name in experiment.rebuild.arrays if experiment.rebuild else ():
+        level = level_with_layout(experiment.array(name).level, experiment.array(name).layout)
+        if not level.is_redundant:
+            raise SpecError(
+                f"array '{name}' of experiment '{experiment.id}' cannot be rebuilt: {level.name} has no redundancy",
+                hint="name arrays of level 1, 4, 5, 6 or 10 in [rebuild]",
+            )
     for job in experiment.jobs:
         job.build()
     if experiment.rebuild and experiment.rebuild.under:

@@ -71,6 +71,7 @@ class SampleReader:
     def __init__(self, array: str | None) -> None:
         self._array = array
         self._ticks: dict[str, int] = {}
+        self._ended_ticks = 0
 
     def read(self, raw: RawSample) -> Sample:
         """One sample. Files that could not be read give empty values, since an array may just have gone."""
@@ -78,13 +79,17 @@ class SampleReader:
         def text(path: str) -> str:
             return (raw.files.get(path) or "").strip()
 
-        self._ticks.update(raw.thread_cpu_ticks)
+        for name, ticks in raw.thread_cpu_ticks.items():
+            # CPU time never falls: each resync has a new thread of the same name, which begins at 0.
+            if ticks < self._ticks.get(name, 0):
+                self._ended_ticks += self._ticks[name]
+            self._ticks[name] = ticks
         md = {name: text(md_path(self._array, name)) if self._array else "" for name in _MD_FILES}
         return Sample(
             time_seconds=raw.time_seconds,
             disks=parse_diskstats(text("/proc/diskstats")),
             cpu=parse_cpu(text("/proc/stat")),
-            md_thread_ticks=sum(self._ticks.values()),
+            md_thread_ticks=self._ended_ticks + sum(self._ticks.values()),
             sync_action=md["sync_action"],
             sync_progress=parse_progress(md["sync_completed"]),
             degraded_count=parse_count(md["degraded"]),

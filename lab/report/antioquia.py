@@ -140,7 +140,8 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
 
 
 def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
-    pairs = [(name, baseline) for name in names if name != baseline]
+    # An incomplete result may be without the baseline.
+    pairs = [(name, baseline) for name in names if name != baseline and baseline in names]
     if "raid0-3" in names and "raid5" in names:
         pairs.append(("raid5", "raid0-3"))
     return pairs

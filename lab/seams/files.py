@@ -1,6 +1,7 @@
 """The only module of the client that reads this computer's own /proc, /sys and /etc.
 
-Files of a *machine* are read through its agent, never here; this seam serves the doctor and the embedded kernel's start.
+Files of a *machine* are read through its agent, never here; this seam serves the doctor and the start of embedded
+kernels.
 """
 
 from __future__ import annotations
