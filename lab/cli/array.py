@@ -122,7 +122,7 @@ def scrub(name: str, action: str = "check", *, wait: WaitFlag = None, plan: Plan
 def speed(
     name: str,
     *,
-    minimum: Annotated[str | None, Parameter(name="--min", help="Per second and member, such as 10M.")] = None,
+    minimum: Annotated[str | None, Parameter(name="--min", help="Per second and member, such as 10M; a bare number is KiB, as in md.")] = None,
     maximum: Annotated[str | None, Parameter(name="--max", help="Per second and member, such as 200M.")] = None,
     plan: PlanFlag = False,
 ) -> None:
@@ -178,4 +178,7 @@ def act(
 
 
 def _kib_per_second(text: str | None) -> int | None:
-    return None if text is None else parse_bytes(text, what="speed") // KIB
+    if text is None:
+        return None
+    # A bare number is what md itself writes and reads: KiB a second.
+    return int(text) if text.isdecimal() else parse_bytes(text, what="speed") // KIB
