@@ -1,0 +1,117 @@
+"""Exact commands: what is printed to a student is what runs as root."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.disks.attaching import driver_plan, loop_attachment, ram_attachments, reset_plan, spindle_attachment
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
+from lab.disks.personalities import all_personalities
+from lab.errors import SpecError
+from lab.plans import Danger
+from lab.units import MIB
+from tests.unit.disks.machines import lab_disk
+
+
+def spec(kind: DiskKind, **more: str) -> DiskSpec:
+    return DiskSpec(name="disk01", kind=kind, size_bytes=64 * MIB, **more)
+
+
+@pytest.mark.parametrize(
+    ("direct", "losetup"),
+    [
+        (True, "losetup --direct-io=on /dev/loop3 /images/disk01.img"),
+        (False, "losetup /dev/loop3 /images/disk01.img"),
+    ],
+)
+def test_loop(direct: bool, losetup: str) -> None:
+    made = loop_attachment(spec(DiskKind.LOOP), 3, folder="/images", direct=direct)
+    assert made.attach.lines() == ["mkdir -p /images", "truncate --size 67108864 /images/disk01.img", losetup]
+    assert made.detach.lines() == ["losetup --detach /dev/loop3", "rm -f /images/disk01.img"]
+    assert made.disk == LabDisk(
+        name="disk01", kind=DiskKind.LOOP, node="/dev/loop3", size_bytes=64 * MIB, backing="/images/disk01.img"
+    )
+    assert made.detach.destroys_data
+    assert not made.attach.destroys_data
+
+
+QUEUE = "--filter=noparallel --filter=delay memory 67108864"
+SERVERS = {
+    "hdd-7200": f"{QUEUE} rdelay=13.05ms wdelay=13.05ms serialize=all-requests",
+    "hdd-10k": f"{QUEUE} rdelay=7.45ms wdelay=7.45ms serialize=all-requests",
+    "ssd": "--threads 16 --filter=delay memory 67108864 rdelay=0ms wdelay=0ms",
+    "slow": f"{QUEUE} rdelay=49.75ms wdelay=49.75ms serialize=all-requests",
+}
+
+
+def test_every_personality_has_its_expected_command() -> None:
+    assert set(SERVERS) == set(all_personalities())
+
+
+@pytest.mark.parametrize("personality", sorted(SERVERS))
+def test_spindle(personality: str) -> None:
+    made = spindle_attachment(spec(DiskKind.SPINDLE, personality=personality), 2)
+    start = "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid "
+    assert made.attach.lines() == [
+        start + SERVERS[personality],
+        "nbd-client -unix /run/raidlab/disk01.sock /dev/nbd2 -b 512",
+    ]
+    assert made.detach.lines() == [
+        "nbd-client -d /dev/nbd2",
+        "pkill -F /run/raidlab/disk01.pid",
+        "rm -f /run/raidlab/disk01.sock /run/raidlab/disk01.pid",
+    ]
+    assert (made.disk.node, made.disk.backing, made.disk.personality) == ("/dev/nbd2", "memory", personality)
+
+
+def test_spindle_over_another_device() -> None:
+    made = spindle_attachment(spec(DiskKind.SPINDLE, personality="slow", backing="/dev/vdb"), 0)
+    assert " --filter=delay file /dev/vdb rdelay=" in made.attach.lines()[0]
+    assert made.disk.backing == "/dev/vdb"
+
+
+def test_ram_disks_are_made_together() -> None:
+    wanted = [DiskSpec(name=f"disk0{number}", kind=DiskKind.RAM, size_bytes=64 * MIB) for number in (1, 2, 3)]
+    disks, plan = ram_attachments(wanted)
+    assert plan.lines() == ["modprobe brd rd_nr=3 rd_size=65536"]
+    assert [(disk.name, disk.node) for disk in disks] == [
+        ("disk01", "/dev/ram0"),
+        ("disk02", "/dev/ram1"),
+        ("disk03", "/dev/ram2"),
+    ]
+
+
+def test_ram_disks_of_unequal_sizes_are_refused() -> None:
+    wanted = [DiskSpec(name=f"disk{size}", kind=DiskKind.RAM, size_bytes=size * MIB) for size in (1, 2)]
+    with pytest.raises(SpecError, match="different sizes"):
+        ram_attachments(wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        (DiskKind.FILE, "blkdiscard --force /dev/ubda"),
+        (DiskKind.LOOP, "blkdiscard --force /dev/ubda"),
+        (DiskKind.VIRTIO, "blkdiscard --force /dev/ubda"),
+        (DiskKind.SPINDLE, "blkdiscard --force /dev/ubda"),
+        (DiskKind.RAM, "blkdiscard --force --zeroout /dev/ubda"),
+        (DiskKind.PHYSICAL, "wipefs --all /dev/ubda"),
+    ],
+)
+def test_reset(kind: DiskKind, line: str) -> None:
+    plan = reset_plan(lab_disk(kind=kind))
+    assert plan.lines() == [line]
+    assert [(step.danger, step.writes_devices) for step in plan.steps] == [(Danger.DATA, ("/dev/ubda",))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        (DiskKind.LOOP, ["modprobe loop max_loop=64"]),
+        (DiskKind.SPINDLE, ["modprobe nbd nbds_max=64"]),
+        (DiskKind.FILE, []),
+        (DiskKind.PHYSICAL, []),
+    ],
+)
+def test_drivers(kind: DiskKind, lines: list[str]) -> None:
+    assert driver_plan(kind).lines() == lines

@@ -1,0 +1,245 @@
+"""The guard refuses what it does not know, and what it refuses never runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.disks.guard import Guard
+from lab.disks.kinds import DiskKind, LabDisk
+from lab.disks.lab import Lab
+from lab.errors import CommandFailed, DeviceRefused, ModuleMissing, SpecError
+from lab.plans import Danger, Plan, Step
+from tests.unit.disks.machines import SIZE, Device, host_in, lab_disk, machine_of
+from tests.unit.fakes import FakeMachine, Scripted
+
+UBDA = Device("ubda", number="98:0")
+MOUNT = "40 27 98:0 / /mnt/data rw,relatime - ext4 /dev/ubda rw\n"
+OUR_MOUNT = "41 27 98:0 / /run/raidlab/mnt/md0 rw,relatime - ext4 /dev/ubda rw\n"
+SWAP = "/dev/ubda                               partition\t511996\t\t0\t\t-2\n"
+
+
+def writing(*nodes: str) -> Step:
+    return Step(("destroy", *nodes), "A test.", danger=Danger.DATA, writes_devices=nodes)
+
+
+def check(machine: FakeMachine, *nodes: str, disks: tuple[LabDisk, ...] = (lab_disk(),)) -> None:
+    Guard(machine, disks).check(writing(*nodes))
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (
+            machine_of(Device("ubda", size_bytes=SIZE + 512)),
+            f"it has {SIZE + 512} bytes, and the lab's disk01 has {SIZE}",
+        ),
+        (machine_of(UBDA, mounts=MOUNT), "it is mounted on /mnt/data"),
+        (machine_of(Device("ubda", entries=("ubda1", "ubda2"))), "it has partitions: ubda1, ubda2"),
+        (machine_of(UBDA, swaps=SWAP), "it is used as swap"),
+        (machine_of(Device("ubda", read_only=True)), "it is read-only"),
+        (machine_of(Device("ubda", holders=("dm-0",))), "it is in use by dm-0"),
+        (
+            machine_of(Device("ubda", holders=("md0",)), Device("md0", number="9:0", members=("sda", "ubda"))),
+            "it is in use by md0",
+        ),
+        (machine_of(), "there is no such device"),
+    ],
+    ids=["size", "mounted", "partitions", "swap", "read-only", "holder", "foreign-array", "absent"],
+)
+def test_reasons(machine: FakeMachine, reason: str) -> None:
+    with pytest.raises(DeviceRefused) as caught:
+        check(machine, "/dev/ubda")
+    assert caught.value.message == f"the lab does not write on /dev/ubda: {reason}"
+
+
+def test_a_disk_that_is_not_of_the_lab_is_refused_with_every_reason() -> None:
+    machine = machine_of(UBDA, Device("sda", number="8:0", entries=("sda1",), read_only=True))
+    with pytest.raises(DeviceRefused, match="/dev/sda: it is not a lab disk; it has partitions: sda1; it is read-only"):
+        check(machine, "/dev/ubda", "/dev/sda")
+
+
+def test_all_refused_devices_of_a_step_are_named() -> None:
+    machine = machine_of(Device("sda", number="8:0"), Device("sdb", number="8:16"))
+    with pytest.raises(DeviceRefused, match=r"/dev/sda: it is not a lab disk \| /dev/sdb: it is not a lab disk"):
+        check(machine, "/dev/sda", "/dev/sdb")
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        machine_of(UBDA),
+        machine_of(UBDA, mounts=OUR_MOUNT),
+        machine_of(Device("ubda", holders=("md0",)), Device("md0", number="9:0", members=("ubda",))),
+    ],
+    ids=["free", "our-mount", "our-array"],
+)
+def test_a_lab_disk_may_be_written_on(machine: FakeMachine) -> None:
+    check(machine, "/dev/ubda")
+
+
+def test_a_physical_disk_may_have_any_size() -> None:
+    machine = machine_of(Device("sdb", size_bytes=SIZE * 2))
+    check(machine, "/dev/sdb", disks=(lab_disk(node="/dev/sdb", kind=DiskKind.PHYSICAL),))
+
+
+def test_arrays_of_lab_disks_may_be_written_on_and_others_not() -> None:
+    machine = machine_of(Device("md0", members=("ubda",)), Device("md1", members=("sda", "ubda")), Device("md2"))
+    check(machine, "/dev/md0")
+    with pytest.raises(DeviceRefused, match="/dev/md1: it is an array with members that are no lab disks: sda"):
+        check(machine, "/dev/md1")
+    with pytest.raises(DeviceRefused, match="/dev/md2: it is not a lab disk"):
+        check(machine, "/dev/md2")
+
+
+def test_an_array_that_is_still_to_be_made_is_no_reason() -> None:
+    check(machine_of(UBDA), "/dev/md0", "/dev/ubda")
+
+
+def test_a_step_that_writes_nowhere_is_not_looked_at() -> None:
+    machine = FakeMachine()
+    Guard(machine, ()).check(Step(("true",), "A test."))
+    assert machine.reads == []
+
+
+def test_set_disks_replaces_all() -> None:
+    guard = Guard(machine_of(UBDA), [lab_disk()])
+    guard.set_disks([])
+    with pytest.raises(DeviceRefused, match="not a lab disk"):
+        guard.check(writing("/dev/ubda"))
+
+
+def test_refusals_list_what_the_lab_leaves_alone() -> None:
+    machine = machine_of(UBDA, Device("sda", number="8:0"), Device("loop0", size_bytes=0))
+    refused = Guard(machine, [lab_disk()]).refusals()
+    assert [(refusal.device.node, refusal.reasons) for refusal in refused] == [("/dev/sda", ("it is not a lab disk",))]
+
+
+def lab_on(machine: FakeMachine, tmp_path: Path, *disks: LabDisk) -> Lab:
+    return Lab(machine, host_in(tmp_path), disks)
+
+
+def test_a_refused_step_and_those_after_it_never_run(tmp_path: Path) -> None:
+    machine = machine_of(UBDA, Device("sda", number="8:0"))
+    lab = lab_on(machine, tmp_path, lab_disk())
+    with pytest.raises(DeviceRefused):
+        lab.execute(Plan("Test", (writing("/dev/ubda"), writing("/dev/sda"), writing("/dev/ubda"))))
+    assert machine.runs == [("destroy", "/dev/ubda")]
+
+
+def test_the_guard_looks_again_before_every_step(tmp_path: Path) -> None:
+    machine = machine_of(UBDA)
+    machine.answers[("destroy",)] = Scripted(act=lambda: machine.files.update({"/sys/block/ubda/ro": "1\n"}))
+    with pytest.raises(DeviceRefused, match="read-only"):
+        lab_on(machine, tmp_path, lab_disk()).execute(Plan("Test", (writing("/dev/ubda"), writing("/dev/ubda"))))
+    assert len(machine.runs) == 1
+
+
+def test_a_missing_driver_is_named(tmp_path: Path) -> None:
+    said = "modprobe: FATAL: Module brd not found in directory /lib/modules/6.1.0-1-cloud-amd64"
+    machine = machine_of()
+    machine.answers[("modprobe",)] = Scripted(status=1, stderr=said)
+    with pytest.raises(ModuleMissing, match="no driver 'brd'"):
+        lab_on(machine, tmp_path).execute(Plan("Test", (Step(("modprobe", "brd"), "A test."),)))
+
+
+def test_another_failure_stays_what_it_is(tmp_path: Path) -> None:
+    machine = FakeMachine(answers={("false",): Scripted(status=1, stderr="no")})
+    with pytest.raises(CommandFailed, match="'false' ended with status 1: no"):
+        lab_on(machine, tmp_path).execute(Plan("Test", (Step(("false",), "A test."),)))
+
+
+def test_a_lab_disk_by_name_node_or_serial(tmp_path: Path) -> None:
+    lab = lab_on(FakeMachine(), tmp_path, lab_disk(serial="RAIDLAB-01"))
+    for word in ("disk01", "/dev/ubda", "ubda", "RAIDLAB-01"):
+        assert lab.disk(word).name == "disk01"
+    with pytest.raises(SpecError) as caught:
+        lab.disk("disk1")
+    assert caught.value.hint == "did you mean 'disk01'?"
+
+
+# --- blank disks ------------------------------------------------------------------------------------------------------
+
+# util-linux 2.38.1 (Debian 12), 2026-11-21: one ext4 image and one blank one.
+WIPEFS_EXT4 = """\
+{
+   "signatures": [
+      {
+         "device": "ubda",
+         "offset": "0x438",
+         "type": "ext4",
+         "uuid": "37344645-7699-4ab2-8b4e-5a2afab5890e",
+         "label": null
+      }
+   ]
+}
+"""
+WIPEFS_BLANK = '{\n   "signatures": [\n\n   ]\n}\n'
+
+
+def blank_check(machine: FakeMachine, answer: Scripted, *nodes: str) -> None:
+    machine.answers[("wipefs", "--json")] = answer
+    Guard(machine, [lab_disk()]).check_blank(nodes or ("/dev/ubda",))
+
+
+@pytest.mark.parametrize("said", [WIPEFS_BLANK, "", WIPEFS_EXT4.replace("ext4", "linux_raid_member")])
+def test_a_blank_disk_or_one_of_a_stopped_array_passes(said: str) -> None:
+    machine = machine_of(UBDA)
+    blank_check(machine, Scripted(said))
+    assert machine.runs == [("wipefs", "--json", "/dev/ubda")]
+
+
+def test_a_file_system_is_named() -> None:
+    with pytest.raises(DeviceRefused, match=r"^/dev/ubda carries ext4") as caught:
+        blank_check(machine_of(UBDA), Scripted(WIPEFS_EXT4))
+    assert "raidlab disks reset" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (machine_of(Device("ubda", holders=("md0",))), "/dev/ubda is a member of md0"),
+        (machine_of(UBDA, mounts=OUR_MOUNT), "/dev/ubda is mounted on /run/raidlab/mnt/md0"),
+    ],
+)
+def test_a_disk_in_use_is_not_blank(machine: FakeMachine, reason: str) -> None:
+    with pytest.raises(DeviceRefused, match=f"^{reason}"):
+        blank_check(machine, Scripted(WIPEFS_BLANK))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        # What wipefs 2.38.1 does for a disk that it cannot read: nothing on standard output, and status 1.
+        Scripted(status=1, stderr="wipefs: error: /dev/ubda: probing initialization failed: Input/output error"),
+        Scripted("not JSON"),
+    ],
+)
+def test_a_disk_that_cannot_be_examined_does_not_pass_for_blank(answer: Scripted) -> None:
+    with pytest.raises(DeviceRefused, match="cannot be told"):
+        blank_check(machine_of(UBDA), answer)
+
+
+def test_no_disks_are_blank() -> None:
+    machine = machine_of()
+    Guard(machine, ()).check_blank(())
+    assert machine.runs == []
+
+
+@pytest.mark.skipif(not shutil.which("wipefs") or not shutil.which("mkfs.ext4"), reason="needs wipefs and mkfs.ext4")
+def test_real_wipefs_is_understood(tmp_path: Path) -> None:
+    image = tmp_path / "ubda"
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+
+    def wipefs() -> Scripted:
+        done = subprocess.run(["wipefs", "--json", str(image)], capture_output=True, text=True, timeout=30, check=False)
+        return Scripted(done.stdout, done.returncode, done.stderr)
+
+    blank_check(machine_of(UBDA), wipefs())
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=60, capture_output=True)
+    with pytest.raises(DeviceRefused, match="/dev/ubda carries ext4"):
+        blank_check(machine_of(UBDA), wipefs())

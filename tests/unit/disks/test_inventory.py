@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.disks.inventory import parse_mountinfo, read_devices, resolve_node
+from lab.disks.lab import virtio_disks
+from lab.errors import LabError
+from tests.unit.disks.machines import MOUNTINFO, SIZE, Device, machine_of
+from tests.unit.fakes import FakeMachine, Scripted
+
+
+def test_a_device_with_everything() -> None:
+    machine = machine_of(
+        Device(
+            "sda",
+            number="8:0",
+            holders=("dm-0", "md0"),
+            entries=("sda1", "sda2", "sd", "device"),
+            read_only=True,
+            serial="RAIDLAB-07",
+        ),
+        mounts="40 27 8:0 / /a rw - ext4 /dev/sda rw\n41 27 8:0 /sub /b rw - ext4 /dev/sda rw\n"
+        "42 27 8:1 / /c rw - ext4 /dev/sda1 rw\n",
+        swaps="/dev/sda partition 1 0 -2\n",
+    )
+    device = read_devices(machine)["sda"]
+    assert (device.node, device.device_number, device.size_bytes) == ("/dev/sda", "8:0", SIZE)
+    assert (device.holders, device.members, device.partitions) == (("dm-0", "md0"), (), ("sda1", "sda2"))
+    assert (device.mounted_on, device.is_swap, device.is_read_only) == (("/a", "/b"), True, True)
+    assert device.serial == "RAIDLAB-07"
+
+
+def test_a_plain_device_is_free() -> None:
+    device = read_devices(machine_of(Device("sdb", number="8:16"), swaps="/dev/sda partition 1 0 -2\n"))["sdb"]
+    assert (device.mounted_on, device.is_swap, device.is_read_only, device.serial) == ((), False, False, "")
+
+
+def test_a_serial_may_lie_with_the_device() -> None:
+    machine = machine_of(Device("sda"))
+    machine.files["/sys/block/sda/device/serial"] = "  S4  \n"
+    assert read_devices(machine)["sda"].serial == "S4"
+
+
+def test_offers_without_a_size_are_left_out_and_an_empty_drive_is_not() -> None:
+    names = ("loop0", "nbd3", "ram1", "zram0", "sr0", "md0")
+    machine = machine_of(*(Device(name, size_bytes=0) for name in names), Device("loop1"))
+    assert set(read_devices(machine)) == {"sr0", "md0", "loop1"}
+
+
+def test_a_name_with_a_slash() -> None:
+    assert read_devices(machine_of(Device("cciss!c0d0")))["cciss!c0d0"].node == "/dev/cciss/c0d0"
+
+
+def test_two_round_trips_of_each_sort_however_many_devices() -> None:
+    machine = machine_of(*(Device(f"sd{letter}") for letter in "abcdefgh"), Device("loop0"))
+    assert len(read_devices(machine)) == 9
+    assert (len(machine.listings), len(machine.reads)) == (2, 2)
+
+
+def test_some_devices_come_with_what_is_stacked_on_and_under_them() -> None:
+    machine = machine_of(
+        Device("sda", holders=("md0",)),
+        Device("sdb", holders=("md0",)),
+        Device("md0", number="9:0", members=("sda", "sdb")),
+        Device("sdc"),
+    )
+    assert set(read_devices(machine, ["sda"])) == {"sda", "md0"}
+    assert read_devices(machine, ["sda"])["md0"].members == ("sda", "sdb")
+    assert set(read_devices(machine, ["md0"])) == {"md0", "sda", "sdb"}
+    assert read_devices(machine, ["absent"]) == {}
+
+
+def test_a_machine_without_proc_or_devices() -> None:
+    assert read_devices(FakeMachine()) == {}
+
+
+def test_mountinfo_as_the_kernel_writes_it() -> None:
+    assert parse_mountinfo(MOUNTINFO + "torn 1\n") == {"0:21": ("/proc",), "0:22": ("/sys",), "0:6": ("/dev",)}
+
+
+def test_a_link_is_followed() -> None:
+    machine = FakeMachine(answers={("readlink", "-e", "/dev/disk/by-id/x"): Scripted("/dev/sdb\n")})
+    assert resolve_node(machine, "/dev/disk/by-id/x") == "/dev/sdb"
+
+
+@pytest.mark.parametrize("said", ["", "/etc/passwd\n"])
+def test_what_is_no_device_is_refused(said: str) -> None:
+    with pytest.raises(LabError, match="is not there"):
+        resolve_node(FakeMachine(answers={("readlink",): Scripted(said, status=1)}), "/dev/disk/by-id/x")
+
+
+def test_virtio_disks_are_found_by_their_serials() -> None:
+    machine = machine_of(
+        Device("vdb", serial="RAIDLAB-02"), Device("vdc", serial="RAIDLAB-01"), Device("vda", serial="other")
+    )
+    assert [(disk.name, disk.node, disk.serial) for disk in virtio_disks(machine)] == [
+        ("disk01", "/dev/vdc", "RAIDLAB-01"),
+        ("disk02", "/dev/vdb", "RAIDLAB-02"),
+    ]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, disk_kind, serial_of, specs
+from lab.disks.personalities import TRANSPORT_MILLISECONDS, all_personalities, find_personality
+from lab.errors import SpecError
+from lab.units import KIB, MIB
+
+
+@pytest.mark.parametrize("word", ["loop", " Loop ", "LOOP"])
+def test_a_kind_by_its_name(word: str) -> None:
+    assert disk_kind(word) is DiskKind.LOOP
+
+
+def test_an_unknown_kind_names_the_nearest() -> None:
+    with pytest.raises(SpecError) as caught:
+        disk_kind("spindel")
+    assert caught.value.hint == "did you mean 'spindle'?"
+
+
+@pytest.mark.parametrize(
+    ("kind", "size_bytes", "is_possible"),
+    [
+        (DiskKind.FILE, MIB, True),
+        (DiskKind.FILE, MIB - 512, False),
+        (DiskKind.FILE, MIB + 512, True),
+        (DiskKind.FILE, MIB + 511, False),
+        (DiskKind.RAM, MIB + KIB, True),
+        (DiskKind.RAM, MIB + 512, False),
+    ],
+)
+def test_sizes(kind: DiskKind, size_bytes: int, is_possible: bool) -> None:
+    spec = DiskSpec(name="disk01", kind=kind, size_bytes=size_bytes)
+    if is_possible:
+        spec.validate()
+        return
+    with pytest.raises(SpecError, match=f"disk01: a size of {size_bytes} bytes") as caught:
+        spec.validate()
+    assert f"multiple of {1024 if kind is DiskKind.RAM else 512} bytes" in caught.value.hint
+
+
+def test_a_spindle_needs_a_known_personality_and_the_nearest_is_named() -> None:
+    DiskSpec(name="disk01", kind=DiskKind.SPINDLE, personality="hdd-7200").validate()
+    with pytest.raises(SpecError, match="no disk personality 'hdd-720'") as caught:
+        DiskSpec(name="disk01", kind=DiskKind.SPINDLE, personality="hdd-720").validate()
+    assert caught.value.hint == "did you mean 'hdd-7200'?"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DiskKind if kind is not DiskKind.SPINDLE])
+def test_other_kinds_have_no_personality(kind: DiskKind) -> None:
+    with pytest.raises(SpecError, match=f"a {kind} disk has no personality"):
+        DiskSpec(name="disk01", kind=kind, personality="hdd-7200", backing="/dev/sdx").validate()
+
+
+@pytest.mark.parametrize(("backing", "is_possible"), [("/dev/sdb", True), ("sdb", False), ("", False)])
+def test_a_physical_disk_needs_its_whole_path(backing: str, is_possible: bool) -> None:
+    spec = DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing=backing)
+    if is_possible:
+        spec.validate()
+    else:
+        with pytest.raises(SpecError, match="needs its path"):
+            spec.validate()
+
+
+def test_serials_and_kernel_names() -> None:
+    assert [serial_of(1), serial_of(12), serial_of(100)] == ["RAIDLAB-01", "RAIDLAB-12", "RAIDLAB-100"]
+    disk = LabDisk(name="disk01", kind=DiskKind.FILE, node="/dev/ubda", size_bytes=MIB)
+    assert disk.kernel_name == "ubda"
+
+
+def test_several_disks_are_numbered_and_checked() -> None:
+    made = specs(3, DiskKind.LOOP, size_bytes=MIB, first=9)
+    assert [spec.name for spec in made] == ["disk09", "disk10", "disk11"]
+    assert {(spec.kind, spec.size_bytes) for spec in made} == {(DiskKind.LOOP, MIB)}
+    with pytest.raises(SpecError, match="0 disks"):
+        specs(0, DiskKind.LOOP)
+    with pytest.raises(SpecError, match="not possible"):
+        specs(2, DiskKind.LOOP, size_bytes=100)
+
+
+@pytest.mark.parametrize("name", sorted(all_personalities()))
+def test_a_personality_answers_in_its_time_with_the_transport(name: str) -> None:
+    personality = find_personality(name)
+    answer = personality.delay_milliseconds + TRANSPORT_MILLISECONDS
+    # A solid-state drive is faster than the transport: there is nothing left to wait for.
+    expected = max(personality.service_milliseconds, TRANSPORT_MILLISECONDS)
+    assert answer == pytest.approx(expected, abs=0.006)
+    assert personality.iops == pytest.approx(personality.concurrent_requests * 1000 / personality.service_milliseconds)
+
+
+def test_a_7200_rpm_drive_makes_75_ios_a_second() -> None:
+    assert round(find_personality("hdd-7200").iops) == 75

@@ -1,0 +1,128 @@
+"""Attaching and detaching on a machine: what fails half-way leaves nothing, and what is in use stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.disks.kinds import DiskKind, DiskSpec, specs
+from lab.disks.lab import Lab
+from lab.errors import CommandFailed, DeviceRefused, LabError, SpecError
+from lab.units import MIB
+from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
+from tests.unit.fakes import FakeMachine, Scripted
+
+
+def empty_lab(machine: FakeMachine, tmp_path: Path) -> Lab:
+    return Lab(machine, host_in(tmp_path), ())
+
+
+def loops(*sizes: int) -> FakeMachine:
+    return machine_of(*(Device(f"loop{number}", size_bytes=size) for number, size in enumerate(sizes)))
+
+
+def test_loop_disks_take_free_devices_in_order(tmp_path: Path) -> None:
+    machine = loops(0, MIB, 0, 0)
+    lab = empty_lab(machine, tmp_path)
+    made = lab.attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
+    assert [disk.node for disk in made] == ["/dev/loop0", "/dev/loop2"]
+    assert lab.disks == made
+    assert machine.runs[0] == ("modprobe", "loop", "max_loop=64")
+    # The embedded kernel's file system knows no direct I/O.
+    assert ("losetup", "/dev/loop2", "/run/raidlab/disks/disk02.img") in machine.runs
+
+
+def test_what_was_attached_before_a_failure_is_detached(tmp_path: Path) -> None:
+    machine = loops(0, 0)
+    machine.answers[("losetup", "/dev/loop1")] = Scripted(status=1, stderr="busy")
+    lab = empty_lab(machine, tmp_path)
+    with pytest.raises(CommandFailed):
+        lab.attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
+    assert ("losetup", "--detach", "/dev/loop0") in machine.runs
+    assert lab.disks == ()
+
+
+def test_too_few_free_devices(tmp_path: Path) -> None:
+    machine = loops(0, MIB)
+    with pytest.raises(LabError, match="no free loop device for 1 disks"):
+        empty_lab(machine, tmp_path).attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
+    assert machine.runs[-2:] == [("losetup", "--detach", "/dev/loop0"), ("rm", "-f", "/run/raidlab/disks/disk01.img")]
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    machine = loops(0)
+    lab = Lab(machine, host_in(tmp_path), [lab_disk()])
+    with pytest.raises(SpecError, match="disk01 are there already"):
+        lab.attach(specs(1, DiskKind.LOOP, size_bytes=MIB))
+    assert machine.runs == []
+
+
+def test_file_disks_cannot_be_added_to_a_running_machine(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="file disks cannot be added"):
+        empty_lab(FakeMachine(), tmp_path).attach(specs(1, DiskKind.FILE))
+
+
+def test_a_second_set_of_ram_disks_would_be_the_first(tmp_path: Path) -> None:
+    machine = FakeMachine()
+    lab = empty_lab(machine, tmp_path)
+    lab.attach(specs(2, DiskKind.RAM, size_bytes=MIB))
+    with pytest.raises(SpecError, match="ram disks already"):
+        lab.attach(specs(1, DiskKind.RAM, size_bytes=MIB, first=3))
+    assert machine.runs == [("modprobe", "brd", "rd_nr=2", "rd_size=1024")]
+    assert len(lab.disks) == 2
+
+
+def test_detach_runs_the_way_back_and_forgets_the_disk(tmp_path: Path) -> None:
+    machine = loops(0, 0)
+    lab = empty_lab(machine, tmp_path)
+    first, second = lab.attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
+    machine.runs.clear()
+    lab.detach([first])
+    assert machine.runs[1:] == [
+        ("losetup", "--detach", "/dev/loop0"),
+        ("rm", "-f", "/run/raidlab/disks/disk01.img"),
+    ]
+    assert lab.disks == (second,)
+    lab.release()
+    assert ("losetup", "--detach", "/dev/loop1") in machine.runs
+    assert machine.runs.count(("losetup", "--detach", "/dev/loop0")) == 1
+
+
+def test_a_disk_of_an_earlier_command_is_detached_too(tmp_path: Path) -> None:
+    machine = machine_of(Device("loop5"))
+    disk = lab_disk("disk01", "/dev/loop5", DiskKind.LOOP, backing="/var/lib/raidlab/disks/disk01.img")
+    Lab(machine, host_in(tmp_path), [disk]).detach([disk])
+    assert machine.runs[1:] == [
+        ("losetup", "--detach", "/dev/loop5"),
+        ("rm", "-f", "/var/lib/raidlab/disks/disk01.img"),
+    ]
+
+
+def test_a_disk_in_use_is_neither_detached_nor_reset(tmp_path: Path) -> None:
+    machine = machine_of(Device("ubda", holders=("md0",)), Device("md0", members=("ubda",)))
+    lab = Lab(machine, host_in(tmp_path), [lab_disk()])
+    with pytest.raises(DeviceRefused, match="member of md0"):
+        lab.detach(lab.disks)
+    with pytest.raises(DeviceRefused, match=r"disk01 \(/dev/ubda\) is in use by md0"):
+        lab.reset(lab.disks)
+    assert [argv for argv in machine.runs if argv[0] != "wipefs"] == []
+
+
+def test_a_physical_disk_passes_the_guard_before_it_is_taken_in(tmp_path: Path) -> None:
+    machine = machine_of(Device("sdb", entries=("sdb1",)))
+    machine.answers[("readlink",)] = Scripted("/dev/sdb\n")
+    wanted = [DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing="/dev/disk/by-id/x")]
+    lab = empty_lab(machine, tmp_path)
+    with pytest.raises(DeviceRefused, match="partitions: sdb1"):
+        lab.attach(wanted)
+    machine.dirs["/sys/block/sdb"] = ("size",)
+    made = lab.attach(wanted)
+    assert (made[0].node, made[0].size_bytes, made[0].backing) == ("/dev/sdb", 500 * MIB, "/dev/disk/by-id/x")
+
+
+def test_a_partition_is_no_physical_disk(tmp_path: Path) -> None:
+    machine = machine_of(Device("sdb"))
+    machine.answers[("readlink",)] = Scripted("/dev/sdb1\n")
+    with pytest.raises(DeviceRefused, match="no whole disk"):
+        empty_lab(machine, tmp_path).attach([DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing="/dev/sdb1")])

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.disks.kinds import DiskKind, DiskSpec, specs
+from lab.disks.lab_files import (
+    REGISTRY,
+    LabFolder,
+    lab_folder,
+    read_registry,
+    scratch_folder,
+    ubd_disks,
+    write_registry,
+)
+from lab.errors import LabError, MachineBusy, SpecError
+from lab.machine.state_folder import StateFolder
+from lab.units import MIB
+from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
+from tests.unit.fakes import FakeClock, FakeMachine
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    return host_in(tmp_path).state
+
+
+def files(count: int = 2) -> tuple[DiskSpec, ...]:
+    return specs(count, DiskKind.FILE, size_bytes=8 * MIB)
+
+
+def test_images_are_sparse_and_of_exact_size(state: StateFolder) -> None:
+    with scratch_folder(state, files()) as folder:
+        folder.make_files(folder.specs)
+        found = [folder.image(spec).stat() for spec in folder.specs]
+        assert [image.st_size for image in found] == [8 * MIB, 8 * MIB]
+        assert all(image.st_blocks * 512 < MIB for image in found)
+
+
+def test_existing_images_keep_their_data(state: StateFolder) -> None:
+    with scratch_folder(state, files()) as folder:
+        folder.make_files(folder.specs[:1])
+        with folder.image(folder.specs[0]).open("r+b") as image:
+            image.write(b"kept")
+        folder.make_files(folder.specs)
+        assert folder.image(folder.specs[0]).read_bytes()[:4] == b"kept"
+        assert folder.image(folder.specs[1]).exists()
+
+
+def test_an_image_of_another_size_is_refused(state: StateFolder) -> None:
+    with scratch_folder(state, files(1)) as folder:
+        folder.make_files(folder.specs)
+        os.truncate(folder.image(folder.specs[0]), 4 * MIB)
+        with pytest.raises(LabError, match=f"has {4 * MIB} bytes instead of {8 * MIB}"):
+            folder.make_files(folder.specs)
+
+
+@dataclass
+class Room:
+    f_bavail: int
+    f_frsize: int = MIB
+
+
+def test_too_little_room_is_told_before_any_image_is_made(state: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scratch_folder(state, files()) as folder:
+        monkeypatch.setattr("os.statvfs", lambda path: Room(15))
+        with pytest.raises(LabError, match=r"the disks need up to 16 MiB, and .* has 15 MiB left"):
+            folder.make_files(folder.specs)
+        assert not folder.image(folder.specs[0]).exists()
+        # Images that are there need no further room.
+        folder.make_files(folder.specs[:1])
+        folder.make_files(folder.specs)
+
+
+def test_a_new_lab_has_nine_disks_and_the_next_start_finds_them(state: StateFolder) -> None:
+    with lab_folder(state, "default") as folder:
+        assert [spec.name for spec in folder.specs] == [f"disk0{number}" for number in range(1, 10)]
+        folder.save(files(3))
+    with lab_folder(state, "default") as folder:
+        assert folder.specs == files(3)
+
+
+def test_save_drops_the_images_of_disks_that_went(state: StateFolder) -> None:
+    with lab_folder(state, "default") as folder:
+        folder.save(files(3))
+        folder.make_files(folder.specs)
+        images = [folder.image(spec) for spec in folder.specs]
+        folder.save(files(1))
+        assert [image.exists() for image in images] == [True, False, False]
+        assert folder.specs == files(1)
+
+
+@pytest.mark.parametrize("text", [b"[{", b'[{"name": "x"}]', b'[{"name": "\xff", "kind": "file"}]', b"{}"])
+def test_a_damaged_list_is_named_and_the_lab_is_let_go(state: StateFolder, text: bytes) -> None:
+    with lab_folder(state, "default"):
+        pass
+    path = state.root / "labs" / "default" / "lab.json"
+    path.write_bytes(text)
+    with pytest.raises(LabError, match=r"the list of disks .*lab\.json is damaged") as caught:
+        lab_folder(state, "default")
+    assert "remove that file" in caught.value.hint
+    path.unlink()
+    with lab_folder(state, "default") as folder:
+        assert len(folder.specs) == 9
+
+
+def test_an_open_lab_is_busy_for_others(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with lab_folder(host_in(tmp_path, clock).state, "default"):
+        with pytest.raises(MachineBusy, match=r"the lab 'default' is open in 'raidlab test' \(process \d+\)") as caught:
+            lab_folder(host_in(tmp_path, clock).state, "default")
+        assert "uml:?name=default2" in caught.value.hint
+        with lab_folder(host_in(tmp_path, clock).state, "other"):
+            pass
+    with lab_folder(host_in(tmp_path, clock).state, "default"):
+        pass
+
+
+def test_a_scratch_folder_is_removed_and_a_lab_stays(state: StateFolder) -> None:
+    with scratch_folder(state, files(1)) as scratch:
+        scratch.make_files(scratch.specs)
+        image = scratch.image(scratch.specs[0])
+    with lab_folder(state, "default") as lab:
+        kept = lab.image(lab.specs[0]).parents[1]
+    assert not image.parents[1].exists()
+    assert kept.is_dir()
+
+
+def test_a_scratch_folder_checks_its_disks_first(state: StateFolder) -> None:
+    with pytest.raises(SpecError, match="not possible"):
+        scratch_folder(state, [DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=5)])
+    assert not list(state.root.glob("machines/*"))
+
+
+def test_only_the_lock_for_machines_that_keep_their_disks(state: StateFolder) -> None:
+    with LabFolder.locked(state, "ssh:user@host:22"):
+        assert [path.name for path in (state.root / "labs").iterdir()] == ["at-ssh-user-host-22"]
+
+
+def test_disks_appear_in_order_with_serials(state: StateFolder) -> None:
+    with scratch_folder(state, files()) as folder:
+        disks = folder.lab_disks(folder.specs)
+        assert [(disk.name, disk.node, disk.serial) for disk in disks] == [
+            ("disk01", "/dev/ubda", "RAIDLAB-01"),
+            ("disk02", "/dev/ubdb", "RAIDLAB-02"),
+        ]
+        ubds = ubd_disks(folder, folder.specs)
+        assert [(ubd.serial, str(ubd.path)) for ubd in ubds] == [(disk.serial, disk.backing) for disk in disks]
+
+
+def test_the_host_cache_is_dropped_only_where_there_are_images(state: StateFolder) -> None:
+    with scratch_folder(state, files(1)) as folder:
+        folder.make_files(folder.specs)
+        assert folder.drop_host_cache({"disk01"}) is True
+        assert folder.drop_host_cache({"disk02"}) is False
+    with scratch_folder(state, specs(1, DiskKind.RAM)) as folder:
+        assert folder.drop_host_cache({"disk01"}) is False
+
+
+def test_an_image_that_was_never_written_has_no_block(state: StateFolder) -> None:
+    with scratch_folder(state, files(1)) as folder:
+        folder.make_files(folder.specs)
+        assert folder.is_never_written(folder.specs[0])
+        with folder.image(folder.specs[0]).open("r+b") as image:
+            image.write(b"something")
+            os.fsync(image.fileno())
+        assert not folder.is_never_written(folder.specs[0])
+
+
+# --- the list of disks attached on a machine --------------------------------------------------------------------------
+
+LOOP = lab_disk("disk01", "/dev/loop0", DiskKind.LOOP, backing="/var/lib/raidlab/disks/disk01.img")
+
+
+def test_the_registry_is_read_back() -> None:
+    machine = machine_of(Device("loop0", loop_file=LOOP.backing))
+    write_registry(machine, [LOOP])
+    assert machine.runs == [("mkdir", "-p", "/run/raidlab")]
+    assert read_registry(machine) == (LOOP,)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        machine_of(),
+        machine_of(Device("loop0", size_bytes=MIB, loop_file=LOOP.backing)),
+        machine_of(Device("loop0", loop_file="/home/someone/else.img")),
+    ],
+    ids=["gone", "size", "file"],
+)
+def test_a_disk_that_is_not_what_it_was_is_dropped(machine: FakeMachine) -> None:
+    write_registry(machine, [LOOP])
+    assert read_registry(machine) == ()
+
+
+@pytest.mark.parametrize("text", ["", "[{", '{"name": 1}'])
+def test_a_registry_that_cannot_be_read_lists_nothing(text: str) -> None:
+    machine = machine_of(Device("loop0", loop_file=LOOP.backing))
+    machine.files[REGISTRY] = text
+    assert read_registry(machine) == ()

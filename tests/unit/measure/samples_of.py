@@ -1,0 +1,44 @@
+"""Samples made for one question at a time."""
+
+from __future__ import annotations
+
+from lab.arrays.status import SyncProgress
+from lab.machine.api import RawSample
+from lab.measure.samples import CpuTicks, DiskCounters, Sample
+
+
+def counters(
+    reads: int = 0,
+    writes: int = 0,
+    read_bytes: int = 0,
+    written_bytes: int = 0,
+    read_wait_seconds: float = 0.0,
+    write_wait_seconds: float = 0.0,
+    busy_seconds: float = 0.0,
+) -> DiskCounters:
+    return DiskCounters(
+        reads, read_bytes, read_wait_seconds, writes, written_bytes, write_wait_seconds, 0, busy_seconds
+    )
+
+
+def sample(
+    time_seconds: float = 0.0,
+    *,
+    disk: DiskCounters | None = None,
+    busy: int | None = None,
+    idle: int = 0,
+    steal: int = 0,
+    md_ticks: int = 0,
+    action: str = "idle",
+    progress: SyncProgress | None = None,
+    degraded: int | None = None,
+) -> Sample:
+    disks = {"ubda": disk} if disk else {}
+    cpu = None if busy is None else CpuTicks(busy, idle, steal)
+    return Sample(time_seconds, disks, cpu, md_ticks, action, progress, degraded)
+
+
+def raw(
+    time_seconds: float, ticks: dict[str, int] | None = None, files: dict[str, str | None] | None = None
+) -> RawSample:
+    return RawSample(time_seconds, files or {}, ticks or {})

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.arrays.filesystem import FileSystem
+from lab.disks.lab import Lab
+from lab.errors import CommandFailed
+from lab.measure import integrity
+from lab.measure.caches import cold_plan, make_cold
+from lab.measure.integrity import PROGRAM, DataSum, Verdict, sum_device, sum_files, verdict
+from lab.units import MIB
+from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
+from tests.unit.fakes import FakeMachine, Scripted
+
+SUM_PROGRAM = Path(integrity.__file__).with_name("sum_program.py")
+A, B, LOST = DataSum("sha256:a"), DataSum("sha256:b"), DataSum("", "Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (A, A, Verdict.INTACT),
+        (A, B, Verdict.CHANGED),
+        (A, LOST, Verdict.UNREADABLE),
+        (LOST, A, Verdict.UNREADABLE),
+        (LOST, LOST, Verdict.UNREADABLE),
+    ],
+)
+def test_verdicts(before: DataSum, after: DataSum, expected: Verdict) -> None:
+    assert verdict(before, after) is expected
+
+
+SHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""SHA-256 of no data."""
+
+
+def answering(stdout: str = SHA + "\n", status: int = 0, stderr: str = "") -> FakeMachine:
+    return FakeMachine(answers={("python3",): Scripted(stdout, status, stderr)})
+
+
+def test_a_whole_device_and_a_part_of_it() -> None:
+    machine = answering()
+    assert sum_device(machine, "/dev/md0") == DataSum(f"sha256:{SHA}")
+    sum_device(machine, "/dev/md0", 32 * MIB, skip_bytes=96 * MIB)
+    start = ("python3", "-IS", PROGRAM)
+    assert [argv for argv in machine.runs if argv[0] == "python3"] == [
+        (*start, "0", "0", "/dev/md0"),
+        (*start, str(96 * MIB), str(32 * MIB), "/dev/md0"),
+    ]
+    assert [path for path, _ in machine.writes] == [PROGRAM]
+
+
+def test_the_files_of_a_folder_in_the_order_of_their_names() -> None:
+    machine = answering()
+    machine.dirs["/mnt"] = ("a 1", "b", "folder")
+    sum_files(machine, "/mnt")
+    assert machine.runs[-1] == ("python3", "-IS", PROGRAM, "0", "0", "/mnt/a 1", "/mnt/b", "/mnt/folder")
+
+
+def test_data_that_cannot_be_read_has_no_sum() -> None:
+    said = "/dev/md0: Input/output error"
+    assert sum_device(answering(SHA, 1, f"a warning\n{said}\n"), "/dev/md0") == DataSum("", said)
+    assert sum_device(answering("", 1), "/dev/md0") == DataSum("", "reading failed")
+
+
+def run_program(*arguments: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-IS", str(SUM_PROGRAM), *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_program_sums_what_the_files_hold(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4096 * 5 + b"and a bit"
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(data)
+    second.write_bytes(b"more")
+    assert run_program(0, 0, first, second).stdout.strip() == hashlib.sha256(data + b"more").hexdigest()
+    part = data[4096 : 4096 + 8192]
+    assert run_program(4096, 8192, first).stdout.strip() == hashlib.sha256(part).hexdigest()
+
+
+def test_the_program_fails_where_a_file_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"x")
+    done = run_program(0, 0, tmp_path / "there", tmp_path / "absent")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("absent: No such file or directory\n")
+
+
+DROP = "sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'"
+
+
+def test_cold_caches_of_a_bare_device() -> None:
+    assert cold_plan(FileSystem.RAW, "/dev/md0").lines() == [DROP]
+
+
+@pytest.mark.parametrize("kind", [FileSystem.EXT4, FileSystem.XFS])
+def test_cold_caches_of_a_file_system_are_dropped_while_it_is_unmounted(kind: FileSystem) -> None:
+    place = "/run/raidlab/mnt/md0"
+    assert cold_plan(kind, "/dev/md0").lines() == [
+        f"umount {place}",
+        DROP,
+        f"mount -t {kind} /dev/md0 {place}",
+    ]
+
+
+def test_what_was_made_cold_is_told(tmp_path: Path) -> None:
+    machine = machine_of(Device("ubda", holders=("md0",)), Device("md0", members=("ubda",)))
+    lab = Lab(machine, host_in(tmp_path), [lab_disk()])
+    assert make_cold(lab, FileSystem.RAW, "/dev/md0", lab.disks) == ("kernel caches dropped",)
+    assert make_cold(lab, FileSystem.EXT4, "/dev/md0", lab.disks) == ("remounted", "kernel caches dropped")
+    machine.answers[("umount",)] = Scripted(status=32, stderr="target is busy")
+    with pytest.raises(CommandFailed, match="target is busy"):
+        make_cold(lab, FileSystem.EXT4, "/dev/md0", lab.disks)

@@ -1,0 +1,31 @@
+"""Real results, trimmed (see data/README.md), and changes to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from lab.results.record import CellRecord, ResultRecord
+from lab.results.store import decode_record
+
+DATA = Path(__file__).with_name("data")
+
+
+def load(name: str) -> ResultRecord:
+    return decode_record((DATA / f"{name}.json").read_bytes(), source=name)
+
+
+def repeated(record: ResultRecord, factors: tuple[float, ...]) -> ResultRecord:
+    """The record with further repeats of every cell, their IOPS multiplied by each factor."""
+    further = [_times(cell, factor, number) for number, factor in enumerate(factors, 1) for cell in record.cells]
+    return msgspec.structs.replace(record, cells=(*record.cells, *further))
+
+
+def _times(cell: CellRecord, factor: float, repeat: int) -> CellRecord:
+    sections = {
+        way: msgspec.structs.replace(section, iops=section.iops * factor)
+        for way in ("reads", "writes")
+        if (section := getattr(cell.figures, way)) is not None
+    }
+    return msgspec.structs.replace(cell, repeat=repeat, figures=msgspec.structs.replace(cell.figures, **sections))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import SpecError
+from lab.units import GIB, KIB, MIB, format_bytes, human_bytes, human_rate, human_seconds, parse_bytes
+
+sizes = st.one_of(
+    st.integers(0, 2**63), st.builds(lambda n, p: n << p, st.integers(1, 5000), st.sampled_from([10, 20, 30, 40]))
+)
+
+
+@given(sizes)
+def test_what_is_formatted_reads_back_the_same(count: int) -> None:
+    assert parse_bytes(format_bytes(count)) == count
+
+
+@given(st.integers(1, 1023), st.sampled_from([("K", KIB), ("M", MIB), ("G", GIB), ("T", 1024 * GIB)]))
+def test_whole_units_are_written_short(number: int, unit: tuple[str, int]) -> None:
+    assert format_bytes(number * unit[1]) == f"{number}{unit[0]}"
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1025])
+def test_what_no_unit_divides_is_a_plain_number(count: int) -> None:
+    assert format_bytes(count) == str(count)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("500M", 500 * MIB),
+        ("64 KiB", 64 * KIB),
+        (" 2g ", 2 * GIB),
+        ("1TB", 1024 * GIB),
+        ("7", 7),
+        ("7B", 7),
+        (4096, 4096),
+    ],
+)
+def test_sizes_as_people_write_them(text: str | int, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "1.5G", "-1M", "10X", "5 MM", "1e6"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(SpecError, match=r"^chunk "):
+        parse_bytes(text, what="chunk")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (500 * MIB, "500 MiB"), (2.1 * GIB, "2.1 GiB"), (-2048, "-2 KiB")],
+)
+def test_sizes_for_people(count: float, text: str) -> None:
+    assert human_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 ns"),
+        (2e-7, "200 ns"),
+        (0.00085, "850 µs"),
+        (0.0133, "13.3 ms"),
+        (4.2, "4.2 s"),
+        (60.0, "1:00 min"),
+        (185.9, "3:05 min"),
+    ],
+)
+def test_times_for_people(seconds: float, text: str) -> None:
+    assert human_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(("rate", "text"), [(75.2, "75"), (999, "999"), (1000, "1.0k"), (82900, "82.9k")])
+def test_rates_for_people(rate: float, text: str) -> None:
+    assert human_rate(rate) == text
