@@ -122,7 +122,9 @@ def scrub(name: str, action: str = "check", *, wait: WaitFlag = None, plan: Plan
 def speed(
     name: str,
     *,
-    minimum: Annotated[str | None, Parameter(name="--min", help="Per second and member, such as 10M; a bare number is KiB, as in md.")] = None,
+    minimum: Annotated[
+        str | None, Parameter(name="--min", help="Per second and member, such as 10M; a bare number is KiB, as in md.")
+    ] = None,
     maximum: Annotated[str | None, Parameter(name="--max", help="Per second and member, such as 200M.")] = None,
     plan: PlanFlag = False,
 ) -> None:

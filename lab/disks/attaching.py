@@ -80,6 +80,7 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
                 server,
                 f"A server that answers like a {spec.personality}: {personality.title}.",
                 ("pkill", "-F", pid_file),
+                writes_devices=(spec.backing,) if spec.backing else (),
             ),
             Step(
                 ("nbd-client", "-unix", socket, node, "-b", "512"),

@@ -87,12 +87,19 @@ def name_is_offer(name: str) -> bool:
 
 
 def parse_mountinfo(text: str) -> dict[str, tuple[str, ...]]:
-    """Device number (``8:1``) -> mount points (proc(5), /proc/pid/mountinfo)."""
+    """Device number (``8:1``), and source (``/dev/sda1``), -> mount points (proc(5), /proc/pid/mountinfo).
+
+    Both, since some file systems (btrfs) show a number of their own.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) > 4:
-            found[fields[2]] = (*found.get(fields[2], ()), fields[4])
+        if len(fields) <= 4:
+            continue
+        source = fields[fields.index("-") + 2] if "-" in fields[:-2] else ""
+        for key in (fields[2], source):
+            if key:
+                found[key] = (*found.get(key, ()), fields[4])
     return found
 
 
@@ -117,7 +124,7 @@ def _device(
         holders=listed.get(f"{base}/holders", ()),
         members=listed.get(f"{base}/slaves", ()),
         partitions=tuple(entry for entry in listed.get(base, ()) if entry.startswith(name)),
-        mounted_on=mounts.get(number, ()),
+        mounted_on=tuple(dict.fromkeys((*mounts.get(number, ()), *mounts.get(f"/dev/{name}", ())))),
         is_swap=f"/dev/{name}" in swaps,
         is_read_only=text("ro") == "1",
         loop_file=text("loop/backing_file"),

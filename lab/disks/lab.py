@@ -112,12 +112,25 @@ class Lab:
         made = []
         for spec, number in zip(specs, self._free_numbers(kind), strict=False):
             attachment = self._attachment(spec, number)
-            self.execute(attachment.attach)
-            self._detach.append(((attachment.disk,), attachment.detach))
+            self._attach_whole(attachment)
             made.append(attachment.disk)
         if len(made) < len(specs):
             raise LabError(f"no free {kind} device for {len(specs) - len(made)} disks", hint="detach some first")
         return made
+
+    def _attach_whole(self, attachment: Attachment) -> None:
+        """All steps of an attachment, or none: what was done before a failure is undone."""
+        done: list[Step] = []
+        try:
+            for step in attachment.attach.steps:
+                self._run_step(step)
+                done.append(step)
+        except BaseException:
+            for step in reversed(done):
+                if step.undo:
+                    self.machine.run(step.undo, check=False)
+            raise
+        self._detach.append(((attachment.disk,), attachment.detach))
 
     def _attachment(self, spec: DiskSpec, number: int) -> Attachment:
         if spec.kind is DiskKind.SPINDLE:
@@ -155,7 +168,10 @@ class Lab:
         return disk
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
-        """Take disks away. Raises DeviceRefused for one that is in use."""
+        """Take disks away. Raises DeviceRefused for one that is in use, SpecError for some of several ram disks."""
+        left = {disk.name for disk in self._disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
+        if left and any(disk.kind is DiskKind.RAM for disk in disks):
+            raise SpecError("ram disks go all at once", hint=f"remove {', '.join(sorted(left))} as well")
         self.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
         wanted = {disk.name for disk in disks}
         for index, (attached, plan) in reversed(list(enumerate(self._detach))):

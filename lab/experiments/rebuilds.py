@@ -78,7 +78,9 @@ class RebuildRunner:
         reason: str,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
-        stamps = tuple(f"unreadable: {part.error}" for part in (integrity.degraded, integrity.after) if part.error)
+        parts = (integrity.before, integrity.degraded, integrity.after)
+        stamps = tuple(f"unreadable: {part.error}" for part in parts if part.error)
+        is_checked = bool(integrity.before.digest)
         self._context.journal.add(
             RebuildRecord(
                 array=cell.array,
@@ -90,7 +92,7 @@ class RebuildRunner:
                 under_workload=cell.under.id if cell.under else "",
                 checksum_before=integrity.before.digest,
                 checksum_after=integrity.after.digest,
-                data_unchanged=integrity.verdict is Verdict.INTACT,
+                data_unchanged=integrity.verdict is Verdict.INTACT if is_checked else None,
                 phases=phases,
                 stamps=stamps,
             )

@@ -14,6 +14,8 @@ TUNABLES = ("/proc/sys/dev/raid/speed_limit_min", "/proc/sys/dev/raid/speed_limi
 def read_conditions(lab: Lab) -> Conditions:
     """Kernel, tools, processors, disks and tunables of an open lab."""
     facts = lab.machine.facts
+    # md's limits are there only once its driver is.
+    lab.machine.run(("modprobe", "md_mod"), check=False)
     queue_files = [
         f"/sys/block/{disk.kernel_name}/queue/{name}" for disk in lab.disks for name in ("scheduler", "write_cache")
     ]

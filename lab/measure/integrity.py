@@ -49,12 +49,16 @@ def verdict(before: DataSum, after: DataSum) -> Verdict:
 
 
 def _sum(machine: Machine, paths: Sequence[str], skip_bytes: int, length_bytes: int) -> DataSum:
-    if machine.read([PROGRAM])[PROGRAM] is None:
+    program = Path(__file__).with_name("sum_program.py").read_text(encoding="utf-8")
+    if machine.read([PROGRAM])[PROGRAM] != program:
         machine.run(("mkdir", "-p", str(Path(PROGRAM).parent)))
-        machine.write(PROGRAM, Path(__file__).with_name("sum_program.py").read_text(encoding="utf-8"))
+        machine.write(PROGRAM, program)
     argv = ("python3", "-IS", PROGRAM, str(skip_bytes), str(length_bytes), *paths)
     result = machine.run(argv, check=False, timeout_seconds=SUM_TIMEOUT_SECONDS)
-    if result.status != 0:
-        said = result.stderr.strip()
+    said = result.stderr.strip()
+    words = result.stdout.split()
+    if result.status != 0 or len(words) != 2:
         return DataSum("", said.splitlines()[-1] if said else "reading failed")
-    return DataSum(f"sha256:{result.stdout.strip()}")
+    if words[1] == "0":
+        return DataSum("", "there are no data")
+    return DataSum(f"sha256:{words[0]}")

@@ -16,10 +16,10 @@ from pathlib import Path
 PIECE_BYTES = 4 * 1024 * 1024
 
 
-def add_file(digest: "hashlib._Hash", path: str, skip: int, length: int) -> None:
-    """Feed one file or device to the digest; a folder is left out."""
+def add_file(digest: "hashlib._Hash", path: str, skip: int, length: int) -> int:
+    """Feed one file or device to the digest and return its bytes; a folder is left out."""
     if Path(path).is_dir():
-        return
+        return 0
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
@@ -39,18 +39,20 @@ def add_file(digest: "hashlib._Hash", path: str, skip: int, length: int) -> None
             offset += count
     finally:
         os.close(fd)
+    return (offset if end is None else min(offset, end)) - skip
 
 
 def main() -> int:
-    """Print the digest over all files in the order given; status 1 and the reason if one cannot be read."""
+    """Print digest and bytes of all files in the order given; status 1 and the reason if one cannot be read."""
     digest = hashlib.sha256()
+    total = 0
     for path in sys.argv[3:]:
         try:
-            add_file(digest, path, int(sys.argv[1]), int(sys.argv[2]))
+            total += add_file(digest, path, int(sys.argv[1]), int(sys.argv[2]))
         except OSError as error:
             sys.stderr.write(f"{path}: {error.strerror}\n")
             return 1
-    sys.stdout.write(digest.hexdigest() + "\n")
+    sys.stdout.write(f"{digest.hexdigest()} {total}\n")
     return 0
 
 

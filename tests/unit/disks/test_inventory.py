@@ -75,7 +75,17 @@ def test_a_machine_without_proc_or_devices() -> None:
 
 
 def test_mountinfo_as_the_kernel_writes_it() -> None:
-    assert parse_mountinfo(MOUNTINFO + "torn 1\n") == {"0:21": ("/proc",), "0:22": ("/sys",), "0:6": ("/dev",)}
+    found = parse_mountinfo(MOUNTINFO + "torn 1\n")
+    assert {key: places for key, places in found.items() if ":" in key} == {
+        "0:21": ("/proc",),
+        "0:22": ("/sys",),
+        "0:6": ("/dev",),
+    }
+
+
+def test_a_mount_is_found_by_its_source_too() -> None:
+    line = "36 35 0:31 / /data rw,noatime shared:1 - btrfs /dev/sdb rw,space_cache\n"
+    assert parse_mountinfo(line) == {"0:31": ("/data",), "/dev/sdb": ("/data",)}
 
 
 def test_a_link_is_followed() -> None:

@@ -39,7 +39,7 @@ SHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 """SHA-256 of no data."""
 
 
-def answering(stdout: str = SHA + "\n", status: int = 0, stderr: str = "") -> FakeMachine:
+def answering(stdout: str = SHA + " 4096\n", status: int = 0, stderr: str = "") -> FakeMachine:
     return FakeMachine(answers={("python3",): Scripted(stdout, status, stderr)})
 
 
@@ -52,7 +52,7 @@ def test_a_whole_device_and_a_part_of_it() -> None:
         (*start, "0", "0", "/dev/md0"),
         (*start, str(96 * MIB), str(32 * MIB), "/dev/md0"),
     ]
-    assert [path for path, _ in machine.writes] == [PROGRAM]
+    assert {path for path, _ in machine.writes} == {PROGRAM}
 
 
 def test_the_files_of_a_folder_in_the_order_of_their_names() -> None:
@@ -66,6 +66,11 @@ def test_data_that_cannot_be_read_has_no_sum() -> None:
     said = "/dev/md0: Input/output error"
     assert sum_device(answering(SHA, 1, f"a warning\n{said}\n"), "/dev/md0") == DataSum("", said)
     assert sum_device(answering("", 1), "/dev/md0") == DataSum("", "reading failed")
+    assert sum_device(answering("", 0), "/dev/md0") == DataSum("", "reading failed")
+
+
+def test_no_data_have_no_sum() -> None:
+    assert sum_files(answering(f"{SHA} 0\n"), "/mnt") == DataSum("", "there are no data")
 
 
 def run_program(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -78,9 +83,12 @@ def test_the_program_sums_what_the_files_hold(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(data)
     second.write_bytes(b"more")
-    assert run_program(0, 0, first, second).stdout.strip() == hashlib.sha256(data + b"more").hexdigest()
+    assert run_program(0, 0, first, second).stdout.split() == [
+        hashlib.sha256(data + b"more").hexdigest(),
+        str(len(data) + 4),
+    ]
     part = data[4096 : 4096 + 8192]
-    assert run_program(4096, 8192, first).stdout.strip() == hashlib.sha256(part).hexdigest()
+    assert run_program(4096, 8192, first).stdout.split() == [hashlib.sha256(part).hexdigest(), "8192"]
 
 
 def test_the_program_fails_where_a_file_is_missing(tmp_path: Path) -> None:
