@@ -40,6 +40,10 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         close_broken_stdout()
         status = ExitCode.DONE
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        hint = "free some room, mend its rights, or choose another state folder with RAIDLAB_STATE=FOLDER"
+        status = _report(f"{about}{error.strerror or error}", hint, "SystemError", ExitCode.FAILED)
     except Exception as error:
         status = _report_unexpected(error)
     return status

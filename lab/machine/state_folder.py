@@ -6,6 +6,7 @@ every process of its kernel are gone. What a killed client left is recognised by
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -41,12 +42,16 @@ def make_folder(path: Path, *, what: str) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = path / f".probe-{secrets.token_hex(8)}"
-        probe.touch()
-        probe.unlink()
+        try:
+            # A block of data, since an empty file can be made on a full disk too.
+            probe.write_bytes(bytes(4096))
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
+        mend = "free some room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise LabError(
             f"{what} {path} cannot be written: {error.strerror}",
-            hint=f"make it writable, or choose another place with {STATE_VARIABLE}=FOLDER",
+            hint=f"{mend}, or choose another place with {STATE_VARIABLE}=FOLDER",
         ) from error
     return path
 
