@@ -1,0 +1,100 @@
+"""What the tests on real arrays share: build, fill, break, mend, all through the lab's own plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.spec import ArraySpec
+from lab.arrays.state import read_array, read_arrays
+from lab.arrays.status import ArrayStatus
+from lab.arrays.waits import wait_until_idle
+from lab.disks import DiskKind, DiskSpec, Lab, specs
+from lab.measure.integrity import DataSum, sum_device
+from lab.measure.job import Place
+from lab.measure.samples import Sample
+from lab.seams.clock import HostClock, wait_for
+from lab.units import MIB
+
+NAME = "md0"
+DEVICE = "/dev/md0"
+
+
+def file_disks(count: int, mebibytes: int) -> tuple[DiskSpec, ...]:
+    return specs(count, DiskKind.FILE, size_bytes=mebibytes * MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """A lab with at most one array at a time, md0, on its first disks."""
+
+    lab: Lab
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(disk.node for disk in self.lab.disks)
+
+    @property
+    def status(self) -> ArrayStatus:
+        return read_array(self.lab.machine, NAME)
+
+    def spec(self, level: str, members: int, **more: object) -> ArraySpec:
+        """An array on the first disks. They are blank, so parity and copies agree without a first resync."""
+        clean = level not in ("single", "raid0")
+        return ArraySpec(level, self.nodes[:members], assume_clean=clean, **more)  # type: ignore[arg-type]
+
+    def create(self, level: str, members: int, **more: object) -> ArraySpec:
+        spec = self.spec(level, members, **more)
+        self.lab.execute(operations.create(spec))
+        return spec
+
+    def blank(self) -> None:
+        """No array, and every file disk as new. A fault's trail of superblocks would confuse the next test."""
+        for array in read_arrays(self.lab.machine):
+            self.lab.machine.run(("umount", array.device), check=False)
+            self.lab.machine.run(("mdadm", "--stop", array.device), check=False)
+        self.lab.reset([disk for disk in self.lab.disks if disk.kind is DiskKind.FILE])
+
+    def fill(self, device: str = DEVICE) -> DataSum:
+        """Random data over every byte; returns their checksum."""
+        size = self.size_bytes(device)
+        options = (f"count={size}", "iflag=count_bytes,fullblock", "oflag=direct", "conv=fsync", "status=none")
+        self.lab.machine.run(("dd", "if=/dev/urandom", f"of={device}", "bs=1M", *options))
+        return self.sum(device)
+
+    def sum(self, device: str = DEVICE) -> DataSum:
+        return sum_device(self.lab.machine, device)
+
+    def size_bytes(self, device: str = DEVICE) -> int:
+        return int(self.lab.machine.run(("blockdev", "--getsize64", device)).stdout)
+
+    def place(self, spec: ArraySpec, file_system: FileSystem = FileSystem.RAW, room: int | None = None) -> Place:
+        names = tuple(member.removeprefix("/dev/") for member in spec.members)
+        available = room if room is not None else self.size_bytes(spec.device)
+        return Place(spec.name if spec.is_array else None, spec.device, names, file_system, available)
+
+    def idle(self) -> ArrayStatus:
+        return wait_until_idle(self.lab.machine, NAME, timeout_seconds=60)
+
+    def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str, seconds: float = 20) -> ArrayStatus:
+        return wait_for(lambda: self.status, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
+
+    def limit_sync(self, kib_per_second: int | None) -> None:
+        """Hold syncs back, so that a state in the middle of one can be caught; None lets them go."""
+        plan = operations.set_sync_speed(
+            NAME, minimum_kib_per_second=kib_per_second, maximum_kib_per_second=kib_per_second
+        )
+        self.lab.execute(plan)
+
+    def written_bytes(self, node: str) -> int:
+        """What was ever written to a device (field 7 of its stat file, in sectors)."""
+        path = f"/sys/block/{node.removeprefix('/dev/')}/stat"
+        return int((self.lab.machine.read([path])[path] or "").split()[6]) * 512
+
+
+def run_lengths(samples: tuple[Sample, ...]) -> list[int]:
+    """The degraded counts that samples show, repetitions left out."""
+    counts = [sample.degraded_count for sample in samples if sample.degraded_count is not None]
+    return [count for index, count in enumerate(counts) if index == 0 or counts[index - 1] != count]

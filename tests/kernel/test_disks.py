@@ -1,0 +1,196 @@
+"""Lab disks of every kind on a real kernel, and the guard before whatever is not one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
+from lab.disks.guard import Guard
+from lab.errors import DeviceRefused
+from lab.measure.job import MeasureOptions, Place, run_workload
+from lab.plans import Danger, Plan, Step
+from lab.units import KIB, MIB
+from lab.workloads.catalogue import find_workload
+from tests.kernel.rig import DEVICE, Rig
+
+pytestmark = pytest.mark.kernel
+
+# As many as the embedded kernel takes, of sixteen sizes, none of them a whole number of MiB.
+DISKS = tuple(
+    DiskSpec(name=f"disk{number:02}", kind=DiskKind.FILE, size_bytes=16 * MIB + number * 512) for number in range(1, 17)
+)
+OTHERS = (
+    DiskSpec(name="loop1", kind=DiskKind.LOOP, size_bytes=12 * MIB + 512),
+    DiskSpec(name="loop2", kind=DiskKind.LOOP, size_bytes=20 * MIB),
+    DiskSpec(name="ram1", kind=DiskKind.RAM, size_bytes=10 * MIB + KIB),
+    DiskSpec(name="ram2", kind=DiskKind.RAM, size_bytes=10 * MIB + KIB),
+    DiskSpec(name="spindle1", kind=DiskKind.SPINDLE, size_bytes=8 * MIB + 512, personality="hdd-7200"),
+    DiskSpec(name="spindle2", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, personality="ssd"),
+)
+MARK = "/run/the-step-ran"
+
+
+@pytest.fixture(scope="module")
+def others(lab: Lab) -> Iterator[dict[str, LabDisk]]:
+    made = lab.attach(OTHERS)
+    yield {disk.name: disk for disk in made}
+    lab.detach(made)
+    assert [disk.kind for disk in lab.disks] == [DiskKind.FILE] * 16
+
+
+def size_of(lab: Lab, disk: LabDisk) -> int:
+    return int(lab.machine.run(("blockdev", "--getsize64", disk.node)).stdout)
+
+
+def test_sixteen_file_disks_have_their_exact_sizes(lab: Lab) -> None:
+    files = [disk for disk in lab.disks if disk.kind is DiskKind.FILE]
+    assert [size_of(lab, disk) for disk in files] == [spec.size_bytes for spec in DISKS]
+    assert [disk.serial for disk in files] == [f"RAIDLAB-{number:02}" for number in range(1, 17)]
+
+
+@pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
+def test_other_kinds_attach_with_their_exact_size(lab: Lab, others: dict[str, LabDisk], spec: DiskSpec) -> None:
+    disk = others[spec.name]
+    assert disk.kind is spec.kind
+    assert size_of(lab, disk) == spec.size_bytes == disk.size_bytes
+    # The last sector is there, and no other behind it.
+    last = spec.size_bytes // 512 - 1
+    write = ("dd", "if=/dev/urandom", f"of={disk.node}", "bs=512", "count=1", "conv=fsync", "status=none")
+    assert lab.machine.run((*write, f"seek={last}")).status == 0
+    assert lab.machine.run((*write, f"seek={last + 1}"), check=False).status != 0
+
+
+def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
+    spec = ArraySpec("raid6", rig.nodes[:16], assume_clean=True, chunk_bytes=64 * KIB)
+    assert {lab.disk(node).kind for node in spec.members} == {DiskKind.FILE}
+    lab.execute(operations.create(spec))
+    assert rig.status.in_sync_count == 16
+    assert rig.size_bytes() == spec.raid.capacity_bytes(16, rig.status.component_bytes or 0, 64 * KIB)
+    lab.execute(operations.destroy(spec))
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, LabDisk], depth: int) -> None:
+    disk = others["spindle1"]
+    place = Place(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
+    workload = replace(find_workload("rand-read-4k-q1"), queue_depth=depth)
+    # Other load on this computer makes answers late and can make none early: so the rate has a hard upper limit, and
+    # the middle answer of the best of three runs tells the drive's own time.
+    rates: list[float] = []
+    while len(rates) < 3 and max(rates, default=0.0) < 73:
+        reads = run_workload(lab, place, workload, MeasureOptions(5.0, 0.0)).figures.reads
+        assert reads
+        assert reads.p50_seconds
+        assert reads.iops < 77
+        rates.append(depth / reads.p50_seconds)
+    assert max(rates) == pytest.approx(75, abs=2)
+
+
+def stored_bytes(lab: Lab, disk: LabDisk) -> int | None:
+    """What a sparse image takes up, on whichever side it lies; None for a disk in memory."""
+    if disk.kind is DiskKind.FILE:
+        return Path(disk.backing).stat().st_blocks * 512
+    if disk.kind is DiskKind.LOOP:
+        return int(lab.machine.run(("stat", "-c", "%b", disk.backing)).stdout) * 512
+    return None
+
+
+@pytest.mark.parametrize("name", ["disk08", "loop2", "ram1", "spindle2"])
+def test_reset_makes_blank_at_once(lab: Lab, others: dict[str, LabDisk], name: str) -> None:
+    assert others
+    rig, disk = Rig(lab), lab.disk(name)
+    rig.fill(disk.node)
+    compare = ("cmp", "-n", str(disk.size_bytes), disk.node, "/dev/zero")
+    assert lab.machine.run(compare, check=False).status == 1
+    used = stored_bytes(lab, disk)
+    assert used is None or used >= disk.size_bytes
+    started = time.monotonic()
+    lab.reset([disk])
+    assert time.monotonic() - started < 3
+    assert lab.machine.run(compare, check=False).status == 0
+    assert stored_bytes(lab, disk) in (None, 0)
+
+
+def refuse(lab: Lab, node: str, reason: str) -> None:
+    """The guard names the reason, and a plan that would write on the device does not even start that step."""
+    lab.machine.run(("rm", "-f", MARK))
+    step = Step(("touch", MARK), "Would write.", danger=Danger.DATA, writes_devices=(node,))
+    with pytest.raises(DeviceRefused, match=reason) as refused:
+        lab.execute(Plan.of("Write", [step]))
+    assert node in refused.value.message
+    assert lab.machine.run(("test", "-e", MARK), check=False).status == 1
+
+
+def test_a_step_on_a_lab_disk_runs(lab: Lab, rig: Rig) -> None:
+    # What the refusals below prevent does happen otherwise.
+    lab.machine.run(("rm", "-f", MARK))
+    lab.execute(Plan.of("Write", [Step(("touch", MARK), "Writes.", writes_devices=(rig.nodes[0],))]))
+    assert lab.machine.run(("test", "-e", MARK), check=False).status == 0
+
+
+@pytest.fixture
+def foreign_loop(lab: Lab) -> Iterator[str]:
+    """A device that is none of the lab's."""
+    lab.machine.run(("modprobe", "loop"))
+    lab.machine.run(("truncate", "--size", "16M", "/run/foreign.img"))
+    node = lab.machine.run(("losetup", "--find", "--show", "/run/foreign.img")).stdout.strip()
+    yield node
+    lab.machine.run(("mdadm", "--stop", DEVICE), check=False)
+    lab.machine.run(("losetup", "--detach", node))
+    lab.machine.run(("rm", "/run/foreign.img"))
+
+
+def test_the_guard_refuses_devices_that_it_does_not_know(lab: Lab, foreign_loop: str) -> None:
+    refuse(lab, "/dev/sdz", "there is no such device")
+    refuse(lab, foreign_loop, "it is not a lab disk")
+
+
+def test_the_guard_refuses_a_mounted_disk(lab: Lab, rig: Rig) -> None:
+    node = rig.nodes[0]
+    lab.machine.run(("mkfs.ext4", "-q", "-F", node))
+    lab.machine.run(("mkdir", "-p", "/run/elsewhere"))
+    lab.machine.run(("mount", node, "/run/elsewhere"))
+    try:
+        refuse(lab, node, "it is mounted on /run/elsewhere")
+        with pytest.raises(DeviceRefused, match="in use by /run/elsewhere"):
+            lab.reset([lab.disk(node)])
+    finally:
+        lab.machine.run(("umount", "/run/elsewhere"))
+    Guard(lab.machine, lab.disks).check(Step(("true",), "Free again.", writes_devices=(node,)))
+
+
+def test_the_guard_refuses_an_array_with_foreign_members(lab: Lab, rig: Rig, foreign_loop: str) -> None:
+    mine = rig.nodes[0]
+    create = ("mdadm", "--create", DEVICE, "--run", "--level=1", "--raid-devices=2", "--bitmap=none", "--assume-clean")
+    lab.machine.run((*create, "--metadata=1.2", mine, foreign_loop))
+    refuse(lab, DEVICE, "members that are no lab disks: loop")
+    # Its lab disk is in use by it, and so as little the lab's to write on.
+    refuse(lab, mine, "it is in use by md0")
+
+
+def test_the_guard_refuses_a_read_only_disk(lab: Lab, rig: Rig) -> None:
+    node = rig.nodes[2]
+    lab.machine.run(("blockdev", "--setro", node))
+    try:
+        refuse(lab, node, "it is read-only")
+    finally:
+        lab.machine.run(("blockdev", "--setrw", node))
+
+
+def test_one_refused_device_stops_a_step_on_many(lab: Lab, rig: Rig, foreign_loop: str) -> None:
+    lab.machine.run(("rm", "-f", MARK))
+    step = Step(("touch", MARK), "Would write.", writes_devices=(rig.nodes[0], foreign_loop, "/dev/sdz"))
+    with pytest.raises(DeviceRefused) as refused:
+        lab.execute(Plan.of("Write", [step]))
+    assert rig.nodes[0] not in refused.value.message
+    assert foreign_loop in refused.value.message
+    assert "/dev/sdz" in refused.value.message
+    assert lab.machine.run(("test", "-e", MARK), check=False).status == 1

@@ -1,0 +1,118 @@
+"""Arrays that change their shape while they are used: the data stay, and the size is what the arithmetic says."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays import operations
+from lab.arrays.level_names import level_with_layout
+from lab.arrays.status import SyncAction
+from lab.disks import DiskKind, specs
+from lab.measure.integrity import Verdict, sum_device, verdict
+from lab.measure.job import BackgroundLoad, MeasureOptions
+from lab.measure.recorder import Recorder
+from lab.plans import Plan
+from lab.units import KIB, MIB
+from lab.workloads.catalogue import find_workload
+from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
+
+pytestmark = pytest.mark.kernel
+
+# Four equal disks, and two larger ones for growing in size.
+DISKS = (*file_disks(4, 32), *specs(2, DiskKind.FILE, size_bytes=64 * MIB, first=5))
+LOAD_BYTES = 8 * MIB
+
+
+def expected_bytes(rig: Rig, level: str, members: int) -> int:
+    """The capacity by the level's arithmetic, for the bytes that md says it uses of each member."""
+    return level_with_layout(level, None).capacity_bytes(members, rig.status.component_bytes or 0)
+
+
+def test_raid5_grows_by_a_member_under_verified_load(rig: Rig) -> None:
+    spec = rig.create("raid5", 3)
+    rig.fill()
+    old_bytes, workload = rig.size_bytes(), find_workload("verify-load-4k")
+    begin = LOAD_BYTES * workload.jobs
+    length = (old_bytes - begin) // MIB * MIB
+    before = sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)
+    place, options = rig.place(spec), MeasureOptions(file_bytes=LOAD_BYTES)
+    with Recorder(rig.lab.machine, NAME, place.members) as recorder:
+        written = rig.written_bytes(DEVICE)
+        load = BackgroundLoad(rig.lab, place, workload, options, longest_run_seconds=120)
+        rig.wait(lambda _: rig.written_bytes(DEVICE) > written, "the load to write")
+        rig.limit_sync(8 * KIB)
+        rig.lab.execute(operations.grow_members(NAME, "raid5", 3, (rig.nodes[3],)))
+        status = rig.idle()
+        # The load checks what it wrote: stop raises WorkloadError if any block was not what it had been.
+        figures = load.stop(recorder.between).figures
+    assert any(sample.sync_action == SyncAction.RESHAPE for sample in recorder.samples)
+    assert figures.writes
+    assert figures.reads
+    assert status.raid_disks == 4
+    assert status.degraded_count == 0
+    assert rig.size_bytes() == expected_bytes(rig, "raid5", 4) > old_bytes
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is Verdict.INTACT
+    expect_data_without(rig, spec.members[0], begin, length)
+
+
+def expect_data_without(rig: Rig, member: str, begin: int, length: int) -> None:
+    """The redundancy of the new shape is right as well: what it computes is what was there."""
+    before = sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)
+    rig.lab.execute(operations.fail(NAME, member))
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is Verdict.INTACT
+
+
+def grow_and_compare(rig: Rig, plan: Plan, level: str, members: int) -> None:
+    old_bytes, before = rig.size_bytes(), rig.fill()
+    rig.lab.execute(plan)
+    status = rig.idle()
+    assert (status.level, status.raid_disks, status.degraded_count) == (level, members, 0)
+    assert rig.size_bytes() == (expected_bytes(rig, level, members) if level != "raid0" else old_bytes // 2 * 3)
+    whole = old_bytes // MIB * MIB
+    again = sum_device(rig.lab.machine, DEVICE, old_bytes) if whole == old_bytes else rig.sum()
+    assert verdict(before, again) is Verdict.INTACT
+    if level != "raid0":
+        expect_data_without(rig, rig.nodes[0], 0, whole)
+
+
+@pytest.mark.parametrize(("level", "members"), [("raid0", 2), ("raid1", 2), ("raid4", 3)])
+def test_more_members(rig: Rig, level: str, members: int) -> None:
+    rig.create(level, members)
+    plan = operations.grow_members(NAME, level, members, (rig.nodes[members],))
+    grow_and_compare(rig, plan, level, members + 1)
+
+
+def test_raid1_becomes_raid5_of_three(rig: Rig) -> None:
+    rig.create("raid1", 2)
+    plan = operations.grow_level(NAME, "raid1", "raid5", 2, (rig.nodes[2],))
+    old_bytes, before = rig.size_bytes(), rig.fill()
+    rig.lab.execute(plan)
+    status = rig.idle()
+    assert (status.level, status.raid_disks, status.degraded_count) == ("raid5", 3, 0)
+    # The mirror had no chunks; mdadm chooses a chunk that divides its size, so nothing of it is lost.
+    assert rig.size_bytes() == 2 * old_bytes
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, old_bytes)) is Verdict.INTACT
+    expect_data_without(rig, rig.nodes[0], 0, old_bytes)
+
+
+def test_raid5_becomes_raid6(rig: Rig) -> None:
+    rig.create("raid5", 3)
+    plan = operations.grow_level(NAME, "raid5", "raid6", 3, (rig.nodes[3],))
+    grow_and_compare(rig, plan, "raid6", 4)
+    # Two failures, so that the second parity is computed with.
+    expect_data_without(rig, rig.nodes[1], 0, rig.size_bytes() // MIB * MIB)
+
+
+def test_size_grows_when_all_members_are_larger(rig: Rig) -> None:
+    small, large = rig.nodes[:2], rig.nodes[4:]
+    rig.create("raid1", 2)
+    old_bytes, before = rig.size_bytes(), rig.fill()
+    for old, new in zip(small, large, strict=True):
+        rig.lab.execute(operations.replace(NAME, old, new))
+        rig.idle()
+        rig.lab.execute(operations.remove(NAME, old))
+    rig.lab.execute(operations.grow_size(NAME))
+    rig.idle()
+    assert rig.size_bytes() > old_bytes + 24 * MIB
+    assert rig.size_bytes() % KIB == 0
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, old_bytes)) is Verdict.INTACT

@@ -1,0 +1,88 @@
+"""Scrubs find planted damage, and repair makes an array consistent.
+
+What a repair can know: that copies or parity do not agree. What it cannot: who is right. RAID 1 takes the word of the
+first mirror, parity levels take the data's and compute parity anew, even RAID 6, whose two parities could tell which
+member is wrong. So a repair may make wrong data permanent; only a rebuild of the member known to be wrong brings the
+right data back.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays import operations
+from lab.faults.catalogue import Fault, corrupt_member
+from lab.measure.integrity import Verdict, verdict
+from lab.units import MIB
+from tests.kernel.rig import NAME, Rig, file_disks
+
+pytestmark = pytest.mark.kernel
+
+DISKS = file_disks(4, 24)
+LEVELS = [("raid1", 2), ("raid5", 3), ("raid6", 4)]
+DAMAGE_BYTES = 2 * MIB
+"""One chunk in each of four stripes, so data and parity are hit, wherever the layout puts them."""
+
+
+def check(rig: Rig) -> int:
+    rig.lab.execute(operations.scrub_check(NAME))
+    return rig.idle().mismatch_sectors or 0
+
+
+def damage(rig: Rig, node: str) -> Fault:
+    status = rig.status
+    fault = corrupt_member(
+        NAME,
+        node,
+        data_offset_bytes=(status.member(node).data_offset_sectors or 0) * 512,
+        data_bytes=status.component_bytes or 0,
+        start_bytes=4 * MIB,
+        length_bytes=DAMAGE_BYTES,
+    )
+    rig.lab.execute(fault.inject)
+    return fault
+
+
+@pytest.mark.parametrize(("level", "members"), [*LEVELS, ("raid10", 4)])
+def test_a_right_array_has_no_mismatch(rig: Rig, level: str, members: int) -> None:
+    rig.create(level, members)
+    before = rig.fill()
+    assert check(rig) == 0
+    assert verdict(before, rig.sum()) is Verdict.INTACT
+
+
+@pytest.mark.parametrize(("level", "members"), LEVELS)
+def test_damage_is_found_and_repair_makes_consistent_but_not_right(rig: Rig, level: str, members: int) -> None:
+    spec = rig.create(level, members)
+    before = rig.fill()
+    damage(rig, spec.members[0])
+    found = check(rig)
+    assert DAMAGE_BYTES // 512 <= found <= rig.size_bytes() // 512
+    rig.lab.execute(operations.scrub_repair(NAME))
+    rig.idle()
+    assert check(rig) == 0
+    # The damaged member was the first mirror, or held data: it was believed, and said nothing.
+    assert verdict(before, rig.sum()) is Verdict.CHANGED
+
+
+def test_a_mirror_is_mended_if_the_first_copy_is_right(rig: Rig) -> None:
+    spec = rig.create("raid1", 2)
+    before = rig.fill()
+    damage(rig, spec.members[1])
+    rig.lab.execute(operations.scrub_repair(NAME))
+    rig.idle()
+    assert check(rig) == 0
+    rig.lab.execute(operations.fail(NAME, spec.members[0]))
+    assert verdict(before, rig.sum()) is Verdict.INTACT
+
+
+@pytest.mark.parametrize(("level", "members"), LEVELS)
+def test_a_rebuild_of_the_damaged_member_brings_the_data_back(rig: Rig, level: str, members: int) -> None:
+    spec = rig.create(level, members)
+    before = rig.fill()
+    fault = damage(rig, spec.members[0])
+    assert check(rig) > 0
+    rig.lab.execute(fault.repair)
+    assert rig.idle().degraded_count == 0
+    assert check(rig) == 0
+    assert verdict(before, rig.sum()) is Verdict.INTACT

@@ -1,0 +1,163 @@
+"""What becomes of the data of every level when members fail, one and two at a time, against the level's arithmetic.
+
+md never takes the last copy of RAID 0, 1 and 10 away: it calls the array broken, refuses writes and still reads. So a
+loss shows in two ways: the running array says that it failed, and the members that are left do not start it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import pytest
+
+from lab.arrays import operations
+from lab.arrays.level_names import level_with_layout
+from lab.arrays.spec import ArraySpec
+from lab.arrays.status import ArrayStatus
+from lab.disks import DiskKind, DiskSpec
+from lab.errors import CommandFailed
+from lab.measure.integrity import DataSum, Verdict, verdict
+from lab.units import MIB
+from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
+
+pytestmark = pytest.mark.kernel
+
+DISKS = file_disks(5, 8)
+SHAPES = (
+    ("raid0", None, 3),
+    ("raid1", None, 2),
+    ("raid1", None, 3),
+    ("raid4", None, 4),
+    ("raid5", None, 4),
+    ("raid6", None, 5),
+    ("raid10", "n2", 4),
+    ("raid10", "n2", 5),
+    ("raid10", "f2", 4),
+    ("raid10", "o2", 4),
+)
+PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+
+
+@dataclass(frozen=True)
+class Case:
+    level: str
+    layout: str | None
+    members: int
+    failed: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.level}{self.layout or ''}-of-{self.members}-without-{'+'.join(map(str, self.failed))}"
+
+    @property
+    def survives(self) -> bool:
+        return level_with_layout(self.level, self.layout).survives(frozenset(self.failed), self.members)
+
+
+def cases() -> Iterator[Case]:
+    """Every member and every pair; on RAID 6 also triples, since only they are too many."""
+    for level, layout, members in SHAPES:
+        for count in (1, 2, 3) if level == "raid6" else (1, 2):
+            for failed in combinations(range(members), count):
+                yield Case(level, layout, members, failed)
+
+
+@dataclass
+class Standing:
+    """The array that the cases of one shape share."""
+
+    rig: Rig
+    spec: ArraySpec | None = None
+    before: DataSum = field(default_factory=lambda: DataSum(""))
+
+    def array(self, case: Case) -> tuple[ArraySpec, DataSum]:
+        """The array of this shape with all its members and its data."""
+        spec = self.rig.spec(case.level, case.members, layout=case.layout)
+        if spec == self.spec:
+            # Same members in the same slots, and nobody wrote: creating it anew finds the same data, twenty times as
+            # fast as rebuilding members.
+            self.rig.lab.machine.run(("mdadm", "--stop", DEVICE), check=False)
+            self.rig.lab.execute(operations.create(spec))
+        else:
+            self.rig.blank()
+            self.rig.lab.execute(operations.create(spec))
+            self.before = self.rig.fill()
+        self.spec = spec
+        return spec, self.before
+
+
+@pytest.fixture(scope="module")
+def standing(standing_rig: Rig) -> Standing:
+    return Standing(standing_rig)
+
+
+def fail(rig: Rig, case: Case, spec: ArraySpec) -> None:
+    level, gone = level_with_layout(case.level, case.layout), frozenset[int]()
+    for slot in case.failed:
+        gone |= {slot}
+        breaks = not level.survives(gone, case.members)
+        rig.lab.execute(operations.fail(NAME, spec.members[slot], breaks_array=breaks))
+
+
+def has_failed(status: ArrayStatus) -> bool:
+    return status.state.is_broken or status.degraded_count > PARITY.get(status.level, status.raid_disks)
+
+
+def start_without(rig: Rig, case: Case, spec: ArraySpec) -> bool:
+    """Stop, and start from the other members alone, as after a real loss."""
+    rig.lab.execute(operations.stop(NAME))
+    left = [member for slot, member in enumerate(spec.members) if slot not in case.failed]
+    if not left:
+        return False
+    try:
+        rig.lab.execute(operations.assemble(NAME, left))
+    except CommandFailed:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_data_are_as_the_levels_arithmetic_says(standing: Standing, case: Case) -> None:
+    rig = standing.rig
+    spec, before = standing.array(case)
+    assert before.digest
+    fail(rig, case, spec)
+    status, while_degraded = rig.status, verdict(before, rig.sum())
+    assert has_failed(status) is not case.survives
+    if case.survives:
+        assert status.degraded_count == len(case.failed)
+        assert while_degraded is Verdict.INTACT
+    else:
+        # Losing data is right here, inventing some is not. Parity levels have nothing to compute the lost chunks from.
+        assert while_degraded is (Verdict.UNREADABLE if case.level in PARITY else Verdict.INTACT)
+    assert start_without(rig, case, spec) is case.survives
+    if case.survives:
+        assert verdict(before, rig.sum()) is Verdict.INTACT
+
+
+@pytest.mark.parametrize("level", ["raid0", "raid1", "raid5", "raid10"])
+def test_a_failed_array_takes_no_writes(standing: Standing, level: str) -> None:
+    members = 2 if level in ("raid0", "raid1") else 4
+    case = Case(level, None, members, (0,) if level == "raid0" else (0, 1))
+    standing.spec = None
+    spec, before = standing.array(case)
+    assert before.digest
+    fail(standing.rig, case, spec)
+    write = ("dd", "if=/dev/zero", f"of={DEVICE}", "bs=1M", "count=1", "oflag=direct", "status=none")
+    assert standing.rig.lab.machine.run(write, check=False, timeout_seconds=20).status != 0
+    standing.spec = None
+
+
+def test_a_single_disk_that_dies_is_unreadable(standing: Standing) -> None:
+    # The only disk that can be taken from under a reader: the emulated drive, whose server is killed.
+    rig = standing.rig
+    wanted = DiskSpec(name="lone", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, personality="ssd")
+    (disk,) = rig.lab.attach([wanted])
+    spec = ArraySpec("single", (disk.node,))
+    rig.lab.execute(operations.create(spec))
+    before = rig.fill(spec.device)
+    assert verdict(before, rig.sum(spec.device)) is Verdict.INTACT
+    rig.lab.machine.run(("pkill", "-KILL", "-F", "/run/raidlab/lone.pid"))
+    assert not spec.raid.survives(frozenset({0}), 1)
+    assert verdict(before, rig.sum(spec.device)) is Verdict.UNREADABLE
