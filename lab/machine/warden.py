@@ -75,8 +75,8 @@ def write_record(path, kernel):
 class TimerRescue:
     """Gives the kernel a spare timer signal now and then.
 
-    User Mode Linux 6.1 can lose a timer signal on a busy computer. Its idle loop then waits, deaf to all else, for one that
-    never comes (strace shows no timer armed, only sigprocmask and timer_gettime); a single SIGALRM set it going again.
+    User Mode Linux 6.1 can lose a timer signal on a busy computer. Its idle loop then waits, deaf to all else, for one
+    that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM set it going again.
     A timer interrupt too many does no harm. In virtual time nothing may come from outside.
     """
 
