@@ -18,6 +18,7 @@ from lab.machine.packages import package_of
 STDERR_TAIL_CHARACTERS = 2000
 # Short requests are answered in milliseconds; a kernel under heavy load, or waiting for a lock of md, takes longer.
 ANSWER_TIMEOUT_SECONDS = 120.0
+SILENCE_SECONDS = 30.0
 EXIT_TIMEOUT_SECONDS = 5.0
 
 
@@ -165,7 +166,7 @@ class StreamedCommand:
     def chunks(self) -> Iterator[str]:
         """Pieces of standard output as they come. Raises ToolMissing if the program is not on the machine."""
         while self._end is None:
-            message = self._pending.next()
+            message = self._next_message()
             if "err" in message:
                 self._err.append(message["err"])
             if "out" in message:
@@ -173,6 +174,14 @@ class StreamedCommand:
                 yield message["out"]
             if message.get("done"):
                 self._end = message
+
+    def _next_message(self) -> Message:
+        """A silent command may be at work for hours, but its machine must be alive meanwhile."""
+        while True:
+            try:
+                return self._pending.next(SILENCE_SECONDS)
+            except queue.Empty:
+                self._machine.read(["/proc/uptime"])
 
     def result(self) -> CommandResult:
         """Wait for the end and return the whole."""
