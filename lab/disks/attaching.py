@@ -64,7 +64,7 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
     personality = find_personality(spec.personality)
     socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
     pid_file = f"{RUN_FOLDER}/{spec.name}.pid"
-    delay = f"{personality.delay_milliseconds:g}ms"
+    delay = f"{personality.delay_milliseconds}ms"
     filters = ("--filter=noparallel",) if personality.concurrent_requests == 1 else ()
     threads = () if personality.concurrent_requests == 1 else ("--threads", str(personality.concurrent_requests))
     plugin = ("file", spec.backing) if spec.backing else ("memory", str(spec.size_bytes))

@@ -37,10 +37,10 @@ def test_loop(direct: bool, losetup: str) -> None:
 
 QUEUE = "--filter=noparallel --filter=delay memory 67108864"
 SERVERS = {
-    "hdd-7200": f"{QUEUE} rdelay=13.05ms wdelay=13.05ms serialize=all-requests",
-    "hdd-10k": f"{QUEUE} rdelay=7.45ms wdelay=7.45ms serialize=all-requests",
+    "hdd-7200": f"{QUEUE} rdelay=13ms wdelay=13ms serialize=all-requests",
+    "hdd-10k": f"{QUEUE} rdelay=7ms wdelay=7ms serialize=all-requests",
     "ssd": "--threads 16 --filter=delay memory 67108864 rdelay=0ms wdelay=0ms",
-    "slow": f"{QUEUE} rdelay=49.75ms wdelay=49.75ms serialize=all-requests",
+    "slow": f"{QUEUE} rdelay=50ms wdelay=50ms serialize=all-requests",
 }
 
 

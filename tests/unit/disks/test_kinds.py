@@ -85,7 +85,8 @@ def test_a_personality_answers_in_its_time_with_the_transport(name: str) -> None
     answer = personality.delay_milliseconds + TRANSPORT_MILLISECONDS
     # A solid-state drive is faster than the transport: there is nothing left to wait for.
     expected = max(personality.service_milliseconds, TRANSPORT_MILLISECONDS)
-    assert answer == pytest.approx(expected, abs=0.006)
+    # nbdkit before 1.40 takes whole milliseconds.
+    assert answer == pytest.approx(expected, abs=0.5)
     assert personality.iops == pytest.approx(personality.concurrent_requests * 1000 / personality.service_milliseconds)
 
 
