@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -198,13 +199,21 @@ with open_machine(parse_target("local:"), Host.real()) as machine:
 """
 
 
-def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path) -> None:
+@pytest.fixture
+def sources() -> Iterator[Path]:
+    """What the client inside the guest imports, in a folder that the guest sees: its /tmp and /run are its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        for source in (REPOSITORY / "lab", *(Path(str(module.__file__)).parent for module in (msgspec, platformdirs))):
+            shutil.copytree(source, Path(name) / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        yield Path(name)
+
+
+def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Path) -> None:
     disks = tuple(UbdDisk(tmp_path / f"disk{number}", f"RAIDLAB-{number:02}") for number in range(2))
     for disk in disks:
         disk.path.touch()
         os.truncate(disk.path, 32 << 20)
-    packages = {str(Path(str(module.__file__)).parents[1]) for module in (msgspec, platformdirs)}
-    environment = f"PYTHONPATH={os.pathsep.join([str(REPOSITORY), *sorted(packages)])}"
+    environment = f"PYTHONPATH={sources}"
     options = EmbeddedOptions(disks=disks)
     with open_machine(parse_target("uml:"), host_at(tmp_path / "state"), embedded=options) as machine:
         machine.run(["modprobe", "raid1"])
