@@ -13,3 +13,12 @@ def render_result(record: ResultRecord) -> str:
     if stamps:
         parts.append("\n".join(("Be careful:", *(f"  {stamp}" for stamp in stamps))))
     return "\n\n".join(parts)
+
+
+def render_markdown(record: ResultRecord) -> str:
+    """The same for a document."""
+    parts = [heading(record), *(table.as_markdown() for table in tables_of(record))]
+    stamps = cautions(record)
+    if stamps:
+        parts.append("\n".join(("Be careful:", "", *(f"- {stamp}" for stamp in stamps))))
+    return "\n\n".join(parts)

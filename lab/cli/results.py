@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
-from lab.cli.render import render_result
+from lab.cli.render import render_markdown, render_result
 from lab.errors import ResultError
+from lab.report.tables import csv_of
 from lab.results.record import RunStatus
 from lab.results.store import LATEST, RECORD_NAME, ResultStore
 
@@ -40,14 +42,21 @@ def show_list() -> None:
 
 
 @app.command
-def show(name: str = LATEST) -> None:
+def show(
+    name: str = LATEST,
+    *,
+    markdown: Annotated[bool, Parameter(negative="", help="As Markdown, for a document.")] = False,
+    csv: Annotated[bool, Parameter(negative="", help="As CSV, in the columns of its study.")] = False,
+) -> None:
     """Show one result by id, the beginning of an id, or 'latest'."""
     context = current()
     record = _store().load(name)
     if context.json:
         out_json(record)
+    elif csv:
+        out(csv_of(record).rstrip())
     else:
-        out(render_result(record))
+        out(render_markdown(record) if markdown else render_result(record))
 
 
 @app.command
