@@ -165,6 +165,8 @@ class Bench:
             except WorkloadError:
                 if not self._experiment.keeps_going:
                     raise
+        # The first cold start then need not wait for it.
+        self._lab.start_writing_out(built.disks)
 
     def _record(self, plan: ArrayPlan, spec: ArraySpec, size_bytes: int, steps: Plan) -> ArrayRecord:
         details: dict[str, str] = {}
