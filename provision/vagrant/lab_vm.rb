@@ -1,0 +1,151 @@
+# The lab's virtual machine for Vagrant and libvirt: its disks, memory and processors.
+#
+# Loaded by the repository's Vagrantfile and, from a copy inside the box, by the box's own. Vagrant adds the disks of
+# both up, so a box leaves everything to a project that says `$raidlab_project`.
+
+require "yaml"
+
+module RaidlabVM
+  module_function
+
+  # A sentence about a wrong setting, and nothing else: Vagrant prints these without a backtrace.
+  class SettingError < Vagrant::Errors::VagrantError
+    def initialize(sentence)
+      @sentence = sentence
+      super()
+    end
+
+    def error_message
+      @sentence
+    end
+  end
+
+  def data_file
+    File.expand_path("lab-vm.yml", __dir__)
+  end
+
+  # The checked settings. Raises SettingError that names the variable, or the line of the data file, to change.
+  def settings(environment = ENV)
+    data = YAML.safe_load(File.read(data_file))
+    value = lambda do |key|
+      variable = "RAIDLAB_#{key.upcase}"
+      given = environment[variable].to_s.strip
+      given.empty? ? [data[key].to_s, "#{key} in #{data_file}"] : [given, variable]
+    end
+    {
+      disks: whole(*value.call("disks"), 1..16),
+      disk_mebibytes: mebibytes(*value.call("disk_size"), 16..1_048_576),
+      disk_bus: word(*value.call("disk_bus"), %w[virtio scsi]),
+      memory_mebibytes: mebibytes(*value.call("memory"), 512..1_048_576),
+      cpus: whole(*value.call("cpus"), 1..64),
+      nodes: whole(*value.call("nodes"), 1..16),
+      driver: driver(word(*value.call("driver"), %w[auto kvm qemu])),
+    }
+  end
+
+  def whole(text, name, range)
+    return text.to_i if text.match?(/\A\d{1,9}\z/) && range.cover?(text.to_i)
+
+    raise SettingError, "#{name} is '#{text}'; it must be a whole number from #{range.first} to #{range.last}"
+  end
+
+  def mebibytes(text, name, range)
+    number, unit = text.match(/\A(\d{1,9})([MG])(?:iB)?\z/i)&.captures
+    amount = number.to_i * (unit.to_s.upcase == "G" ? 1024 : 1)
+    return amount if number && range.cover?(amount)
+
+    raise SettingError, "#{name} is '#{text}'; it must be a size such as 500M or 2G, from #{range.first}M to #{range.last / 1024}G"
+  end
+
+  def word(text, name, known)
+    return text.downcase if known.include?(text.downcase)
+
+    raise SettingError, "#{name} is '#{text}'; it must be #{known[0..-2].join(', ')} or #{known.last}"
+  end
+
+  # The processor's flags decide as well: in some virtual machines /dev/kvm is there and guests hang on it.
+  def driver(asked, cpuinfo: "/proc/cpuinfo", device: "/dev/kvm")
+    return asked unless asked == "auto"
+
+    flags = File.foreach(cpuinfo).grep(/\Aflags\s*:/).first.to_s.split
+    (flags & %w[vmx svm]).any? && File.exist?(device) ? "kvm" : "qemu"
+  rescue SystemCallError
+    "qemu"
+  end
+
+  # What `vagrant up` makes of a box of raidlab.
+  def configure(config, wanted = settings)
+    config.vm.synced_folder ".", "/vagrant", disabled: true
+    config.vm.box_check_update = false
+    config.vm.boot_timeout = 600
+    config.vm.post_up_message = "'vagrant ssh', then 'raidlab doctor'; 'raidlab --help' lists the rest"
+    config.vm.provider(:libvirt) { |libvirt| configure_libvirt(libvirt, wanted) }
+    clean_volumes(config)
+  end
+
+  def configure_libvirt(libvirt, wanted)
+    libvirt.driver = wanted[:driver]
+    libvirt.memory = wanted[:memory_mebibytes]
+    libvirt.cpus = wanted[:cpus]
+    libvirt.cpu_mode = wanted[:driver] == "kvm" ? "host-passthrough" : "maximum"
+    # No screen: one thing less that listens, and starts sooner. The serial console is there: virsh console NAME.
+    libvirt.graphics_type = "none"
+    libvirt.random model: "random"
+    wanted[:disks].times { |index| libvirt.storage(:file, **disk(index + 1, wanted)) }
+  end
+
+  # qcow2, since vagrant-libvirt writes raw volumes out to a gibibyte at least; cache none, so that the guest's own
+  # cache is the only one; unmap, so that a blanked disk takes no room.
+  def disk(number, wanted)
+    {
+      size: "#{wanted[:disk_mebibytes]}M",
+      type: "qcow2",
+      bus: wanted[:disk_bus],
+      serial: format("RAIDLAB-%02d", number),
+      cache: "none",
+      discard: "unmap",
+    }
+  end
+
+  # vagrant-libvirt removes the disks that are configured now, not those the machine was made with, and an `up` that
+  # was killed half-way leaves volumes on which the next one stumbles.
+  def clean_volumes(config)
+    config.trigger.before(:up) do |trigger|
+      trigger.name = "volumes of an interrupted 'up'"
+      trigger.ruby { |_, machine| RaidlabVM.remove_volumes(machine) unless machine.id }
+    end
+    config.trigger.after(:destroy) do |trigger|
+      trigger.name = "all disks are gone"
+      trigger.ruby { |_, machine| RaidlabVM.remove_volumes(machine) unless machine.id }
+    end
+  end
+
+  # Removes the volumes named after a machine that is not there.
+  def remove_volumes(machine)
+    client = machine.provider.driver.connection.client
+    name = domain_name(machine)
+    return if client.list_all_domains.any? { |domain| domain.name == name }
+
+    ours = /\A#{Regexp.escape(name)}(\.img|_\d+\.img|-[sv]d[a-z]+\.qcow2)\z/
+    client.list_all_storage_pools.select(&:active?).each do |pool|
+      refresh(pool)
+      pool.list_all_volumes.select { |volume| volume.name.match?(ours) }.each do |volume|
+        machine.ui.info("removing the volume #{volume.name}")
+        volume.delete
+      end
+    end
+  end
+
+  # libvirt refuses while another machine's volume is being written, and then its list is good enough.
+  def refresh(pool)
+    pool.refresh
+  rescue Libvirt::Error
+    nil
+  end
+
+  # As vagrant-libvirt makes it (action/set_name_of_domain.rb).
+  def domain_name(machine)
+    prefix = machine.provider_config.default_prefix || "#{machine.env.root_path.basename}_"
+    "#{prefix}#{machine.name}".gsub(/[^-a-z0-9_.]/i, "")
+  end
+end
