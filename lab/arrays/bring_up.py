@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lab.arrays.discovery import FoundArray, discover
 from lab.arrays.names import array_device
+from lab.arrays.state import read_arrays
 from lab.disks import Lab
 from lab.errors import LabError
 from lab.machine import Target, TargetKind
@@ -106,6 +107,27 @@ def bring_up(lab: Lab, stopped: StoppedArrays | None, *, on_plan: Callable[[Plan
         else:
             started.append(array)
     return BroughtUp(tuple(started), tuple(array for array in able if array.uuid in resting), tuple(refused))
+
+
+def find_again(lab: Lab, before: BroughtUp) -> BroughtUp:
+    """What lies on the lab's disks now; nothing is started. An array counts as running if md has a member of it.
+
+    One that could not be started ``before``, and still does not run, stays among the refused.
+    """
+    found = discover(lab.machine, [disk.node for disk in lab.disks], are_used=True)
+    names = {member.device: status.name for status in read_arrays(lab.machine) for member in status.members}
+    could_not_start = {array.uuid: array.refusal for array in before.refused}
+    started, stopped, refused = [], [], []
+    for array in found:
+        name = next((names[node] for node in array.devices if node in names), None)
+        refusal = array.refusal or could_not_start.get(array.uuid, "")
+        if name:
+            started.append(replace(array, name=name, refusal=""))
+        elif refusal:
+            refused.append(replace(array, refusal=refusal))
+        else:
+            stopped.append(array)
+    return BroughtUp(tuple(started), tuple(stopped), tuple(refused))
 
 
 def _start(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:

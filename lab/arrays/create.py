@@ -108,6 +108,8 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
     if level.is_redundant:
         # mdadm 4.4 asks about a bitmap unless it is told (mdadm issue #133).
         yield f"--bitmap={spec.bitmap.value}"
+        if spec.bitmap_chunk_bytes is not None:
+            yield f"--bitmap-chunk={spec.bitmap_chunk_bytes // KIB}"
         # mdadm derives the policies "bitmap" and "journal" from --bitmap and --write-journal.
         if spec.consistency_policy is ConsistencyPolicy.PPL:
             yield "--consistency-policy=ppl"

@@ -31,6 +31,20 @@ _OUR_HOST = "any"
 _READ_BYTES = SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES
 # One shell and two programs for all disks: on the embedded kernel each process costs some 20 ms.
 _READ_SCRIPT = f'head -q -c {_READ_BYTES} "$@" | base64 -w0'
+# The pages of a member that an earlier read left in the cache do not change when md writes a superblock past them.
+_DIRECT_PROGRAM = f"""
+import base64, mmap, os, sys
+buffer = mmap.mmap(-1, 4096)
+for path in sys.argv[1:]:
+    count = 0
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        count = os.preadv(fd, [buffer], {SUPERBLOCK_OFFSET})
+        os.close(fd)
+    except OSError:
+        pass
+    print(base64.b64encode(buffer[:count]).decode())
+"""
 _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
 
 
@@ -61,9 +75,10 @@ class FoundArray:
         return assemble(self.name, self.devices)
 
 
-def discover(machine: Machine, nodes: Sequence[str]) -> tuple[FoundArray, ...]:
-    """The arrays on these devices, by name."""
-    return arrays_in(read_superblocks(machine, nodes))
+def discover(machine: Machine, nodes: Sequence[str], *, are_used: bool = False) -> tuple[FoundArray, ...]:
+    """The arrays on these devices, by name. ``are_used``: md may have them open, so read past the page cache."""
+    read = read_superblocks_directly if are_used else read_superblocks
+    return arrays_in(read(machine, nodes), host_name=machine.facts.host_name)
 
 
 def read_superblocks(machine: Machine, nodes: Sequence[str]) -> dict[str, Superblock]:
@@ -84,12 +99,30 @@ def read_superblocks(machine: Machine, nodes: Sequence[str]) -> dict[str, Superb
     return found
 
 
-def arrays_in(superblocks: Mapping[str, Superblock]) -> tuple[FoundArray, ...]:
-    """The arrays that these superblocks tell of. Of two with one name only the one written last may start."""
+def read_superblocks_directly(machine: Machine, nodes: Sequence[str]) -> dict[str, Superblock]:
+    """As ``read_superblocks``, past the page cache; a device that cannot be read carries none."""
+    if not nodes:
+        return {}
+    text = machine.run(("python3", "-ISc", _DIRECT_PROGRAM, *nodes)).stdout
+    found = {}
+    for node, line in zip(nodes, text.splitlines(), strict=False):
+        superblock = parse_superblock(base64.b64decode(line))
+        if superblock:
+            found[node] = superblock
+    return found
+
+
+def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:
+    """The arrays that these superblocks tell of. Of two with one name only the one written last may start.
+
+    ``host_name`` is this machine's: mdadm puts it in the names of arrays that someone creates by hand.
+    """
     by_array: dict[str, dict[str, Superblock]] = {}
     for node, superblock in superblocks.items():
         by_array.setdefault(superblock.array_uuid, {})[node] = superblock
-    found = sorted((_array(members) for members in by_array.values()), key=lambda array: -array.updated_seconds)
+    found = sorted(
+        (_array(members, host_name) for members in by_array.values()), key=lambda array: -array.updated_seconds
+    )
     kept: list[FoundArray] = []
     for array in found:
         taken = any(other.name == array.name and not other.refusal for other in kept)
@@ -98,7 +131,7 @@ def arrays_in(superblocks: Mapping[str, Superblock]) -> tuple[FoundArray, ...]:
     return tuple(sorted(kept, key=lambda array: (len(array.name), array.name, array.refusal)))
 
 
-def _array(members: Mapping[str, Superblock]) -> FoundArray:
+def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
     freshest = max(members.values(), key=lambda superblock: superblock.events)
     in_slots: dict[int, str] = {}
     others: list[str] = []
@@ -117,7 +150,7 @@ def _array(members: Mapping[str, Superblock]) -> FoundArray:
     working = tuple(slot for slot, node in sorted(in_slots.items()) if not members[node].is_incomplete)
     level = _LEVELS.get(str(freshest.level_number))
     return FoundArray(
-        name=_lab_name(freshest.array_name) or freshest.array_name,
+        name=_lab_name(freshest.array_name, host_name) or freshest.array_name,
         uuid=freshest.array_uuid,
         level=level.value if level else f"level {freshest.level_number}",
         slot_count=freshest.slot_count,
@@ -125,19 +158,19 @@ def _array(members: Mapping[str, Superblock]) -> FoundArray:
         devices=(*(in_slots[slot] for slot in sorted(in_slots)), *sorted(others)),
         former_devices=tuple(sorted(former)),
         updated_seconds=freshest.updated_seconds,
-        refusal="; ".join(_reasons(freshest, level, working)),
+        refusal="; ".join(_reasons(freshest, level, working, host_name)),
     )
 
 
-def _lab_name(array_name: str) -> str | None:
-    """``md0`` for ``any:0``; None for a name that the lab does not give."""
+def _lab_name(array_name: str, host_name: str) -> str | None:
+    """``md0`` for ``any:0`` and for this machine's own ``HOST:0``; None for a name that was given elsewhere."""
     host, colon, word = array_name.rpartition(":")
     name = word if word.startswith("md") else f"md{word}"
-    return name if is_array_name(name) and (not colon or host == _OUR_HOST) else None
+    return name if is_array_name(name) and (not colon or host in (_OUR_HOST, host_name)) else None
 
 
-def _reasons(superblock: Superblock, level: LevelName | None, working: Sequence[int]) -> Iterator[str]:
-    if _lab_name(superblock.array_name) is None:
+def _reasons(superblock: Superblock, level: LevelName | None, working: Sequence[int], host_name: str) -> Iterator[str]:
+    if _lab_name(superblock.array_name, host_name) is None:
         yield f"it is called '{superblock.array_name}', so another system made it"
     if level is None:
         yield "the lab does not know its level"

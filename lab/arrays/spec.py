@@ -51,6 +51,8 @@ class ArraySpec:
     chunk_bytes: int | None = None
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
+    bitmap_chunk_bytes: int | None = None
+    """What one bit stands for; None: mdadm's choice, 64 MiB or more, so that a small array has a handful of bits."""
     metadata_version: str = METADATA_VERSION
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     journal_device: str | None = None
@@ -164,8 +166,20 @@ def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
         yield f"chunk {human_bytes(chunk)} is not a power of two{exception}"
 
 
+def _bitmap_chunk_problems(spec: ArraySpec) -> Iterator[str]:
+    chunk = spec.bitmap_chunk_bytes
+    if chunk is None:
+        return
+    if spec.bitmap is Bitmap.NONE:
+        yield "a bitmap chunk needs a bitmap: internal"
+    if chunk < MINIMUM_CHUNK_BYTES or chunk & (chunk - 1):
+        least = human_bytes(MINIMUM_CHUNK_BYTES)
+        yield f"bitmap chunk {human_bytes(chunk)} is not a power of two from {least} on"
+
+
 def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     policy, name = spec.consistency_policy, level.name
+    yield from _bitmap_chunk_problems(spec)
     if spec.bitmap is not Bitmap.NONE:
         if not level.is_redundant:
             yield f"{name.value} has no redundancy for a bitmap to keep track of"

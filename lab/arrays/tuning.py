@@ -8,6 +8,7 @@ from lab.arrays.names import array_device, md_path
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.errors import SpecError
 from lab.plans import Plan, Step, write_file_step
+from lab.units import KIB
 
 SYSTEM_DEFAULT = "system"
 """What md/sync_speed_min and max take to follow /proc/sys/dev/raid again (md.rst)."""
@@ -53,8 +54,8 @@ def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib
     return Plan(f"Set the sync speed of {name}", steps)
 
 
-def set_bitmap(name: str, bitmap: Bitmap) -> Plan:
-    """Add or remove the write-intent bitmap of a running array."""
+def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
+    """Add or remove the write-intent bitmap of a running array; a bit stands for ``chunk_bytes`` (None: md chooses)."""
     array = array_device(name)
     on = bitmap is Bitmap.INTERNAL
     why = (
@@ -64,12 +65,17 @@ def set_bitmap(name: str, bitmap: Bitmap) -> Plan:
     )
     other = Bitmap.NONE if on else Bitmap.INTERNAL
     step = Step(
-        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}"),
+        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *bitmap_chunk_option(chunk_bytes)),
         why=why,
         undo=("mdadm", "--grow", array, f"--bitmap={other.value}"),
         writes_devices=(array,),
     )
     return Plan(f"Set the bitmap of {name} to {bitmap.value}", (step,))
+
+
+def bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
+    """Mdadm's option for what one bit of a bitmap stands for, in KiB; nothing for its own choice (mdadm(8))."""
+    return () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
 
 
 def set_consistency_policy(name: str, policy: ConsistencyPolicy) -> Plan:

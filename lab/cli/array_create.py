@@ -13,14 +13,16 @@ from cyclopts import Parameter
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import parse_level
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.arrays.state import read_array
-from lab.cli.array_plans import check_free, create_plan, foretold_bytes
+from lab.cli.array_run import PlanFlag
 from lab.cli.array_show import array_text, array_value
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json
-from lab.cli.session import Session, open_session, plan_value, show_plan
+from lab.cli.session import open_session, plan_value, show_plan, wait_with_bar
 from lab.disks import DiskKind, LabDisk
 from lab.errors import ArrayError
+from lab.session import plans
+from lab.session.checks import array_names, check_name, foretold_bytes, free_name, used_nodes
+from lab.session.session import LabSession
 from lab.tomlfile import unknown_word
 from lab.units import human_bytes, parse_bytes
 
@@ -62,9 +64,7 @@ def create(
     ] = False,
     fs: Annotated[str, Parameter(help="File system to make: ext4, xfs or raw.")] = "raw",
     wait: Annotated[bool, Parameter(negative="", show_default=False, help="Wait for the first resync.")] = False,
-    plan: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
-    ] = False,
+    plan: PlanFlag = False,
 ) -> None:
     """Create an array on blank lab disks."""
     wish = Wish(
@@ -84,26 +84,21 @@ def create(
     context = current()
     if plan and (known := disks_without_booting(context)) and not _asks_for_free_ones(wish):
         spec, chosen = spec_for(wish, known, busy=(), names=())
-        show_plan(context, create_plan(spec, chosen, wish.file_system))
+        show_plan(context, plans.creation(spec, chosen, wish.file_system))
         return
     # What can be told from the words alone is told before a machine starts.
     _check_words(wish)
     with open_session(context) as session:
-        _create(session, wish, wait=wait, plan_only=plan)
+        _create(session, wish, context, wait=wait, plan_only=plan)
 
 
-def _create(session: Session, wish: Wish, *, wait: bool, plan_only: bool) -> None:
-    context, machine = session.context, session.lab.machine
-    running = session.statuses() if not context.is_embedded or session.found.started else ()
-    names = [*(status.name for status in running), *(array.name for array in session.found.all)]
-    busy = {member.device for status in running for member in status.members}
-    busy |= {node for array in session.found.all for node in (*array.devices, *array.former_devices)}
-    spec, chosen = spec_for(wish, session.lab.disks, busy=busy, names=names)
-    made = create_plan(spec, chosen, wish.file_system)
+def _create(session: LabSession, wish: Wish, context: Context, *, wait: bool, plan_only: bool) -> None:
+    spec, chosen = spec_for(wish, session.disks, busy=used_nodes(session), names=array_names(session))
+    made = plans.creation(spec, chosen, wish.file_system)
     if plan_only:
         show_plan(context, made)
         return
-    check_free(session, spec.devices)
+    made = plans.create(session, spec, wish.file_system)
     if len({disk.size_bytes for disk in chosen}) > 1:
         usable = human_bytes(foretold_bytes(spec, chosen))
         context.narrator.notice(f"the disks differ in size: the smallest decides, which gives about {usable}")
@@ -112,8 +107,8 @@ def _create(session: Session, wish: Wish, *, wait: bool, plan_only: bool) -> Non
         out(spec.device)
         return
     if wait:
-        session.wait(spec.name, "first resync")
-    status = read_array(machine, spec.name)
+        wait_with_bar(context, session, spec.name, "first resync")
+    status = session.status(spec.name)
     if status.awaits_resync and not wait and context.is_embedded:
         context.narrator.notice("the first resync goes on whenever the lab is open: --wait, or raidlab watch")
     if context.json:
@@ -138,12 +133,8 @@ def spec_for(
     wish: Wish, disks: Sequence[LabDisk], *, busy: Collection[str], names: Collection[str]
 ) -> tuple[ArraySpec, list[LabDisk]]:
     """The spec with real devices, checked, and its disks. Raises SpecError or ArrayError."""
-    if wish.name in names:
-        raise ArrayError(
-            f"there is an array {wish.name} already",
-            hint=f"choose another name, or remove it with 'raidlab array destroy {wish.name}'",
-        )
-    name = wish.name or next(f"md{number}" for number in range(1000) if f"md{number}" not in names)
+    name = wish.name or free_name(names)
+    check_name(name, names)
     journal = _named(wish.journal, disks) if wish.journal else []
     taken = {disk.node for disk in journal}
     explicit = [*_explicit(wish.disks, disks), *_explicit(wish.spares, disks)]

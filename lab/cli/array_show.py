@@ -8,12 +8,14 @@ import msgspec
 
 from lab.arrays.detail import read_detail, state_words
 from lab.arrays.discovery import FoundArray
-from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.cli.array_plans import level_of
+from lab.arrays.status import ArrayStatus
 from lab.cli.context import current
 from lab.cli.output import out, out_json, pairs, table
-from lab.cli.session import Session, open_session
+from lab.cli.session import open_session
 from lab.errors import SpecError
+from lab.session.checks import level_of
+from lab.session.session import LabSession
+from lab.session.words import failures_words, role, sync_words
 from lab.units import KIB, human_bytes
 
 
@@ -38,7 +40,7 @@ def show(name: str | None = None) -> None:
             out("\n\n".join(texts))
 
 
-def array_text(session: Session, status: ArrayStatus) -> str:
+def array_text(session: LabSession, status: ArrayStatus) -> str:
     """Details and members of one array."""
     detail = read_detail(session.lab.machine, status.name)
     values: dict[str, object] = {"array": status.name, "level": status.level, "state": state_words(status)}
@@ -76,50 +78,13 @@ def level_facts(status: ArrayStatus) -> dict[str, object]:
     )
     stripe = level.full_stripe_bytes(status.raid_disks, status.chunk_bytes) if status.chunk_bytes else 0
     return {
-        "survives": _failures(low, high),
+        "survives": failures_words(low, high),
         "small write costs": f"{level.write_penalty} member I/Os",
         "full stripe": human_bytes(stripe) if stripe else "none",
     }
 
 
-def _failures(low: int, high: int) -> str:
-    if low != high:
-        return f"{low} to {high} failed members"
-    return "1 failed member" if low == 1 else f"{low or 'no'} failed members"
-
-
-def sync_words(status: ArrayStatus) -> str:
-    """``recover 34.2 %``, or what waits."""
-    if status.sync_progress:
-        return f"{status.sync_action} {100 * status.sync_progress.fraction:.1f} %"
-    return "a rebuild is due" if status.awaits_rebuild else "a resync is due"
-
-
-def role(member: MemberStatus) -> str:
-    """What a member is at present, in one or two words."""
-    if member.is_faulty:
-        return "faulty"
-    if member.is_journal:
-        return "journal"
-    if member.is_rebuilding:
-        return "rebuilding"
-    return "spare" if member.is_spare else "in sync" if member.is_in_sync else ", ".join(sorted(member.flags))
-
-
-def summary_line(status: ArrayStatus) -> str:
-    """One line for the end of a command."""
-    parts = [status.level, human_bytes(status.size_bytes), state_words(status)]
-    parts.append(f"{status.in_sync_count} of {status.raid_disks} in sync")
-    if status.spares:
-        parts.append(f"{len(status.spares)} spare")
-    if status.sync_progress or status.awaits_resync or status.awaits_rebuild:
-        parts.append(sync_words(status))
-    if status.mismatch_sectors:
-        parts.append(f"{status.mismatch_sectors} sectors mismatch")
-    return f"{status.name}: " + ", ".join(parts)
-
-
-def array_value(session: Session, status: ArrayStatus) -> dict[str, Any]:
+def array_value(session: LabSession, status: ArrayStatus) -> dict[str, Any]:
     """One array for JSON: its status, what follows from its level, and the names of its disks."""
     value: dict[str, Any] = msgspec.to_builtins(status)
     for member, entry in zip(status.members, value["members"], strict=True):
@@ -141,7 +106,7 @@ def array_value(session: Session, status: ArrayStatus) -> dict[str, Any]:
     return value
 
 
-def found_value(session: Session, found: FoundArray) -> dict[str, Any]:
+def found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:
     """An array that does not run, for JSON."""
     value: dict[str, Any] = msgspec.to_builtins(found)
     value["disks"] = [session.disk_name(node) for node in found.devices]

@@ -8,17 +8,17 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.arrays.discovery import FoundArray
-from lab.arrays.state import read_arrays
 from lab.cli.context import Context, current
 from lab.cli.disk_changes import add_to_folder, add_to_machine, confirm_physical, remove_from_folder
 from lab.cli.output import out, out_json, table
 from lab.cli.session import open_session
-from lab.disks import Lab, LabDisk, disk_kind
+from lab.disks import LabDisk, disk_kind
 from lab.disks.guard import Refusal
 from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
 from lab.disks.personalities import all_personalities
-from lab.errors import DeviceRefused, SpecError
+from lab.errors import SpecError
+from lab.session import plans
 from lab.units import format_bytes, human_bytes, human_seconds, parse_bytes
 
 app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
@@ -131,33 +131,11 @@ def reset(
         _require(names)
     context = current()
     with open_session(context, start_arrays=not all_disks) as session:
-        lab = session.lab
-        chosen = list(lab.disks) if all_disks else [lab.disk(name) for name in names]
+        chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
+        session.run(plans.reset_all(session) if all_disks else plans.reset(session, chosen))
         if all_disks:
-            _stop_all(context, lab)
-            if session.stopped:
-                session.stopped.write(())
-        for disk in chosen:
-            holder = session.found.holder_of(disk.node)
-            if holder and holder in session.found.stopped:
-                raise DeviceRefused(
-                    f"{disk.name} is a member of {holder.name}, which is stopped",
-                    hint=f"'raidlab array destroy {holder.name}' removes it for good",
-                )
-        lab.reset(chosen)
-    _tell(context, "blank", [disk.name for disk in chosen])
-
-
-def _stop_all(context: Context, lab: Lab) -> None:
-    """Stop the arrays that consist of lab disks alone."""
-    from lab.arrays.operations import stop
-
-    nodes = {disk.node for disk in lab.disks}
-    for status in read_arrays(lab.machine):
-        if {member.device for member in status.members} <= nodes:
-            plan = stop(status.name)
-            context.narrator.announce(plan)
-            lab.execute(plan)
+            session.rescan()
+    _tell(context, "blank", chosen)
 
 
 @app.command

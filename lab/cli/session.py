@@ -1,98 +1,58 @@
-"""An open lab whose arrays run: what every sub-command of ``raidlab array`` works on."""
+"""The open lab of one command: narrated, with a progress bar for waits, and plans as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, stopped_arrays
-from lab.arrays.names import require_array_name
-from lab.arrays.state import read_array, read_arrays
 from lab.arrays.status import ArrayStatus
-from lab.arrays.waits import wait_until_idle
 from lab.cli.context import Context
 from lab.cli.output import err, out, out_json
 from lab.cli.progress import ProgressReporter
 from lab.disks import Lab
-from lab.disks.inventory import read_devices
-from lab.errors import ArrayError
+from lab.machine import Host, Machine, Target
 from lab.plans import Plan
+from lab.session import session as core
+from lab.session.session import LabSession
 
 # How long a sync takes is not known before; the bar's own estimate comes from its progress.
 _WAIT_UNITS = 0.999
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The lab, what was found on its disks, and how to run plans with narration."""
-
-    context: Context
-    lab: Lab
-    found: BroughtUp
-    stopped: StoppedArrays | None
-
-    def node(self, word: str) -> str:
-        """The device behind a disk's name, serial or node. Raises SpecError for one that is no lab disk."""
-        return self.lab.disk(word.strip()).node
-
-    def disk_name(self, node: str) -> str:
-        """The lab's name of a device, or the node itself."""
-        return next((disk.name for disk in self.lab.disks if disk.node == node), node)
-
-    def status(self, name: str) -> ArrayStatus:
-        """The state of a running array. Raises ArrayError that says why it does not run."""
-        require_array_name(name)
-        found = self.found.array(name)
-        if found and found in self.found.stopped:
-            raise ArrayError(f"array {name} is stopped", hint=f"start it with 'raidlab array assemble {name}'")
-        if found and found in self.found.refused:
-            raise ArrayError(
-                f"array {name} does not run: {found.refusal}",
-                hint=f"'raidlab array assemble {name} --force' tries all the same",
-            )
-        return read_array(self.lab.machine, name)
-
-    def statuses(self) -> tuple[ArrayStatus, ...]:
-        return read_arrays(self.lab.machine)
-
-    def mounted_on(self, name: str) -> tuple[str, ...]:
-        """Where the array is mounted."""
-        device = read_devices(self.lab.machine).get(name)
-        return device.mounted_on if device else ()
-
-    def run(self, plan: Plan) -> None:
-        """Run a plan past the guard; its commands are shown."""
-        self.context.narrator.announce(plan)
-        self.lab.execute(plan)
-
-    def wait(self, name: str, what: str) -> ArrayStatus:
-        """Wait for the sync that an array owes, with a progress bar."""
-        with ProgressReporter(quiet=self.context.quiet) as progress:
-            progress.start(_WAIT_UNITS, 1)
-            progress.step(f"{name}: {what}", _WAIT_UNITS)
-            clock = self.lab.host.clock
-            return wait_until_idle(self.lab.machine, name, clock=clock, on_look=_follow(progress))
-
-
-def _follow(progress: ProgressReporter) -> Callable[[ArrayStatus], None]:
-    def look(status: ArrayStatus) -> None:
-        if status.sync_progress:
-            progress.advance(status.sync_progress.fraction)
-
-    return look
-
-
 @contextmanager
-def open_session(context: Context, *, start_arrays: bool = True) -> Iterator[Session]:
+def open_session(context: Context, *, start_arrays: bool = True) -> Iterator[LabSession]:
     """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens."""
-    with context.open_lab() as lab:
-        stopped = stopped_arrays(context.target, context.host.state)
-        found = bring_up(lab, stopped, on_plan=context.narrator.announce) if start_arrays else BroughtUp()
-        for array in found.refused:
-            context.narrator.notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
-        yield Session(context, lab, found, stopped)
+
+    def opener(
+        _target: Target, _host: Host, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
+    ) -> AbstractContextManager[Lab]:
+        return context.open_lab()
+
+    narrator = context.narrator
+    opened = core.open_session(
+        context.target,
+        context.host,
+        start_arrays=start_arrays,
+        on_notice=narrator.notice,
+        on_plan=narrator.announce,
+        opener=opener,
+    )
+    with opened as session:
+        yield session
+
+
+def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -> ArrayStatus:
+    """Wait for the sync that an array owes, with a progress bar."""
+    with ProgressReporter(quiet=context.quiet) as progress:
+        progress.start(_WAIT_UNITS, 1)
+        progress.step(f"{name}: {what}", _WAIT_UNITS)
+
+        def look(status: ArrayStatus) -> None:
+            if status.sync_progress:
+                progress.advance(status.sync_progress.fraction)
+
+        return session.wait(name, on_look=look)
 
 
 def show_plan(context: Context, plan: Plan) -> None:

@@ -186,8 +186,8 @@ class Lab:
         wanted = {disk.name for disk in disks}
         self._set_disks(disk for disk in self._disks if disk.name not in wanted)
 
-    def reset(self, disks: Sequence[LabDisk]) -> None:
-        """Make disks blank. Raises DeviceRefused for a disk that an array or a mount uses."""
+    def check_unused(self, disks: Sequence[LabDisk]) -> None:
+        """Raises DeviceRefused for a disk that an array or a mount uses."""
         devices = read_devices(self.machine, [disk.kernel_name for disk in disks])
         for disk in disks:
             device = devices.get(disk.kernel_name)
@@ -196,6 +196,10 @@ class Lab:
                 raise DeviceRefused(
                     f"{disk.name} ({disk.node}) is in use by {used}", hint="stop the array or unmount it first"
                 )
+
+    def reset(self, disks: Sequence[LabDisk]) -> None:
+        """Make disks blank. Raises DeviceRefused for a disk that an array or a mount uses."""
+        self.check_unused(disks)
         for disk in disks:
             self.execute(reset_plan(disk))
 
@@ -208,6 +212,10 @@ class Lab:
     def can_hold_data(self, node: str) -> bool:
         """False for a disk that was never written on since it was made: then there is nothing to look for."""
         return node not in self._never_written
+
+    def expect_data(self) -> None:
+        """Any disk may hold data from now on: someone worked on the machine past this lab."""
+        self._never_written.clear()
 
     def check_blank(self, nodes: Iterable[str]) -> None:
         """As Guard.check_blank; disks that were never written on need no look."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from lab.arrays.names import md_path
 from lab.arrays.state import parse_count, parse_progress
@@ -146,7 +147,16 @@ class Rates:
     utilisation: float
 
 
-def rates_between(earlier: Sample, later: Sample, device: str) -> Rates | None:
+class Counted(Protocol):
+    """Anything that holds counters of disks at one time: a sample, a look."""
+
+    @property
+    def time_seconds(self) -> float: ...
+    @property
+    def disks(self) -> Mapping[str, DiskCounters]: ...
+
+
+def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None:
     """True interval values of a device; None if it is missing in one sample or no time passed."""
     before, after = earlier.disks.get(device), later.disks.get(device)
     seconds = later.time_seconds - earlier.time_seconds

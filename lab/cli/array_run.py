@@ -1,0 +1,66 @@
+"""What the sub-commands of ``raidlab array`` share: from a plan to its printing, or to what became of the array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lab.arrays.names import array_device
+from lab.cli import array_show
+from lab.cli.context import Context, current
+from lab.cli.output import out, out_json
+from lab.cli.session import open_session, plan_value, show_plan, wait_with_bar
+from lab.plans import Plan
+from lab.session.session import LabSession
+from lab.session.words import summary_line
+
+PlanFlag = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
+]
+WaitFlag = Annotated[
+    bool | None, Parameter(show_default=False, help="Wait until the array is in sync; the default on uml:.")
+]
+
+
+def act(
+    name: str,
+    make_plan: Callable[[LabSession], Plan],
+    *,
+    plan: bool,
+    waits_for: str = "",
+    wait: bool | None = None,
+    rescans: bool = False,
+) -> None:
+    """Make a plan in an open lab; print it, or run it, wait if asked to, and print what became of the array.
+
+    ``rescans``: which arrays run has changed, and the next start of an embedded lab must know.
+    """
+    context = current()
+    array_device(name)
+    with open_session(context) as session:
+        made = make_plan(session)
+        if plan:
+            show_plan(context, made)
+            return
+        if not made.steps:
+            context.narrator.notice(made.title)
+        session.run(made)
+        if rescans:
+            session.rescan()
+        if waits_for:
+            wait_or_tell(context, session, name, waits_for, wait=wait)
+        now = next((status for status in session.statuses() if status.name == name), None)
+        if context.json:
+            out_json({"array": array_show.array_value(session, now) if now else None, "plan": plan_value(made)})
+        else:
+            out(summary_line(now) if now else f"{name}: not running")
+
+
+def wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
+    """Wait for what goes on if asked to, or where it would stop with this command; otherwise say that it goes on."""
+    if session.is_embedded if wait is None else wait:
+        wait_with_bar(context, session, name, what)
+    elif session.is_embedded:
+        context.narrator.notice(f"the {what} goes on whenever the lab is open: raidlab watch")

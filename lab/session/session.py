@@ -1,0 +1,150 @@
+"""An open lab whose arrays run: the machine, its lab disks, what was found on them, and plans past the guard.
+
+What may happen at the same time on one session: a monitor, a load, a shell, and **one** thread that makes and runs
+plans, waits or rescans. Reading (``statuses``, ``status``, ``mounted_on``) is allowed on any thread. Every one of them
+ends with MachineLost soon after the machine is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, find_again, stopped_arrays
+from lab.arrays.names import require_array_name
+from lab.arrays.state import read_array, read_arrays
+from lab.arrays.status import ArrayStatus
+from lab.arrays.waits import wait_until_idle
+from lab.disks import Lab, LabDisk, open_lab
+from lab.disks.inventory import read_devices
+from lab.errors import ArrayError
+from lab.machine import Host, Machine, Target, TargetKind
+from lab.plans import Plan, Step
+
+
+class LabSession:
+    """The lab, what was found on its disks, and how to run plans."""
+
+    def __init__(
+        self,
+        target: Target,
+        host: Host,
+        lab: Lab,
+        found: BroughtUp | None = None,
+        *,
+        stopped: StoppedArrays | None = None,
+        on_plan: Callable[[Plan], None] = lambda _: None,
+    ) -> None:
+        self.target = target
+        self.host = host
+        self.lab = lab
+        self.found = found or BroughtUp()
+        """Replaced as a whole by ``rescan``."""
+        self._stopped = stopped
+        self._on_plan = on_plan
+
+    @property
+    def machine(self) -> Machine:
+        """Where everything happens."""
+        return self.lab.machine
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether arrays run only while this session is open."""
+        return self.target.kind is TargetKind.UML
+
+    @property
+    def disks(self) -> tuple[LabDisk, ...]:
+        """The lab's disks, by name."""
+        return self.lab.disks
+
+    def node(self, disk_word: str) -> str:
+        """The device behind a disk's name, serial or node. Raises SpecError for one that is no lab disk."""
+        return self.lab.disk(disk_word.strip()).node
+
+    def disk_name(self, node: str) -> str:
+        """The lab's name of a device, or the node itself."""
+        return next((disk.name for disk in self.lab.disks if disk.node == node), node)
+
+    def status(self, name: str) -> ArrayStatus:
+        """The state of a running array. Raises ArrayError that says why it does not run."""
+        require_array_name(name)
+        found = self.found.array(name)
+        if found and found in self.found.stopped:
+            raise ArrayError(f"array {name} is stopped", hint=f"start it with 'raidlab array assemble {name}'")
+        if found and found in self.found.refused:
+            raise ArrayError(
+                f"array {name} does not run: {found.refusal}",
+                hint=f"'raidlab array assemble {name} --force' tries all the same",
+            )
+        return read_array(self.lab.machine, name)
+
+    def statuses(self) -> tuple[ArrayStatus, ...]:
+        """The state of every running array, by number."""
+        return read_arrays(self.lab.machine)
+
+    def array_of(self, disk_word: str) -> str | None:
+        """The array that a disk belongs to, running or not; None for a free disk."""
+        node = self.node(disk_word)
+        for status in self.statuses():
+            if any(member.device == node for member in status.members):
+                return status.name
+        holder = self.found.holder_of(node)
+        return holder.name if holder and holder not in self.found.started else None
+
+    def mounted_on(self, name: str) -> tuple[str, ...]:
+        """Where the array is mounted."""
+        device = read_devices(self.lab.machine, [name]).get(name)
+        return device.mounted_on if device else ()
+
+    def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
+        """Run a plan past the guard. Raises what the first failing step raises. Call ``rescan`` when it may matter."""
+        self._on_plan(plan)
+        self.lab.execute(plan, before_step=before_step)
+
+    def wait(self, name: str, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
+        """Wait until nothing is synchronised any more. Raises WaitTimedOut if it does not get on."""
+        return wait_until_idle(self.lab.machine, name, clock=self.host.clock, on_look=on_look)
+
+    def rescan(self) -> None:
+        """Look at all disks anew: after a plan, and after commands that someone typed by hand.
+
+        On the embedded kernel this also keeps in mind which arrays do not run, so the next start leaves them be.
+        """
+        self.lab.expect_data()
+        self.found = find_again(self.lab, self.found)
+        if self._stopped:
+            self._stopped.write(array.uuid for array in self.found.stopped)
+
+
+class Opener(Protocol):
+    """How a lab is opened; tests give another."""
+
+    def __call__(
+        self, target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
+    ) -> AbstractContextManager[Lab]: ...
+
+
+@contextmanager
+def open_session(
+    target: Target,
+    host: Host,
+    *,
+    start_arrays: bool = True,
+    on_notice: Callable[[str], None] = lambda _: None,
+    on_machine: Callable[[Machine], None] = lambda _: None,
+    on_plan: Callable[[Plan], None] = lambda _: None,
+    opener: Opener = open_lab,
+) -> Iterator[LabSession]:
+    """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens.
+
+    ``on_notice`` is told what a user should know, ``on_machine`` the machine before its first command, ``on_plan``
+    every plan before it runs.
+    """
+    with opener(target, host, on_notice=on_notice, on_machine=on_machine) as lab:
+        stopped = stopped_arrays(target, host.state)
+        found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else BroughtUp()
+        for array in found.refused:
+            on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
+        yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan)
