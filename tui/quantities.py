@@ -1,0 +1,130 @@
+"""Measured values as short text with their unit, and the values that an axis should show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SMALLEST_TIME_SECONDS = 1e-9
+
+
+class Unit(StrEnum):
+    """What a value is counted in."""
+
+    IOPS = "IOPS"
+    BYTES_PER_SECOND = "B/s"
+    SECONDS = "s"
+    FRACTION = "fraction"
+    """0 to 1, shown in per cent."""
+    COUNT = ""
+
+
+def format_value(value: float | None, unit: Unit) -> str:
+    """Three figures and the unit: ``82.9k``, ``415 MB/s``, ``1.3 ms``, ``43 %``; a dash for no value."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if unit is Unit.FRACTION:
+        return f"{value * 100:.0f} %"
+    if unit is Unit.SECONDS:
+        return format_seconds(value)
+    if unit is Unit.BYTES_PER_SECOND:
+        number, prefix = _scaled(value)
+        return f"{number} {prefix}B/s"
+    number, prefix = _scaled(value)
+    return f"{number}{prefix}"
+
+
+def format_seconds(seconds: float) -> str:
+    """``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
+    if seconds == 0:
+        return "0 s"
+    if abs(seconds) >= 3600:
+        return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d} h"
+    if abs(seconds) >= 60:
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
+    for scale, name in _TIMES:
+        # 0.9995 ms would be rounded up to 1000 µs.
+        if abs(seconds) >= 0.9995 * scale:
+            return f"{_three_figures(seconds / scale)} {name}"
+    return f"{seconds / _SMALLEST_TIME_SECONDS:.0f} ns"
+
+
+def _scaled(value: float) -> tuple[str, str]:
+    for scale, prefix in _SCALES:
+        if abs(value) >= 0.9995 * scale and scale > 1:
+            return _three_figures(value / scale), prefix
+    return _three_figures(value), ""
+
+
+def _three_figures(value: float) -> str:
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))
+    text = f"{value:.{min(digits, 2)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A value worth a label on an axis."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values to the part of an axis between 0 (bottom) and 1 (top)."""
+
+    low: float
+    high: float
+    is_log: bool = False
+
+    def place(self, value: float) -> float:
+        """0 to 1, cut off at both ends."""
+        if self.is_log:
+            if value <= self.low:
+                return 0.0
+            part = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, part))
+
+
+def linear_scale(highest: float, unit: Unit, *, minimum_top: float | None = None) -> Scale:
+    """From 0 to a round value at or above ``highest``; per cent always to 100."""
+    if unit is Unit.FRACTION:
+        return Scale(0.0, 1.0)
+    top = max(highest, minimum_top or 0.0)
+    return Scale(0.0, _round_up(top) if top > 0 else 1.0)
+
+
+def log_scale(lowest: float, highest: float) -> Scale:
+    """Whole decades that hold both values."""
+    if not 0 < lowest <= highest:
+        return Scale(1e-4, 1e-2, is_log=True)
+    low = 10.0 ** math.floor(math.log10(lowest) + 1e-9)
+    high = 10.0 ** math.ceil(math.log10(highest) - 1e-9)
+    return Scale(low, high if high > low else low * 10, is_log=True)
+
+
+def ticks(scale: Scale, unit: Unit, count: int) -> tuple[Tick, ...]:
+    """About ``count`` round values from bottom to top, both ends included."""
+    if scale.is_log:
+        decades = round(math.log10(scale.high / scale.low))
+        step = max(1, math.ceil(decades / max(1, count - 1)))
+        values = [scale.low * 10.0**power for power in range(0, decades + 1, step)]
+    else:
+        parts = next((parts for parts in (4, 2, 1) if parts < count), 1)
+        values = [scale.high * part / parts for part in range(parts + 1)]
+    return tuple(Tick(value, "0" if value == 0 else format_value(value, unit)) for value in values)
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8 times a power of ten: each can be halved, and mostly quartered."""
+    power = 10.0 ** math.floor(math.log10(value))
+    steps = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+    return next(step for step in steps if step * power >= value * (1 - 1e-9)) * power

@@ -1,0 +1,151 @@
+"""A widget that paints whole lines of styled text, all at once, and only when its values have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.glyphs import ASCII, Glyphs, glyphs_of
+
+_PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">", "’": "'"})
+
+
+class Line:
+    """One line under construction: text in styles, measured in cells, never longer than ``width``."""
+
+    __slots__ = ("_segments", "filler", "length", "width")
+
+    def __init__(self, width: int, filler: Style) -> None:
+        self._segments: list[Segment] = []
+        self.width = width
+        self.length = 0
+        self.filler = filler
+
+    @property
+    def room(self) -> int:
+        """Cells that are left."""
+        return self.width - self.length
+
+    def add(self, text: str, style: Style | None = None) -> Line:
+        """Append text; what does not fit is cut."""
+        cells = cell_len(text)
+        if cells > self.room:
+            text, cells = set_cell_size(text, self.room), self.room
+        if cells:
+            self._segments.append(Segment(text, self.filler if style is None else style))
+            self.length += cells
+        return self
+
+    def pad_to(self, cell: int) -> Line:
+        """Blanks up to this cell, counted from the line's start."""
+        return self.add(" " * max(0, cell - self.length))
+
+    def add_right(self, text: str, style: Style | None = None) -> Line:
+        """Append text at the line's right end."""
+        return self.pad_to(self.width - cell_len(text)).add(text, style)
+
+    def extend(self, other: Line) -> Line:
+        """Append what another line holds."""
+        for segment in other._segments:
+            self.add(segment.text, segment.style)
+        return self
+
+    def strip(self) -> Strip:
+        """The finished line, filled up with blanks."""
+        self.pad_to(self.width)
+        return Strip(self._segments, self.width)
+
+
+def shorten(text: str, cells: int, ellipsis: str) -> str:
+    """``text`` in at most so many cells, with a sign where something is missing."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, cells - 1).rstrip() + ellipsis if cells > 1 else set_cell_size(text, max(0, cells))
+
+
+class LineWidget(Widget):
+    """Subclasses give ``paint``; styles are component classes named after ``PREFIX``."""
+
+    PREFIX = ""
+
+    _painted: list[Strip] | None = None
+    _painted_size: Size | None = None
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        """All lines of the content; missing ones stay blank."""
+        raise NotImplementedError
+
+    def lines_needed(self, width: int) -> int:
+        """For ``height: auto``."""
+        return 1
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The signs of this terminal."""
+        return glyphs_of(self)
+
+    def style(self, *names: str) -> Style:
+        """The style of component ``PREFIX--name``, on this widget's background."""
+        return self.get_component_rich_style(*(f"{self.PREFIX}--{name}" for name in names))
+
+    def line(self, width: int) -> Line:
+        """An empty line of this widget."""
+        return Line(width, self.rich_style)
+
+    def changed(self, *, layout: bool = False) -> None:
+        """Paint anew at the next chance; with ``layout`` the height may differ too."""
+        self._painted = None
+        self.refresh(layout=layout)
+
+    def notify_style_update(self) -> None:
+        self._painted = None
+        super().notify_style_update()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self.lines_needed(width)
+
+    def render_line(self, y: int) -> Strip:
+        size = self.size
+        if self._painted is None or self._painted_size != size:
+            self._painted = self._paint_all(size)
+            self._painted_size = size
+        if y < len(self._painted):
+            return self._painted[y]
+        return Strip.blank(size.width, self.rich_style)
+
+    def _paint_all(self, size: Size) -> list[Strip]:
+        if not size.area:
+            return []
+        strips = [line.strip() for line in self.paint(size.width, size.height)]
+        if self.glyphs is not ASCII:
+            return strips
+        return [
+            Strip([Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width)
+            for strip in strips
+        ]
+
+
+def wrapped(text: str, width: int, measure: Callable[[str], int] = cell_len) -> list[str]:
+    """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is cut."""
+    lines: list[str] = []
+    current = ""
+    for word in text.split():
+        while measure(word) > width > 0:
+            if current:
+                lines.append(current)
+                current = ""
+            lines.append(word[:width])
+            word = word[width:]
+        joined = f"{current} {word}" if current else word
+        if measure(joined) > width:
+            lines.append(current)
+            current = word
+        else:
+            current = joined
+    return [*lines, current] if current or not lines else lines

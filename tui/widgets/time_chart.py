@@ -1,0 +1,355 @@
+"""A chart of several series over time: axes with units, a legend with the newest values, and marks of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.style import Style
+from textual.reactive import reactive
+
+from tui.quantities import Scale, Unit, format_seconds, format_value, linear_scale, log_scale, ticks
+from tui.tones import Tone
+from tui.widgets.canvas import DotCanvas
+from tui.widgets.lines import Line, LineWidget, shorten
+
+SERIES_COLOURS = 6
+_LABELLED_MARKS_FROM_ROWS = 6
+_GUIDES_FROM_ROWS = 4
+_CELLS_PER_TIME_LABEL = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a chart."""
+
+    name: str
+    points: Sequence[tuple[float, float | None]]
+    """Time in seconds and value, in order of time; None leaves a gap."""
+    colour: int = 0
+    """0 to 5, a colour of the theme."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a moment."""
+
+    time_seconds: float
+    label: str
+    tone: Tone = Tone.NOTICE
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    sign: str
+    style: str
+
+
+@dataclass(slots=True)
+class _Plot:
+    """The cells of the plot area, drawn over one another."""
+
+    columns: int
+    rows: int
+    cells: dict[tuple[int, int], _Cell] = field(default_factory=dict)
+
+    def put(self, row: int, column: int, sign: str, style: str) -> None:
+        """Draw where nothing is yet."""
+        self.cells.setdefault((row, column), _Cell(sign, style))
+
+    def is_free(self, row: int, first: int, last: int) -> bool:
+        return all((row, column) not in self.cells for column in range(first, last))
+
+    def runs(self, row: int) -> Iterator[tuple[str, str]]:
+        """Text and style of a row, neighbours of one style together."""
+        text, style = "", ""
+        for column in range(self.columns):
+            cell = self.cells.get((row, column))
+            sign, wanted = (cell.sign, cell.style) if cell else (" ", "")
+            if wanted != style and text:
+                yield text, style
+                text = ""
+            text, style = text + sign, wanted
+        yield text, style
+
+
+class TimeChart(LineWidget):
+    """Values over time. ``show`` it new points at most four times a second; it does nothing by itself."""
+
+    PREFIX = "time-chart"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "time-chart--title",
+        "time-chart--axis",
+        "time-chart--guide",
+        "time-chart--legend",
+        "time-chart--empty",
+        *(f"time-chart--series-{number}" for number in range(SERIES_COLOURS)),
+        *(f"time-chart--{tone}" for tone in Tone),
+    }
+    DEFAULT_CSS = """
+    TimeChart {
+        height: 1fr;
+        min-height: 4;
+        & > .time-chart--title { color: $foreground; text-style: bold; }
+        & > .time-chart--axis { color: $foreground-muted; }
+        & > .time-chart--guide { color: $foreground 18%; }
+        & > .time-chart--legend { color: $foreground-muted; }
+        & > .time-chart--empty { color: $foreground-muted; text-style: italic; }
+        & > .time-chart--series-0 { color: $text-primary; }
+        & > .time-chart--series-1 { color: $text-warning; }
+        & > .time-chart--series-2 { color: $text-success; }
+        & > .time-chart--series-3 { color: $text-error; }
+        & > .time-chart--series-4 { color: $text-accent; }
+        & > .time-chart--series-5 { color: $text-secondary; }
+        & > .time-chart--good { color: $text-success; }
+        & > .time-chart--bad { color: $text-error; }
+        & > .time-chart--notice { color: $text-warning; }
+        & > .time-chart--busy { color: $text-primary; }
+        & > .time-chart--quiet { color: $foreground-muted; }
+    }
+    """
+
+    is_log: reactive[bool] = reactive(False)
+    """Logarithmic values, for latencies."""
+    window_seconds: reactive[float] = reactive(60.0)
+    """How much time is shown."""
+
+    def __init__(
+        self,
+        title: str,
+        unit: Unit,
+        *,
+        window_seconds: float = 60.0,
+        is_log: bool = False,
+        filled: bool = False,
+        elapsed: bool = False,
+        minimum_top: float | None = None,
+        empty_text: str = "nothing measured yet",
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        """Make an empty chart.
+
+        ``filled`` draws areas, best with one series. ``elapsed`` labels the time axis with the times of the points,
+        for a run that begins at 0, instead of seconds ago. ``minimum_top`` keeps small noise small.
+        """
+        super().__init__(id=id, classes=classes)
+        self.title = title
+        self.unit = unit
+        self.filled = filled
+        self.elapsed = elapsed
+        self.minimum_top = minimum_top
+        self.empty_text = empty_text
+        self.set_reactive(TimeChart.is_log, is_log)
+        self.set_reactive(TimeChart.window_seconds, window_seconds)
+        self._series: tuple[Series, ...] = ()
+        self._marks: tuple[Mark, ...] = ()
+        self._now_seconds: float | None = None
+
+    def show(self, series: Sequence[Series], marks: Sequence[Mark] = (), now_seconds: float | None = None) -> None:
+        """Draw these. ``now_seconds`` is the right end of the axis; without it, the newest point is."""
+        shown = (tuple(series), tuple(marks), now_seconds)
+        if shown != (self._series, self._marks, self._now_seconds):
+            self._series, self._marks, self._now_seconds = shown
+            self.changed()
+
+    def watch_is_log(self) -> None:
+        self.changed()
+
+    def watch_window_seconds(self) -> None:
+        self.changed()
+
+    def lines_needed(self, width: int) -> int:
+        return 8
+
+    @property
+    def _end_seconds(self) -> float:
+        if self._now_seconds is not None:
+            return self._now_seconds
+        ends = [series.points[-1][0] for series in self._series if series.points]
+        return max(ends, default=0.0)
+
+    def _scale(self, first_seconds: float) -> Scale:
+        shown = [
+            value
+            for series in self._series
+            for time_seconds, value in series.points
+            if value is not None and time_seconds >= first_seconds
+        ]
+        if self.is_log:
+            positive = [value for value in shown if value > 0]
+            return log_scale(min(positive, default=0.0), max(positive, default=0.0))
+        return linear_scale(max(shown, default=0.0), self.unit, minimum_top=self.minimum_top)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        rows = height - 2
+        if rows < 1:
+            return [self._header(width)]
+        first = self._end_seconds - self.window_seconds
+        scale = self._scale(first)
+        has_points = any(value is not None for series in self._series for _, value in series.points)
+        labels = {
+            rows - 1 - round(scale.place(tick.value) * (rows - 1)): tick.label
+            for tick in (ticks(scale, self.unit, max(2, (rows + 1) // 2)) if has_points else ())
+        }
+        gutter = max((cell_len(label) for label in labels.values()), default=1)
+        columns = width - gutter - 2
+        if columns < 8:
+            return [self._header(width)]
+        plot = _Plot(columns, rows)
+        if has_points:
+            self._draw_series(plot, scale)
+        self._draw_marks(plot)
+        if rows >= _GUIDES_FROM_ROWS:
+            self._draw_guides(plot, labels)
+        lines = [self._header(width)]
+        for row in range(rows):
+            label, axis = labels.get(row, ""), self.style("axis")
+            line = self.line(width).add(label.rjust(gutter) + " ", axis)
+            line.add(self.glyphs.axis_left if label else self.glyphs.vertical, axis)
+            for text, style in plot.runs(row):
+                line.add(text, self.style(style) if style else None)
+            lines.append(line)
+        if not has_points:
+            self._write_empty(lines, gutter + 2, columns)
+        return [*lines, self._time_axis(width, gutter, columns)]
+
+    def _write_empty(self, lines: list[Line], start: int, columns: int) -> None:
+        text = shorten(self.empty_text, columns, self.glyphs.ellipsis)
+        middle = (len(lines) - 1) // 2 + (len(lines) > 2)
+        line = self.line(lines[middle].width)
+        line.extend(_cut(lines[middle], start))
+        lines[middle] = line.pad_to(start + (columns - cell_len(text)) // 2).add(text, self.style("empty"))
+
+    def _header(self, width: int) -> Line:
+        """Title and legend; with less room first the names go, then the last series."""
+        title = self.line(width).add(self.title, self.style("title"))
+        newest = [(series, _newest(series)) for series in self._series]
+        for with_names in (True, False):
+            for count in range(len(newest), 0, -1):
+                if not with_names or count == len(newest):
+                    legend = self._legend(newest[:count], with_names, width)
+                    if title.length + 2 + legend.length <= width:
+                        return title.pad_to(width - legend.length).extend(legend)
+        return title
+
+    def _legend(self, newest: Sequence[tuple[Series, float | None]], with_names: bool, width: int) -> Line:
+        legend = self.line(width + 1)
+        for series, value in newest:
+            legend.add("  " if legend.length else "")
+            legend.add(f"{self.glyphs.legend} ", self._series_style(series))
+            if with_names and series.name:
+                legend.add(f"{series.name} ", self.style("legend"))
+            # A field as wide as most values, so that the legend does not jump about.
+            legend.add(format_value(value, self.unit).rjust(5), self.style("title"))
+        return legend
+
+    def _series_style(self, series: Series) -> Style:
+        return self.style(f"series-{series.colour % SERIES_COLOURS}")
+
+    def _first_second(self, dot_columns: int) -> tuple[float, float]:
+        """Time of the first dot column, and seconds per column.
+
+        Whole columns: otherwise the same points would be rounded to other dots at each redraw, and the picture flicker.
+        """
+        pace = self.window_seconds / max(1, dot_columns - 1)
+        if self.elapsed:
+            return self._end_seconds - self.window_seconds, pace
+        return round(self._end_seconds / pace) * pace - self.window_seconds, pace
+
+    def _draw_series(self, plot: _Plot, scale: Scale) -> None:
+        canvas = DotCanvas(plot.columns, plot.rows, self.glyphs.canvas)
+        first, pace = self._first_second(canvas.dot_columns)
+        bottom = canvas.dot_rows - 1
+        # The first series is drawn last, on top.
+        for owner in reversed(range(len(self._series))):
+            before: tuple[int, int] | None = None
+            for time_seconds, value in self._series[owner].points:
+                if value is None or (self.is_log and value <= 0):
+                    before = None
+                    continue
+                dot = round((time_seconds - first) / pace), bottom - round(scale.place(value) * bottom)
+                if dot[0] >= 0:
+                    canvas.line(before or dot, dot, owner)
+                    if self.filled:
+                        for column in range(before[0] if before else dot[0], dot[0] + 1):
+                            canvas.vertical(column, dot[1], bottom, owner)
+                before = dot
+        for row in range(plot.rows):
+            for column in range(plot.columns):
+                owner = canvas.owner(row, column)
+                if owner >= 0:
+                    colour = self._series[owner].colour % SERIES_COLOURS
+                    plot.put(row, column, canvas.sign(row, column), f"series-{colour}")
+
+    def _mark_columns(self, columns: int) -> list[tuple[int, Mark]]:
+        first, pace = self._first_second(columns)
+        placed = [(round((mark.time_seconds - first) / pace), mark) for mark in self._marks]
+        return [(column, mark) for column, mark in placed if 0 <= column < columns]
+
+    def _draw_marks(self, plot: _Plot) -> None:
+        placed = self._mark_columns(plot.columns)
+        if plot.rows >= _LABELLED_MARKS_FROM_ROWS:
+            for column, mark in placed:
+                self._draw_label(plot, column, mark, {other for other, _ in placed})
+        for column, mark in placed:
+            for row in range(plot.rows):
+                plot.put(row, column, self.glyphs.mark_line, mark.tone.value)
+
+    def _draw_label(self, plot: _Plot, column: int, mark: Mark, lines: set[int]) -> None:
+        """Beside the mark's line, in the upper half, where neither data nor another mark is; otherwise not at all."""
+        for row in range(plot.rows // 2):
+            for start in (column + 1, column - cell_len(mark.label)):
+                end = start + cell_len(mark.label)
+                is_inside = start >= 0 and end <= plot.columns
+                if is_inside and plot.is_free(row, start - 1, end + 1) and not lines & set(range(start, end)):
+                    for offset, sign in enumerate(mark.label):
+                        plot.put(row, start + offset, sign, mark.tone.value)
+                    return
+
+    def _draw_guides(self, plot: _Plot, labels: dict[int, str]) -> None:
+        for row in labels:
+            if row < plot.rows - 1:
+                for column in range(plot.columns):
+                    plot.put(row, column, self.glyphs.guide, "guide")
+
+    def _time_axis(self, width: int, gutter: int, columns: int) -> Line:
+        """Labels of times on the axis, and the signs of marks."""
+        cells = [_Cell(self.glyphs.horizontal, "axis")] * columns
+        marked = self._mark_columns(columns)
+        count = max(1, min(6, columns // _CELLS_PER_TIME_LABEL))
+        for part in range(count + 1):
+            label = f" {self._time_label(part / count)}" + ("" if part == count else " ")
+            centre = round(part / count * (columns - 1)) - cell_len(label) // 2
+            at = min(max(0, centre), columns - cell_len(label))
+            if any(at <= column < at + cell_len(label) for column, _ in marked):
+                continue
+            cells[at : at + len(label)] = [_Cell(sign, "axis") for sign in label]
+        for column, mark in marked:
+            cells[column] = _Cell(mark.tone.glyph(self.glyphs), mark.tone.value)
+        line = self.line(width).add(" " * (gutter + 1) + self.glyphs.axis_corner, self.style("axis"))
+        for cell in cells:
+            line.add(cell.sign, self.style(cell.style))
+        return line
+
+    def _time_label(self, part: float) -> str:
+        if self.elapsed:
+            return _short_time(self._end_seconds - self.window_seconds * (1 - part))
+        return "now" if part == 1 else f"-{_short_time(self.window_seconds * (1 - part))}"
+
+
+def _short_time(seconds: float) -> str:
+    """Without a unit's blank: ``45s``, ``7.5s``, ``2:30``."""
+    if seconds >= 60 and seconds != 60:
+        return f"{int(seconds) // 60}:{round(seconds) % 60:02d}"
+    return format_seconds(round(seconds, 1)).replace(" ", "") if seconds < 60 else "60s"
+
+
+def _newest(series: Series) -> float | None:
+    return next((value for _, value in reversed(series.points) if value is not None), None)
+
+
+def _cut(line: Line, cells: int) -> Line:
+    return Line(cells, line.filler).extend(line)
