@@ -101,7 +101,7 @@ def bring_up(lab: Lab, stopped: StoppedArrays | None, *, on_plan: Callable[[Plan
     for array in able:
         if array.uuid in resting:
             continue
-        reason = _start(lab, array, on_plan)
+        reason = start_array(lab, array, on_plan)
         if reason:
             refused.append(replace(array, refusal=reason))
         else:
@@ -130,8 +130,8 @@ def find_again(lab: Lab, before: BroughtUp) -> BroughtUp:
     return BroughtUp(tuple(started), tuple(stopped), tuple(refused))
 
 
-def _start(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
-    """Start one array; returns why it could not be started."""
+def start_array(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
+    """Start one array that was found stopped; returns why it could not be started, or nothing."""
     plan = array.assemble_plan()
     on_plan(plan)
     try:

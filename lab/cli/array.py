@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli import array_create, array_grow, array_show
+from lab.cli import array_assemble, array_create, array_grow, array_show
 from lab.cli.array_run import PlanFlag, WaitFlag, act
 from lab.cli.context import current
 from lab.plans import Plan
@@ -16,6 +16,7 @@ from lab.units import KIB, parse_bytes
 
 app = App(name="array", help="Create, show, change, break and mend arrays.", help_format="plaintext")
 app.command(array_create.create)
+app.command(array_assemble.assemble)
 app.command(array_show.show)
 app.command(array_grow.grow)
 
@@ -24,17 +25,6 @@ app.command(array_grow.grow)
 def stop(name: str, *, plan: PlanFlag = False) -> None:
     """Stop an array; its data stays on the disks."""
     act(name, lambda session: plans.stop(session, name), plan=plan, rescans=True)
-
-
-@app.command
-def assemble(
-    name: str,
-    *,
-    force: Annotated[bool, Parameter(negative="", show_default=False, help="Also take members out of date.")] = False,
-    plan: PlanFlag = False,
-) -> None:
-    """Start a stopped array from its members."""
-    act(name, lambda session: plans.assemble(session, name, force=force), plan=plan, rescans=True)
 
 
 @app.command

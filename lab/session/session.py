@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
-from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, find_again, stopped_arrays
+from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, find_again, start_array, stopped_arrays
 from lab.arrays.names import require_array_name
 from lab.arrays.state import read_array, read_arrays
 from lab.arrays.status import ArrayStatus
@@ -102,6 +103,17 @@ class LabSession:
         """Run a plan past the guard. Raises what the first failing step raises. Call ``rescan`` when it may matter."""
         self._on_plan(plan)
         self.lab.execute(plan, before_step=before_step)
+
+    def start_all(self) -> tuple[ArrayStatus, ...]:
+        """Start every stopped array; returns those that run now, and the others are among ``found.refused``."""
+        tried = [(array, start_array(self.lab, array, self._on_plan)) for array in self.found.stopped]
+        started = tuple(array for array, reason in tried if not reason)
+        failed = tuple(replace(array, refusal=reason) for array, reason in tried if reason)
+        self.found = BroughtUp((*self.found.started, *started), (), (*self.found.refused, *failed))
+        if self._stopped:
+            self._stopped.write(())
+        names = {array.name for array in started}
+        return tuple(status for status in self.statuses() if status.name in names)
 
     def wait(self, name: str, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
         """Wait until nothing is synchronised any more. Raises WaitTimedOut if it does not get on."""
