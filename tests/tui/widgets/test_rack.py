@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from lab.units import MIB
+from tests.tui.widgets.host import Act, messages_of, shown
+from tui.glyphs import ASCII, UNICODE
+from tui.widgets.rack import Bay, BayState, Rack
+
+pytestmark = pytest.mark.tui
+
+DISKS = tuple(Bay(f"disk{n:02d}", f"/dev/ubd{n}", f"RAIDLAB-{n:02d}", 500 * MIB, "file") for n in range(1, 10))
+ONE_OF_EACH = tuple(
+    Bay(f"d{number}", size_bytes=500 * MIB, personality="ssd", state=state, array="md0", slot=number)
+    for number, state in enumerate(BayState)
+)
+
+
+def press(*keys: str) -> Act:
+    async def act(pilot: Pilot[None]) -> None:
+        pilot.app.query_one(Rack).focus()
+        await pilot.press(*keys)
+
+    return act
+
+
+def test_a_card_tells_name_size_kind_serial_and_state() -> None:
+    lines = shown(Rack([replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2)], compact=False), (40, 6))
+    text = "\n".join(lines)
+    for words in ("disk01", "500 MiB file", "RAIDLAB-01", "● md0 · slot 2"):
+        assert words in text
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_every_state_has_a_sign_of_its_own(compact: bool) -> None:
+    assert len({state.glyph(UNICODE) for state in BayState}) == len(BayState)
+    text = "\n".join(shown(Rack(ONE_OF_EACH, compact=compact), (60, 40)))
+    for state in BayState:
+        assert state.glyph(UNICODE) in text
+
+
+def test_rates_and_the_light_show_activity() -> None:
+    busy = replace(DISKS[0], reads_per_second=12_300, writes_per_second=340, busy_fraction=1.0)
+    assert any("█ r 12.3k  w 340" in line for line in shown(Rack([busy], compact=False), (40, 6)))
+    (line,) = shown(Rack([busy], compact=True), (60, 1))
+    assert line.endswith("r 12.3k  w 340 █")
+    (line,) = shown(Rack([DISKS[0]], compact=True), (60, 1))
+    assert line.endswith("∙")
+
+
+def test_a_rebuild_shows_how_far_it_is() -> None:
+    bay = replace(DISKS[0], state=BayState.REBUILDING, array="md0", slot=1, progress=0.43)
+    assert any("md0 · 43 % rebuilt" in line for line in shown(Rack([bay], compact=True), (70, 1)))
+
+
+def test_cards_become_lines_where_they_do_not_fit() -> None:
+    assert any("╭" in line for line in shown(Rack(DISKS), (120, 40)))
+    assert not any("╭" in line for line in shown(Rack(DISKS), (80, 24)))
+
+
+def test_nine_disks_fit_beside_other_things_on_the_smallest_terminal() -> None:
+    lines = shown(Rack(DISKS), (80, 24))
+    assert len(lines) <= 6
+    assert all(any(disk.name in line for line in lines) for disk in DISKS)
+
+
+def test_without_room_for_all_the_cursor_s_disk_is_shown() -> None:
+    rack = Rack(DISKS, compact=True)
+    rack.styles.height = 3
+    lines = shown(rack, (40, 3), press("end"))
+    assert "disk09" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        (("right",), "disk02"),
+        (("down",), "disk06"),
+        (("l", "l", "h"), "disk02"),
+        (("j", "k"), "disk01"),
+        (("end",), "disk09"),
+        (("end", "home"), "disk01"),
+        (("left",), "disk01"),
+        (("up",), "disk01"),
+    ],
+)
+def test_keys_move_through_the_rows_and_columns_that_are_shown(keys: tuple[str, ...], name: str) -> None:
+    rack = Rack(DISKS, compact=False)
+    shown(rack, (120, 40), press(*keys))
+    assert rack.current is not None
+    assert rack.current.name == name
+
+
+def test_moving_and_opening_are_told() -> None:
+    moved = messages_of(Rack(DISKS, compact=False), press("right"), Rack.Moved, (120, 40))
+    assert [message.bay.name for message in moved if isinstance(message, Rack.Moved)] == ["disk02"]
+    opened = messages_of(Rack(DISKS, compact=False), press("right", "enter"), Rack.Opened, (120, 40))
+    assert [message.bay.name for message in opened if isinstance(message, Rack.Opened)] == ["disk02"]
+
+
+def test_space_chooses_and_leaves_out_in_order() -> None:
+    rack = Rack(DISKS, toggles=True)
+    told = messages_of(rack, press("end", "space", "home", "space", "end", "space"), Rack.Toggled, (120, 40))
+    assert [message.chosen for message in told if isinstance(message, Rack.Toggled)] == [
+        ("disk09",),
+        ("disk09", "disk01"),
+        ("disk01",),
+    ]
+
+
+def test_only_free_disks_can_be_chosen() -> None:
+    rack = Rack(ONE_OF_EACH, toggles=True)
+    shown(rack, (120, 40), press("right", "space", "a"))
+    assert rack.chosen == ("d0",)
+
+
+def test_a_rack_for_looking_chooses_nothing() -> None:
+    rack = Rack(DISKS)
+    shown(rack, (120, 40), press("space", "a"))
+    assert rack.chosen == ()
+
+
+def test_the_mouse_chooses_and_opens() -> None:
+    rack = Rack(DISKS, toggles=True, compact=False)
+
+    async def click(pilot: Pilot[None]) -> None:
+        await pilot.click(Rack, offset=(30, 2))
+
+    told = messages_of(rack, click, Rack.Toggled, (120, 40))
+    assert [message.chosen for message in told if isinstance(message, Rack.Toggled)] == [("disk02",)]
+
+    async def double_click(pilot: Pilot[None]) -> None:
+        await pilot.click(Rack, offset=(30, 7), times=2)
+
+    opened = messages_of(Rack(DISKS, compact=False), double_click, Rack.Opened, (120, 40))
+    assert [message.bay.name for message in opened if isinstance(message, Rack.Opened)] == ["disk07"]
+
+
+def test_a_click_between_two_cards_is_no_choice() -> None:
+    rack = Rack(DISKS, toggles=True, compact=False)
+
+    async def click(pilot: Pilot[None]) -> None:
+        # Five cards in 120 cells: 23 each and a gap of one.
+        await pilot.click(Rack, offset=(23, 2))
+
+    shown(rack, (120, 40), click)
+    assert rack.chosen == ()
+
+
+def test_cursor_and_choice_stay_with_their_disks_when_others_come_and_go() -> None:
+    rack = Rack(DISKS, toggles=True)
+
+    async def act(pilot: Pilot[None]) -> None:
+        rack.move_to("disk04")
+        rack.choose(["disk04", "disk02"])
+        rack.show(DISKS[2:])
+        assert rack.current is not None
+        assert rack.current.name == "disk04"
+        assert rack.chosen == ("disk04",)
+
+    shown(rack, (120, 40), act)
+
+
+def test_an_empty_rack_says_so() -> None:
+    assert shown(Rack(), (40, 3)) == ["no disks yet"]
+
+
+def test_a_terminal_without_unicode_gets_ascii_only() -> None:
+    for compact in (True, False):
+        text = "\n".join(shown(Rack(ONE_OF_EACH, toggles=True, compact=compact), (60, 40), glyphs=ASCII))
+        assert text.isascii()
+
+
+@pytest.mark.parametrize("width", [1, 5, 22, 37, 38, 39, 79, 80, 200])
+def test_no_width_is_too_odd(width: int) -> None:
+    for compact in (True, False):
+        shown(Rack(ONE_OF_EACH, toggles=True, compact=compact), (width, 12))

@@ -1,0 +1,306 @@
+"""The lab's disks as bays of a rack: looked at, walked through, and taken into an array by toggling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.geometry import Size
+from textual.message import Message
+
+from tui.widgets.bays import (
+    CARD_LEAST_CELLS,
+    CARD_ROWS,
+    LIST_LEAST_CELLS,
+    Bay,
+    BayState,
+    Look,
+    RowCells,
+    paint_card,
+    paint_row,
+)
+from tui.widgets.lines import Line, LineWidget
+
+__all__ = ["Bay", "BayState", "Rack"]
+
+_CARD_MOST_CELLS = 34
+_LIST_MOST_CELLS = 100
+_GAP_CELLS = 1
+
+
+class Rack(LineWidget, can_focus=True):
+    """Disks as cards where they fit, otherwise as lines. Keys and mouse move a cursor; with ``toggles`` they choose."""
+
+    PREFIX = "rack"
+    HELP = "The lab's disks. Arrows move, Enter opens what can be done with a disk; where disks are chosen, Space does."
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"rack--{state}" for state in BayState),
+        "rack--name",
+        "rack--text",
+        "rack--faint",
+        "rack--chosen",
+        "rack--cursor",
+        "rack--empty",
+    }
+    DEFAULT_CSS = """
+    Rack {
+        height: auto;
+        & > .rack--name { color: $foreground; text-style: bold; }
+        & > .rack--text { color: $foreground; }
+        & > .rack--faint { color: $foreground-muted; }
+        & > .rack--empty { color: $foreground-muted; text-style: italic; }
+        & > .rack--free { color: $foreground-muted; }
+        & > .rack--member { color: $text-success; }
+        & > .rack--spare { color: $text-primary; }
+        & > .rack--journal { color: $text-accent; }
+        & > .rack--faulty { color: $text-error; text-style: bold; }
+        & > .rack--rebuilding { color: $text-warning; }
+        & > .rack--vanished { color: $text-error; }
+        & > .rack--refused { color: $foreground-disabled; }
+        & > .rack--chosen { color: $text-primary; background: $primary 25%; }
+        &:focus > .rack--cursor { background: $foreground 12%; }
+        &:focus > .rack--chosen { background: $primary 35%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(0, -1)", "Up", show=False, id="rack.up", tooltip="To the disk above"),
+        Binding("down,j", "move(0, 1)", "Down", show=False, id="rack.down", tooltip="To the disk below"),
+        Binding("left,h", "move(-1, 0)", "Left", show=False, id="rack.left", tooltip="To the disk on the left"),
+        Binding("right,l", "move(1, 0)", "Right", show=False, id="rack.right", tooltip="To the disk on the right"),
+        Binding("home", "first", "First disk", show=False, id="rack.first", tooltip="To the first disk"),
+        Binding("end", "last", "Last disk", show=False, id="rack.last", tooltip="To the last disk"),
+        Binding("enter", "open", "Disk menu", id="rack.open", tooltip="What can be done with this disk"),
+        Binding("space", "choose", "Toggle", id="rack.toggle", tooltip="Choose this disk, or leave it out"),
+        Binding("a", "choose_free", "All free", id="rack.choose-free", tooltip="Choose every free disk"),
+        Binding("n", "choose_none", "None", id="rack.choose-none", tooltip="Choose no disk"),
+    ]
+
+    class Moved(Message):
+        """The cursor stands on another disk."""
+
+        def __init__(self, rack: Rack, bay: Bay) -> None:
+            super().__init__()
+            self.rack = rack
+            self.bay = bay
+
+        @property
+        def control(self) -> Rack:
+            return self.rack
+
+    class Opened(Moved):
+        """Enter, or a double click: what can be done with this disk is wanted."""
+
+    class Toggled(Message):
+        """Other disks are chosen now."""
+
+        def __init__(self, rack: Rack, chosen: tuple[str, ...]) -> None:
+            super().__init__()
+            self.rack = rack
+            self.chosen = chosen
+
+        @property
+        def control(self) -> Rack:
+            return self.rack
+
+    def __init__(
+        self,
+        bays: Sequence[Bay] = (),
+        *,
+        toggles: bool = False,
+        compact: bool | None = None,
+        empty_text: str = "no disks yet",
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        """``compact`` True shows lines, False cards, None whatever the terminal has room for."""
+        super().__init__(id=id, classes=classes)
+        self.toggles = toggles
+        self.compact = compact
+        self.empty_text = empty_text
+        self._bays: tuple[Bay, ...] = tuple(bays)
+        self._chosen: tuple[str, ...] = ()
+        self._cursor = 0
+        self._columns = 1
+        self._first_row = 0
+        self._row_height = 1
+
+    @property
+    def bays(self) -> tuple[Bay, ...]:
+        return self._bays
+
+    @property
+    def current(self) -> Bay | None:
+        """The disk under the cursor."""
+        return self._bays[self._cursor] if self._cursor < len(self._bays) else None
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Names of the chosen disks, in the order in which they were chosen."""
+        return self._chosen
+
+    def show(self, bays: Sequence[Bay]) -> None:
+        """Show these disks; cursor and choice stay with the disks' names."""
+        if tuple(bays) == self._bays:
+            return
+        current, count = self.current, len(self._bays)
+        self._bays = tuple(bays)
+        names = [bay.name for bay in self._bays]
+        if current and current.name in names:
+            self._cursor = names.index(current.name)
+        self._cursor = min(self._cursor, max(0, len(names) - 1))
+        self._chosen = tuple(name for name in self._chosen if name in names)
+        self.changed(layout=count != len(names))
+
+    def choose(self, names: Iterable[str]) -> None:
+        """Choose exactly these, as far as they are there; posts Toggled if that changes anything."""
+        known = {bay.name for bay in self._bays}
+        chosen = tuple(name for name in dict.fromkeys(names) if name in known)
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.changed()
+            self.post_message(self.Toggled(self, chosen))
+
+    def move_to(self, name: str) -> None:
+        """Put the cursor on a disk."""
+        for index, bay in enumerate(self._bays):
+            if bay.name == name:
+                self._set_cursor(index)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Choosing exists only in a rack for choosing."""
+        return self.toggles or action not in ("choose", "choose_free", "choose_none")
+
+    def action_move(self, across: int, down: int) -> None:
+        index = self._cursor + across + down * self._columns
+        if 0 <= index < len(self._bays):
+            self._set_cursor(index)
+
+    def action_first(self) -> None:
+        self._set_cursor(0)
+
+    def action_last(self) -> None:
+        self._set_cursor(len(self._bays) - 1)
+
+    def action_open(self) -> None:
+        if self.current:
+            self.post_message(self.Opened(self, self.current))
+
+    def action_choose(self) -> None:
+        bay = self.current
+        if bay is None:
+            return
+        if bay.name in self._chosen:
+            self.choose(name for name in self._chosen if name != bay.name)
+        elif bay.state is BayState.FREE:
+            self.choose([*self._chosen, bay.name])
+        else:
+            self.notify(f"{bay.name} is not free: {bay.words(self.glyphs)}", severity="warning")
+
+    def action_choose_free(self) -> None:
+        self.choose([*self._chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])
+
+    def action_choose_none(self) -> None:
+        self.choose(())
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        index = self._index_at(offset.x, offset.y) if offset else None
+        if index is None:
+            return
+        event.stop()
+        self._set_cursor(index)
+        if self.toggles:
+            self.action_choose()
+        elif event.chain == 2:
+            self.action_open()
+
+    def _index_at(self, x: int, y: int) -> int | None:
+        width = self._cell_width(self.size.width)
+        column, row = x // (width + _GAP_CELLS), y // self._row_height + self._first_row
+        index = row * self._columns + column
+        is_gap = x % (width + _GAP_CELLS) >= width
+        return index if not is_gap and column < self._columns and index < len(self._bays) else None
+
+    def _set_cursor(self, index: int) -> None:
+        if 0 <= index < len(self._bays) and index != self._cursor:
+            self._cursor = index
+            self.changed()
+            self.post_message(self.Moved(self, self._bays[index]))
+
+    def on_focus(self) -> None:
+        self.changed()
+
+    def on_blur(self) -> None:
+        self.changed()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        if not self._bays:
+            return 1
+        is_compact = self.compact
+        if is_compact is None:
+            is_compact = self._rows(width, cards=True) * CARD_ROWS > viewport.height // 3
+        return self._rows(width, cards=not is_compact) * (1 if is_compact else CARD_ROWS)
+
+    def _rows(self, width: int, *, cards: bool) -> int:
+        return math.ceil(len(self._bays) / self._columns_for(width, cards=cards))
+
+    def _columns_for(self, width: int, *, cards: bool) -> int:
+        """As many as fit, then as few as make the same number of rows."""
+        least = CARD_LEAST_CELLS if cards else LIST_LEAST_CELLS
+        fit = max(1, (width + _GAP_CELLS) // (least + _GAP_CELLS))
+        rows = math.ceil(len(self._bays) / fit)
+        return max(1, math.ceil(len(self._bays) / rows)) if rows else 1
+
+    def _cell_width(self, width: int) -> int:
+        most = _CARD_MOST_CELLS if self._row_height > 1 else _LIST_MOST_CELLS
+        return min(most, (width + _GAP_CELLS) // self._columns - _GAP_CELLS)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if not self._bays:
+            return [self.line(width).add(self.empty_text, self.style("empty"))]
+        is_compact = self.compact
+        if is_compact is None:
+            is_compact = self._rows(width, cards=True) * CARD_ROWS > height
+        self._columns = self._columns_for(width, cards=not is_compact)
+        self._row_height = 1 if is_compact else CARD_ROWS
+        self._scroll_to_cursor(max(1, height // self._row_height))
+        lines = []
+        for start in range(self._first_row * self._columns, len(self._bays), self._columns):
+            lines += self._paint_row(start, width)
+        return lines[:height]
+
+    def bay_style(self, name: str, look: Look) -> Style:
+        """A component's colour on the background that the bay's look asks for."""
+        style = self.style(name)
+        if look.chosen:
+            chosen = self.style("chosen")
+            style += Style(bgcolor=chosen.bgcolor, color=chosen.color if name == BayState.FREE else None)
+        elif look.at_cursor and look.has_focus:
+            style += Style(bgcolor=self.style("cursor").bgcolor)
+        return style + Style(bold=True) if look.at_cursor and look.has_focus else style
+
+    def _scroll_to_cursor(self, visible_rows: int) -> None:
+        """Where not all rows fit, the one with the cursor does."""
+        row = self._cursor // self._columns
+        rows = math.ceil(len(self._bays) / self._columns)
+        self._first_row = max(0, min(self._first_row, rows - visible_rows))
+        self._first_row = min(max(self._first_row, row - visible_rows + 1), row)
+
+    def _paint_row(self, start: int, width: int) -> list[Line]:
+        lines = [self.line(width) for _ in range(self._row_height)]
+        cell = self._cell_width(width)
+        columns = RowCells.fitting(self._bays, cell, toggles=self.toggles, glyphs=self.glyphs)
+        for index in range(start, min(start + self._columns, len(self._bays))):
+            bay = self._bays[index]
+            look = Look(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
+            if self._row_height == 1:
+                painted = [paint_row(self, bay, look, cell, columns)]
+            else:
+                painted = paint_card(self, bay, look, cell)
+            for line, part in zip(lines, painted, strict=True):
+                line.extend(part).add(" " * _GAP_CELLS)
+        return lines
