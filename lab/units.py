@@ -40,7 +40,9 @@ def human_bytes(count: float) -> str:
     """Rounded to three figures for people, such as ``1.95 GiB``."""
     for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= unit:
-            return f"{count / unit:.3g} {suffix}"
+            value = count / unit
+            # From 1000 on three figures would need an exponent.
+            return f"{value:.0f} {suffix}" if abs(value) >= 999.5 else f"{value:.3g} {suffix}"
     return f"{count:.0f} B"
 
 

@@ -92,7 +92,9 @@ class Machine(Protocol):
     def facts(self) -> MachineFacts: ...
 
     @property
-    def command_log(self) -> Sequence[CommandResult]: ...
+    def command_log(self) -> Sequence[CommandResult]:
+        """The last commands that have ended, oldest first, each with the end of what it printed."""
+        ...
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
         """Call ``listener`` after every command, from whichever thread ran it."""
@@ -113,7 +115,9 @@ class Machine(Protocol):
         """
         ...
 
-    def stream(self, argv: Sequence[str], *, stdin_text: str = "") -> RunningCommand: ...
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> RunningCommand:
+        """Start a command. Without ``keeps_output`` its pieces are handed on and forgotten, ``stdout`` stays empty."""
+        ...
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Text of many small files in one round trip; None for a file that is not there or may not be read."""

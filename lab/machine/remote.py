@@ -7,7 +7,9 @@ import contextlib
 import queue
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
@@ -19,6 +21,8 @@ STDERR_TAIL_CHARACTERS = 2000
 # Short requests are answered in milliseconds; a kernel under heavy load, or waiting for a lock of md, takes longer.
 ANSWER_TIMEOUT_SECONDS = 120.0
 SILENCE_SECONDS = 30.0
+LOG_LENGTH = 2000
+LOGGED_CHARACTERS = 8000
 EXIT_TIMEOUT_SECONDS = 5.0
 
 
@@ -35,7 +39,7 @@ class ChannelMachine:
         self._channel = channel
         self._facts = facts
         self._on_close = on_close
-        self._log: list[CommandResult] = []
+        self._log: deque[CommandResult] = deque(maxlen=LOG_LENGTH)
         self._listeners: list[Callable[[CommandResult], None]] = []
         self._close_lock = threading.Lock()
         self._is_closed = False
@@ -47,7 +51,7 @@ class ChannelMachine:
 
     @property
     def command_log(self) -> Sequence[CommandResult]:
-        """Every command that has ended, oldest first."""
+        """The last commands that have ended, oldest first."""
         return tuple(self._log)
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
@@ -75,9 +79,10 @@ class ChannelMachine:
             raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
         return result
 
-    def stream(self, argv: Sequence[str], *, stdin_text: str = "") -> StreamedCommand:
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> StreamedCommand:
         """Start a command whose output is wanted while it runs."""
-        return StreamedCommand(self, tuple(argv), self._channel.request("run", argv=list(argv), stdin=stdin_text))
+        pending = self._channel.request("run", argv=list(argv), stdin=stdin_text)
+        return StreamedCommand(self, tuple(argv), pending, keeps_output=keeps_output)
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Read many files in one round trip; None for one that cannot be read."""
@@ -127,9 +132,17 @@ class ChannelMachine:
         """Ask the agent to end a long request; one that has ended already is fine."""
         self._ask("stop", target=pending.request_id, signal=signal_number)
 
+    def next_message(self, pending: Pending) -> Message:
+        """The next answer to a long request: silence may last for hours, but the machine must be alive meanwhile."""
+        while True:
+            try:
+                return pending.next(SILENCE_SECONDS)
+            except queue.Empty:
+                self.read(["/proc/uptime"])
+
     def record(self, result: CommandResult) -> None:
-        """Add a command to the log and tell the listeners."""
-        self._log.append(result)
+        """Add a command to the log, its output cut to its end, and tell the listeners, who get it whole."""
+        self._log.append(replace(result, stdout=_tail(result.stdout), stderr=_tail(result.stderr)))
         for listener in self._listeners:
             listener(result)
 
@@ -149,8 +162,11 @@ class ChannelMachine:
 class StreamedCommand:
     """A command under way on a machine."""
 
-    def __init__(self, machine: ChannelMachine, argv: tuple[str, ...], pending: Pending) -> None:
+    def __init__(
+        self, machine: ChannelMachine, argv: tuple[str, ...], pending: Pending, *, keeps_output: bool = True
+    ) -> None:
         self._machine = machine
+        self._keeps_output = keeps_output
         self._argv = argv
         self._pending = pending
         self._out: list[str] = []
@@ -166,22 +182,15 @@ class StreamedCommand:
     def chunks(self) -> Iterator[str]:
         """Pieces of standard output as they come. Raises ToolMissing if the program is not on the machine."""
         while self._end is None:
-            message = self._next_message()
+            message = self._machine.next_message(self._pending)
             if "err" in message:
                 self._err.append(message["err"])
             if "out" in message:
-                self._out.append(message["out"])
+                if self._keeps_output:
+                    self._out.append(message["out"])
                 yield message["out"]
             if message.get("done"):
                 self._end = message
-
-    def _next_message(self) -> Message:
-        """A silent command may be at work for hours, but its machine must be alive meanwhile."""
-        while True:
-            try:
-                return self._pending.next(SILENCE_SECONDS)
-            except queue.Empty:
-                self._machine.read(["/proc/uptime"])
 
     def result(self) -> CommandResult:
         """Wait for the end and return the whole."""
@@ -224,15 +233,19 @@ class ChannelSamples:
         self._pending = pending
 
     def __iter__(self) -> Iterator[RawSample]:
-        for message in self._pending:
-            if "error" in message:
-                raise LabError(f"the machine could not sample: {message['text']}")
+        while not (message := self._machine.next_message(self._pending)).get("done"):
             if "sample" in message:
                 yield _raw_sample(message["sample"])
+        if "error" in message:
+            raise LabError(f"the machine could not sample: {message['text']}")
 
     def stop(self) -> None:
         """End the stream; the iteration finishes with what has been sent."""
         self._machine.stop_request(self._pending, 0)
+
+
+def _tail(text: str) -> str:
+    return text if len(text) <= LOGGED_CHARACTERS else f"…{text[-LOGGED_CHARACTERS:]}"
 
 
 def _raw_sample(data: Mapping[str, Any]) -> RawSample:

@@ -176,7 +176,14 @@ def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None
     )
 
 
-def busy_fraction(earlier: Sample, later: Sample) -> float | None:
+class CpuCounted(Protocol):
+    """Anything that holds CPU counters."""
+
+    @property
+    def cpu(self) -> CpuTicks | None: ...
+
+
+def busy_fraction(earlier: CpuCounted, later: CpuCounted) -> float | None:
     """Part of all CPU time that was busy between two samples; None without CPU counters."""
     if earlier.cpu is None or later.cpu is None:
         return None

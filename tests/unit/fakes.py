@@ -121,7 +121,7 @@ class FakeMachine:
             raise CommandFailed(result.argv, result.status, result.stderr)
         return result
 
-    def stream(self, argv: Sequence[str], *, stdin_text: str = "") -> FakeRunningCommand:
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> FakeRunningCommand:
         return FakeRunningCommand(self._execute(tuple(argv), stdin_text))
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
