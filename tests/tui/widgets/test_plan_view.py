@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from textual.pilot import Pilot
+
+from lab.arrays import operations
+from lab.arrays.spec import ArraySpec
+from lab.plans import Plan
+from tests.tui.widgets.host import messages_of, shown
+from tui.glyphs import ASCII
+from tui.widgets.plan_view import PlanProgress, PlanView
+
+pytestmark = pytest.mark.tui
+
+CREATE = operations.create(ArraySpec("raid5", ("/dev/ubda", "/dev/ubdb", "/dev/ubdc")))
+STOP = operations.stop("md0")
+ERASE = STOP + operations.zero_superblocks(("/dev/ubda", "/dev/ubdb"))
+
+
+def text(plan: Plan, progress: PlanProgress | None = None, width: int = 70) -> list[str]:
+    view = PlanView()
+    view.show(plan, progress)
+    return shown(view, (width, 40))
+
+
+def test_every_step_has_its_reason_and_its_command() -> None:
+    lines = text(STOP)
+    assert any("mdadm --stop /dev/md0" in line for line in lines)
+    assert STOP.steps[0].why.split()[0] in lines[0]
+
+
+@pytest.mark.parametrize("width", [30, 50, 200])
+def test_the_command_as_shown_can_be_typed(width: int) -> None:
+    """Taken off the screen with its line ends it is the same command."""
+    lines = [line[3:] for line in text(CREATE, width=width)]
+    start = next(index for index, line in enumerate(lines) if line.startswith("# "))
+    # A shell takes away a backslash with the line end behind it; shlex does not.
+    typed = "\n".join(line[2:] for line in lines[start:]).replace("\\\n", "")
+    assert tuple(shlex.split(typed)) == CREATE.steps[0].argv
+
+
+def test_what_destroys_data_says_whose() -> None:
+    lines = text(CREATE)
+    assert lines[0].startswith(" ▲ ")
+    assert "Data on ubda, ubdb, ubdc will be lost." in " ".join(line.strip() for line in lines)
+
+
+def test_a_step_that_spares_data_has_no_warning() -> None:
+    assert not any("will be lost" in line for line in text(STOP))
+
+
+def test_a_running_plan_shows_what_is_done_and_what_is_not() -> None:
+    assert [line[1] for line in text(ERASE, PlanProgress(1)) if line[1:2].strip()] == ["✔", "◐", "○"]
+    assert [line[1] for line in text(ERASE, PlanProgress(3, running=False)) if line[1:2].strip()] == ["✔", "✔", "✔"]
+
+
+def test_a_failed_step_shows_what_it_said() -> None:
+    lines = text(ERASE, PlanProgress(1, failed="mdadm: Couldn't open /dev/ubda for write"))
+    assert [line[1] for line in lines if line[1:2].strip()] == ["✔", "✘", "○"]
+    assert any("Couldn't open /dev/ubda" in line for line in lines)
+
+
+def test_the_commands_can_be_copied() -> None:
+    view = PlanView(CREATE)
+
+    async def act(pilot: Pilot[None]) -> None:
+        view.focus()
+        await pilot.press("c")
+
+    (copied,) = messages_of(view, act, PlanView.Copied)
+    assert isinstance(copied, PlanView.Copied)
+    assert copied.text == CREATE.steps[0].shell_line() + "\n"
+
+
+def test_a_plan_without_steps_says_so() -> None:
+    assert text(Plan("Nothing"))[0] == "nothing to do"
+
+
+def test_a_terminal_without_unicode_gets_ascii_only() -> None:
+    view = PlanView()
+    view.show(ERASE, PlanProgress(1, failed="no"))
+    assert "\n".join(shown(view, glyphs=ASCII)).isascii()

@@ -1,0 +1,133 @@
+"""A figure with its label and unit, and the banner that gives a verdict."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.style import Style
+
+from tui.quantities import Unit, format_value
+from tui.tones import Tone
+from tui.widgets.lines import Line, LineWidget, shorten, wrapped
+
+_BOLD = Style(bold=True)
+_TONE_CSS = """
+        & > .{name}--good {{ color: $text-success; }}
+        & > .{name}--bad {{ color: $text-error; }}
+        & > .{name}--notice {{ color: $text-warning; }}
+        & > .{name}--busy {{ color: $text-primary; }}
+"""
+
+
+class Tile(LineWidget):
+    """A label above a figure, and a note below it where there are three rows."""
+
+    PREFIX = "tile"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tile--label", "tile--note", *(f"tile--{tone}" for tone in Tone)}
+    DEFAULT_CSS = (
+        """
+    Tile {
+        height: 2;
+        width: 1fr;
+        min-width: 10;
+        & > .tile--label { color: $foreground-muted; }
+        & > .tile--note { color: $foreground-muted; }
+        & > .tile--quiet { color: $foreground; }
+    """
+        + _TONE_CSS.format(name="tile")
+        + "}"
+    )
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.label = label
+        self._shown = ("–", Tone.QUIET, "")
+
+    def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
+        """Show a measured value."""
+        self.say(format_value(value, unit), tone, note)
+
+    def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
+        """Show words or a figure with a unit of its own."""
+        if (text, tone, note) != self._shown:
+            self._shown = (text, tone, note)
+            self.changed()
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        text, tone, note = self._shown
+        ellipsis = self.glyphs.ellipsis
+        sign = "" if tone is Tone.QUIET else f"{tone.glyph(self.glyphs)} "
+        figure = self.line(width).add(sign, self.style(tone.value))
+        figure.add(shorten(text, figure.room, ellipsis), self.style(tone.value) + _BOLD)
+        lines = [self.line(width).add(shorten(self.label, width, ellipsis), self.style("label")), figure]
+        if height == 2 and note and figure.room > 5:
+            figure.add("  ").add(shorten(note, figure.room - 1, ellipsis), self.style("note"))
+        elif note:
+            lines += [
+                self.line(width).add(part, self.style("note")) for part in wrapped(note, width)[: max(0, height - 2)]
+            ]
+        return lines
+
+
+class Verdict(LineWidget):
+    """What was found, in one word that nobody can miss, and a sentence."""
+
+    PREFIX = "verdict"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "verdict--sentence",
+        *(f"verdict--{tone}" for tone in Tone),
+    }
+    DEFAULT_CSS = """
+    Verdict {
+        height: auto;
+        & > .verdict--sentence { color: $foreground; }
+        & > .verdict--good { color: $text-success; background: $success 30%; text-style: bold; }
+        & > .verdict--bad { color: $text-error; background: $error 30%; text-style: bold; }
+        & > .verdict--notice { color: $text-warning; background: $warning 30%; text-style: bold; }
+        & > .verdict--busy { color: $text-primary; background: $primary 30%; text-style: bold; }
+        & > .verdict--quiet { color: $foreground-muted; background: $foreground 10%; text-style: bold; }
+    }
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._shown: tuple[Tone, str, str] | None = None
+
+    def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
+        """Show a verdict, such as GOOD, ``DATA INTACT`` and what was compared."""
+        if (tone, headline, sentence) != self._shown:
+            self._shown = (tone, headline, sentence)
+            self.changed(layout=True)
+
+    def clear(self) -> None:
+        """Show nothing, in no rows."""
+        if self._shown is not None:
+            self._shown = None
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._lines(width))
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        return self._lines(width)
+
+    def _lines(self, width: int) -> list[Line]:
+        if self._shown is None:
+            return []
+        tone, headline, sentence = self._shown
+        first = self.line(width).add(f" {tone.glyph(self.glyphs)} {headline} ", self.style(tone.value))
+        if cell_len(sentence) + 2 <= first.room:
+            return [first.add("  ").add(sentence, self.style("sentence"))]
+        return [first, *(self.line(width).add(text, self.style("sentence")) for text in wrapped(sentence, width))]
