@@ -10,10 +10,10 @@ from lab.machine import TargetKind, open_machine
 
 
 def doctor() -> int:
-    """Check this computer for the chosen target, and the machine of --on ssh:HOST; status 3 if something is missing."""
+    """Check this computer for the chosen target, and a machine elsewhere (ssh:, vagrant:); status 3: not ready."""
     context = current()
     reports = [check_computer(context.host, target=str(context.target))]
-    if context.target.kind is TargetKind.SSH and reports[0].is_ready:
+    if context.target.kind in (TargetKind.SSH, TargetKind.VAGRANT) and reports[0].is_ready:
         reports.append(_machine_report(context))
     if context.json:
         out_json(reports[0] if len(reports) == 1 else reports)

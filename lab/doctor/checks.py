@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable
 
 from lab.doctor.distribution import Distribution, read_distribution
-from lab.doctor.programs import PROGRAMS, program_check, version_in
+from lab.doctor.programs import EVERY_TARGET, LOCAL, PROGRAMS, SSH, UML, VAGRANT, program_check, version_in
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
+from lab.doctor.virtual import check_virtual
 from lab.errors import LabError
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES, find_kernel
 from lab.machine.opening import Host
@@ -21,7 +22,6 @@ OLDEST_PYTHON = (3, 11)
 # A lab of a few disks of 500 MB and the results of some experiments.
 COMFORTABLE_SPACE_BYTES = 4 * GIB
 LEAST_SPACE_BYTES = GIB // 2
-UML, LOCAL, SSH = "uml:", "local:", "ssh:"
 _VERSION_SECONDS = 5.0
 
 
@@ -46,6 +46,7 @@ def check_computer(
         _privilege(host, is_root=root),
         _ssh(host, distribution, is_root=root),
         _kvm(host),
+        *check_virtual(host),
     )
     return make_report(Subject.COMPUTER, "this computer", target, checks, distribution, is_root=root)
 
@@ -75,7 +76,7 @@ def _python(version: tuple[int, ...]) -> Check:
         outcome=Outcome.OK if is_enough else Outcome.MISSING,
         detail=".".join(map(str, version)),
         mend="" if is_enough else "install Python 3.11 or later and set the lab up with it: make lab",
-        required_for=(UML, LOCAL, SSH),
+        required_for=EVERY_TARGET,
     )
 
 
@@ -200,7 +201,7 @@ def _state_folder(host: Host) -> Check:
         outcome=outcome,
         detail=detail,
         mend=mend,
-        required_for=(UML, LOCAL, SSH),
+        required_for=EVERY_TARGET,
     )
 
 
@@ -261,7 +262,7 @@ def _ssh(host: Host, distribution: Distribution, *, is_root: bool) -> Check:
         detail=found or "ssh is not installed",
         mend="" if found else distribution.install_command([package], is_root=is_root),
         packages=() if found else (package,),
-        required_for=(SSH,),
+        required_for=(SSH, VAGRANT),
     )
 
 

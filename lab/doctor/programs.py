@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.doctor.distribution import Distribution
 from lab.doctor.report import Check, Outcome
 
-EVERY_TARGET = ("uml:", "local:", "ssh:")
+UML, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "local:", "ssh:", "vagrant:")
 
 
 @dataclass(frozen=True, slots=True)

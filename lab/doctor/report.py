@@ -60,7 +60,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """``this computer``, or the machine's target."""
     target: str
-    """The target that the verdict is about: ``uml:``, ``local:`` or ``ssh:``."""
+    """The target that the verdict is about: ``uml:``, ``local:``, ``ssh:`` or ``vagrant:``."""
     is_ready: bool
     """Nothing that the target requires is missing."""
     install_command: str

@@ -1,4 +1,4 @@
-"""Machines that are there already: this computer (``local:``) and another one (``ssh:HOST``).
+"""Machines that are there already: this computer (``local:``), and another one by ssh (``ssh:HOST``, ``vagrant:``).
 
 Both start the agent as root and speak to it on its standard input and output.
 """
@@ -119,19 +119,28 @@ def remote_command(agent_bytes: int) -> str:
     return f"exec sh -c {shlex.quote(script)}"
 
 
-def start_ssh(target: Target, processes: Processes) -> tuple[AgentProcess, Channel]:
-    """Start the agent on another computer; nothing is installed there and nothing stays."""
+def start_ssh(
+    name: str, arguments: Sequence[str], processes: Processes, *, by_hand: str = ""
+) -> tuple[AgentProcess, Channel]:
+    """Start the agent on another computer; nothing is installed there and nothing stays.
+
+    Args:
+        name: what errors call it.
+        arguments: of the ssh client, the destination included.
+        processes: this computer's.
+        by_hand: how people connect to it, where that is not ``ssh NAME``.
+    """
     ssh = processes.find("ssh")
     if not ssh:
         raise ToolMissing("ssh is not installed", hint="apt install openssh-client")
     source = AGENT_FILE.read_bytes()
-    argv = [ssh, *ssh_arguments(target), remote_command(len(source))]
-    return _start(processes, argv, lambda status, said: _ssh_loss(target.host, status, said), first_input=source)
+    argv = [ssh, *arguments, remote_command(len(source))]
+    return _start(processes, argv, lambda status, said: _ssh_loss(name, status, said, by_hand), first_input=source)
 
 
-def _ssh_loss(host: str, status: int, said: str) -> LabError:
+def _ssh_loss(host: str, status: int, said: str, by_hand: str = "") -> LabError:
     last = said.splitlines()[-1] if said else "it said nothing"
-    mend = f"try 'ssh {host} true' and mend what it says"
+    mend = f"try '{by_hand or f'ssh {host} true'}' and mend what it says"
     if "Permission denied" in said:
         return MachineLost(f"{host} does not let this user in: {last}", hint=mend)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:

@@ -9,12 +9,13 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.machine.api import Machine, MachineFacts
-from lab.machine.attached import AgentProcess, start_local, start_ssh
+from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start_ssh
 from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
 from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
+from lab.machine.vagrant import find_host
 from lab.seams.clock import Clock, HostClock
 from lab.seams.files import HostFiles
 from lab.seams.processes import HostProcesses, Processes
@@ -65,7 +66,10 @@ def _start(target: Target, host: Host, options: EmbeddedOptions) -> tuple[Embedd
         return start_embedded(embedded_options(target, options), host.state, host.processes, host.files)
     if target.kind is TargetKind.LOCAL:
         return start_local(host.processes)
-    return start_ssh(target, host.processes)
+    if target.kind is TargetKind.VAGRANT:
+        machine = find_host(target, host.processes)
+        return start_ssh(str(target), machine.ssh_arguments(), host.processes, by_hand=f"vagrant ssh {machine.name}")
+    return start_ssh(target.host, ssh_arguments(target), host.processes)
 
 
 def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:

@@ -1,4 +1,4 @@
-"""Targets: ``uml:``, ``local:`` and ``ssh:HOST``, with options after a question mark as in a URL."""
+"""Targets: ``uml:``, ``local:``, ``ssh:HOST`` and ``vagrant:``, with options after a question mark as in a URL."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ class TargetKind(StrEnum):
     UML = "uml"
     LOCAL = "local"
     SSH = "ssh"
+    VAGRANT = "vagrant"
 
 
 _OPTIONS = {
     TargetKind.UML: ("name", "mem", "time", "kernel"),
     TargetKind.LOCAL: (),
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
+    TargetKind.VAGRANT: (),
 }
 
 
@@ -53,11 +55,14 @@ def parse_target(text: str) -> Target:
         near = difflib.get_close_matches(word, [kind.value for kind in TargetKind], n=1, cutoff=0.4)
         meant = f"did you mean '{near[0]}:'? " if near else ""
         raise SpecError(
-            f"'{text}' is not a target", hint=f"{meant}targets are uml:, local: and ssh:HOST, such as ssh:root@lab1"
+            f"'{text}' is not a target",
+            hint=f"{meant}targets are uml:, local:, vagrant: and ssh:HOST, such as ssh:root@lab1",
         ) from None
     if kind is TargetKind.SSH and (not host or host.startswith("-")):
         raise SpecError(f"'{text}' names no host", hint="write ssh:HOST or ssh:USER@HOST")
-    if kind is not TargetKind.SSH and host:
+    if kind is TargetKind.VAGRANT and host and not _is_name(host):
+        raise SpecError(f"'{text}' names no machine of a Vagrantfile", hint="write vagrant: or vagrant:NAME")
+    if kind in (TargetKind.UML, TargetKind.LOCAL) and host:
         raise SpecError(f"'{text}': {kind}: takes no host", hint=f"write {kind}: alone, or options after '?'")
     options = _parse_options(query)
     for key, value in options.items():
@@ -82,5 +87,9 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
     if key == "port" and not (value.isdecimal() and 0 < int(value) < 65536):
         raise SpecError(f"'{text}': '{value}' is no port", hint="a port is a number from 1 to 65535, such as port=2222")
-    if key == "name" and not (value.isascii() and value.replace("-", "").replace("_", "").isalnum()):
+    if key == "name" and not _is_name(value):
         raise SpecError(f"'{text}': '{value}' is no name for a lab", hint="use letters, digits, '-' and '_'")
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and not text.startswith("-")

@@ -22,7 +22,7 @@ from lab.seams.files import HostFiles
 from lab.seams.processes import Completed, HostProcesses
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
-ALL_PROGRAMS = [program.name for program in PROGRAMS] + ["linux.uml", "ssh", "sudo", "modinfo"]
+ALL_PROGRAMS = [program.name for program in PROGRAMS] + ["linux.uml", "ssh", "sudo", "modinfo", "vagrant", "virsh"]
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 
 
@@ -41,7 +41,7 @@ class FakeProcesses(HostProcesses):
     ) -> Completed:
         line = " ".join(argv)
         status, said = next((answer for start, answer in self.answers.items() if line.startswith(start)), (0, "1.0"))
-        return Completed(status, said, "")
+        return Completed(status, said, said if status else "")
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +80,34 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
     assert report.is_ready
     assert report.exit_code is ExitCode.DONE
     assert report.install_command == ""
-    assert report.ready_targets() == ("uml:", "local:", "ssh:")
+    assert report.ready_targets() == ("uml:", "local:", "ssh:", "vagrant:")
     assert [check.name for check in report.missing] == ["virtual-time"]
     assert "[raid1] [raid6]" in named(report, "md-driver").detail
+
+
+@pytest.mark.parametrize(
+    ("programs", "said", "name", "mend"),
+    [
+        (["ssh"], "", "program-vagrant", "make vm"),
+        (["ssh", "vagrant"], "", "libvirt", "make vm"),
+        (["ssh", "vagrant", "virsh"], "error: authentication unavailable", "libvirt", "usermod -aG libvirt"),
+        (["ssh", "vagrant", "virsh"], "error: Failed to connect socket: No such file", "libvirt", "start"),
+    ],
+)
+def test_what_keeps_the_virtual_machine_from_starting_is_named(
+    tmp_path: Path, programs: list[str], said: str, name: str, mend: str
+) -> None:
+    report = examine(tmp_path, target="vagrant:raidlab2", programs=programs, answers={"/usr/bin/virsh": (1, said)})
+    assert report.target == "vagrant:"
+    assert named(report, name).outcome is Outcome.MISSING
+    assert mend in named(report, name).mend
+    # A machine that runs is reached by ssh, whatever has become of libvirt.
+    assert report.is_ready == ("vagrant" in programs)
+
+
+def test_without_vagrant_nobody_asks_for_libvirt(tmp_path: Path) -> None:
+    report = examine(tmp_path, programs=["ssh"])
+    assert "libvirt" not in [check.name for check in report.checks]
 
 
 def test_all_that_is_missing_is_named_at_once_with_one_cure(tmp_path: Path) -> None:
@@ -178,7 +203,7 @@ def test_md_as_a_module_or_not_at_all_is_told_in_plain_words(tmp_path: Path) -> 
     assert "as a module" in named(examine(tmp_path, target="local:"), "md-driver").detail
     report = examine(tmp_path, target="local:", answers={"/usr/bin/modinfo -n md_mod": (1, "")})
     assert not report.is_ready
-    assert report.ready_targets() == ("uml:", "ssh:")
+    assert report.ready_targets() == ("uml:", "ssh:", "vagrant:")
     assert "--on uml:" in named(report, "md-driver").mend
 
 

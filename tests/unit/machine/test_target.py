@@ -14,6 +14,8 @@ from lab.machine.target import TargetKind, parse_target
         ("uml:?time=virtual&mem=1G", TargetKind.UML, "", {"time": "virtual", "mem": "1G"}),
         ("local:", TargetKind.LOCAL, "", {}),
         ("ssh:root@lab1", TargetKind.SSH, "root@lab1", {}),
+        ("vagrant:", TargetKind.VAGRANT, "", {}),
+        ("vagrant:raidlab2", TargetKind.VAGRANT, "raidlab2", {}),
         ("ssh:a@b?port=22&identity=/k/a+b%20c", TargetKind.SSH, "a@b", {"port": "22", "identity": "/k/a+b c"}),
     ],
 )
@@ -34,6 +36,8 @@ def test_a_missing_colon_is_forgiven_and_options_are_kept() -> None:
         ("ssh:", "names no host", "ssh:HOST"),
         ("ssh:-oProxyCommand=x", "names no host", "ssh:HOST"),
         ("local:here", "takes no host", "local: alone"),
+        ("vagrant:--debug", "names no machine", "vagrant:NAME"),
+        ("vagrant:?port=22", "unknown option 'port'", "options of vagrant: are none"),
         ("uml:?nam=x", "unknown option 'nam'", "did you mean 'name'?"),
         ("uml:?virtual", "unknown option 'virtual'", "options of uml:"),
         ("uml:?time=fast", "time is 'fast'", "real or virtual"),
