@@ -129,9 +129,10 @@ module RaidlabVM
     ours = /\A#{Regexp.escape(name)}(\.img|_\d+\.img|-[sv]d[a-z]+\.qcow2)\z/
     client.list_all_storage_pools.select(&:active?).each do |pool|
       refresh(pool)
-      pool.list_all_volumes.select { |volume| volume.name.match?(ours) }.each do |volume|
-        machine.ui.info("removing the volume #{volume.name}")
-        volume.delete
+      # Not list_all_volumes: ruby-libvirt's volumes from there cannot tell their names.
+      pool.list_volumes.grep(ours).each do |volume|
+        machine.ui.info("removing the volume #{volume}")
+        pool.lookup_volume_by_name(volume).delete
       end
     end
   end
