@@ -1,0 +1,242 @@
+"""The app: modes on number keys, one lab behind them. It applies what the lab's threads post and shows the state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from lab.errors import LabError
+from tui import messages as happened
+from tui.background import Background
+from tui.client.client import LabClient
+from tui.glyphs import ASCII, UNICODE, Glyphs
+from tui.operations import Operations
+from tui.plain import AsciiFilter, needs_ascii
+from tui.registry import SCREENS
+from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
+from tui.shell import Shell
+from tui.state import LabState
+from tui.themes import THEMES
+from tui.updates import update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.message import Message
+
+    from lab.plans import Plan
+
+SHOW_SECONDS = 0.1
+"""The screen is brought up to date no more often than this."""
+Listener = Callable[[LabState], None]
+
+
+class RaidlabApp(App[object], inherit_bindings=False):
+    """Build, run, break and watch RAID.
+
+    Args:
+        target: the machine, or None for the one that suits this computer.
+        make_client: another client, for tests.
+        settings_file, keys_file: where the app keeps its state and finds the user's keys.
+        glyphs: the signs to draw with; None: what the terminal can show.
+    """
+
+    TITLE = "raidlab"
+    CSS_PATH = "app.tcss"
+    DEFAULT_MODE = "lab"
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {entry.mode: entry.make for entry in SCREENS}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(
+                entry.key,
+                f"mode('{entry.mode}')",
+                entry.title,
+                show=False,
+                id=f"app.{entry.mode}",
+                tooltip=f"Go to the screen {entry.title}",
+            )
+            for entry in SCREENS
+        ),
+        Binding("f1,question_mark", "help", "Help", id="app.help", tooltip="What this screen is for, and all its keys"),
+        Binding(
+            "ctrl+p", "command_palette", "Palette", id="app.palette", show=False, tooltip="Find any command by its name"
+        ),
+        Binding("ctrl+t", "next_theme", "Theme", id="app.theme", show=False, tooltip="Dark, light or high contrast"),
+        Binding(
+            "ctrl+r", "restart", "Restart", id="app.restart", show=False, tooltip="Start a machine that was lost again"
+        ),
+        Binding("ctrl+q,q", "quit", "Quit", id="app.quit", tooltip="Close the lab and leave", show=False),
+    ]
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        make_client: Callable[[Callable[[Message], object]], LabClient] | None = None,
+        settings_file: Path | None = None,
+        keys_file: Path | None = None,
+        glyphs: Glyphs | None = None,
+    ) -> None:
+        super().__init__()
+        self.lab = LabState(target=target or "")
+        self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
+        if self.glyphs is ASCII:
+            self._filters.append(AsciiFilter())
+        self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
+        self.operations = Operations(self)
+        self.shells = Shell(self)
+        self.backgrounds = Background(self)
+        self.ask, self.job, self.look_up = self.operations.ask, self.operations.job, self.operations.look_up
+        self.shell, self.interrupt_shell = self.shells.run, self.shells.interrupt
+        self.background, self.cancel_background = self.backgrounds.run, self.backgrounds.cancel
+        self._settings_file = settings_file or state_file()
+        self._keys_file = keys_file or keymap_file()
+        self.settings: Settings = load_settings(self._settings_file)
+        self._listeners: list[Listener] = []
+        self._is_show_due = False
+        self.lab.selected_array = self.settings.array or None
+        self.lab.selected_disk = self.settings.disk or None
+
+    def on_mount(self) -> None:
+        """Themes and keys first, the machine beside the first frame."""
+        for theme in THEMES:
+            self.register_theme(theme)
+        known = {theme.name for theme in THEMES}
+        self.theme = self.settings.theme if self.settings.theme in known else Settings().theme
+        if self.settings.mode in self.MODES:
+            self.switch_mode(self.settings.mode)
+        self.client.start()
+        self.call_after_refresh(self._after_first_frame)
+
+    def _after_first_frame(self) -> None:
+        from tui.parity import KNOWN_IDS
+
+        keys, problems = load_keymap(self._keys_file, KNOWN_IDS)
+        if keys:
+            self.set_keymap(keys)
+        for problem in problems:
+            self.notify(problem, title="Keymap", severity="warning", markup=False)
+        if not self.settings.was_welcomed:
+            from tui.screens.welcome import WelcomeScreen
+
+            self.push_screen(WelcomeScreen())
+
+    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: Any) -> None:
+        names = ", ".join(sorted(binding.id or binding.key for binding in clashed_bindings))
+        self.notify(f"The keymap gives one key to several: {names}", title="Keymap", severity="warning", markup=False)
+
+    def on_lab_message(self, message: happened.LabMessage) -> None:
+        """Everything that the lab's threads tell comes through here."""
+        update(self.lab, message)
+        match message:
+            case happened.JobFinished() if message.job.on_done:
+                message.job.on_done(message.result)
+            case happened.JobFailed() if message.job.on_error:
+                message.job.on_error(message.error)
+            case happened.JobFailed():
+                self.tell(message.error)
+            case happened.NoticeGiven():
+                self.notify(message.text, markup=False)
+            case happened.LabLooked():
+                self._after_look()
+            case happened.LoadEnded() if message.error:
+                self.tell(message.error)
+            case _:
+                pass
+        for owner in (self.backgrounds, self.shells):
+            owner.hear(message)
+        self.show_soon()
+
+    def _after_look(self) -> None:
+        for listener in self._listeners:
+            listener(self.lab)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call this with the state after every look, whatever screen is current."""
+        self._listeners.append(listener)
+
+    def show_soon(self) -> None:
+        """Bring the screens up to date within a tenth of a second, however much happens meanwhile."""
+        if not self._is_show_due:
+            self._is_show_due = True
+            self.set_timer(SHOW_SECONDS, self.show_now)
+
+    def show_now(self) -> None:
+        """Bring the screens that can be seen up to date."""
+        self._is_show_due = False
+        if not self.is_running:
+            return
+        for screen in self.screen_stack:
+            show = getattr(screen, "update_from", None)
+            if show and screen.is_mounted:
+                show(self.lab)
+
+    def select(self, *, array: str | None = None, disk: str | None = None) -> None:
+        """Change what is selected; it is remembered over restarts."""
+        self.lab.selected_array = array or self.lab.selected_array
+        self.lab.selected_disk = disk or self.lab.selected_disk
+        self.show_soon()
+
+    def built(self, plan: Plan) -> None:
+        """A first array has been built: select it, and let the Lab screen show it."""
+        created = next((step for step in plan.steps if step.argv[:2] == ("mdadm", "--create")), None)
+        if created:
+            self.select(array=created.argv[2].removeprefix("/dev/"))
+        self.switch_mode("lab")
+
+    def tell(self, error: LabError) -> None:
+        """Show an error with what to do next."""
+        text = f"{error.message}\nnext: {error.hint}" if error.hint else error.message
+        self.notify(text, severity="error", timeout=12, markup=False)
+
+    def action_mode(self, mode: str) -> None:
+        self.switch_mode(mode)
+
+    def action_help(self) -> None:
+        from tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    def action_next_theme(self) -> None:
+        names = [theme.name for theme in THEMES]
+        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+
+    def action_restart(self) -> None:
+        self.client.restart()
+
+    async def action_quit(self) -> None:
+        self.exit(0)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: what applies now, ``Area: Verb``."""
+        from tui.commands import palette_commands
+
+        yield from palette_commands(self, screen)
+
+    def keep_settings(self) -> None:
+        """Remember theme, screen and selection for the next start."""
+        mode = self.current_mode if self.current_mode in self.MODES else Settings().mode
+        kept = Settings(
+            self.theme, mode, self.lab.selected_array or "", self.lab.selected_disk or "", was_welcomed=True
+        )
+        save_settings(self._settings_file, kept)
+
+
+def main(on: str | None = None) -> int:
+    """Open the app; returns the exit status. The lab is closed on every way out."""
+    target = on or os.environ.get("RAIDLAB_ON")
+    app = RaidlabApp(target)
+    try:
+        status = app.run()
+        app.keep_settings()
+    finally:
+        app.client.close()
+    return status if isinstance(status, int) else app.return_code or 0

@@ -1,0 +1,238 @@
+"""The lab's side of the app: one thread holds the open session and does one job at a time.
+
+It lives as long as the app and knows no widgets: whatever happens it posts. After a lost machine it waits for
+``restart``; what the app shows and what was measured stays where it is.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError, MachineLost
+from tui import messages
+from tui.client.command_log import CommandLog
+from tui.client.jobs import Job
+
+if TYPE_CHECKING:
+    from textual.message import Message
+
+    from lab.machine import Host
+    from lab.plans import Plan, Step
+    from lab.session.session import LabSession, Opener
+
+HERTZ = 4.0
+
+
+class Stop:
+    """Asks the thread to close the session; ``error`` says why if nobody asked for it."""
+
+    def __init__(self, error: LabError | None = None, *, session: object = None) -> None:
+        self.error = error
+        self.session = session
+
+
+class LabClient:
+    """Opens a lab and works on it.
+
+    Args:
+        target: the machine, or None for the one that suits this computer.
+        post: takes messages from any thread.
+        make_host: this computer's seams; made on the lab's thread.
+        opener: another way to open a lab, for tests.
+        hertz: how often the monitor looks.
+    """
+
+    def __init__(
+        self,
+        target: str | None,
+        post: Callable[[Message], object],
+        *,
+        make_host: Callable[[], Host] | None = None,
+        opener: Opener | None = None,
+        hertz: float = HERTZ,
+    ) -> None:
+        self.target = target
+        self.session: LabSession | None = None
+        self.log = CommandLog(lambda entry: self._post(messages.CommandRan(entry)), self._now)
+        self._post_to_app = post
+        self._make_host = make_host
+        self._opener = opener
+        self._hertz = hertz
+        self._host: Host | None = None
+        self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="lab")
+        self._helpers: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Begin to open the lab; returns at once."""
+        self._wake.set()
+        self._thread.start()
+
+    def submit(self, job: Job[Any]) -> None:
+        """Do this when its turn comes. Without an open session it fails at once."""
+        if self.session is None:
+            hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
+            self._post(messages.JobFailed(job, MachineLost("the machine does not run", hint=hint)))
+            return
+        self._queue.put(job)
+
+    def restart(self) -> None:
+        """Open the lab anew, after it was lost or could not be opened. Does nothing while it is open."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Close the lab and wait for it. The machine may be starting: then it is let finish that first."""
+        self._closing.set()
+        self._wake.set()
+        self._queue.put(Stop())
+        for stop in list(self._helpers):
+            with suppress(LabError):
+                stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """Call ``stop`` before the session closes; the answer takes that back."""
+        self._helpers.append(stop)
+        return lambda: self._helpers.remove(stop) if stop in self._helpers else None
+
+    def run_plan(self, session: LabSession, plan: Plan, job: Job[Any] | None = None) -> None:
+        """Run a plan on the lab's thread, telling each step, then look at the disks anew."""
+        done = 0
+
+        def tell(step: Step) -> None:
+            nonlocal done
+            done += 1
+            if job:
+                self._post(messages.StepStarted(job, done, step.shell_line()))
+
+        try:
+            session.run(plan, before_step=tell)
+        finally:
+            self.look_again(session)
+
+    def look_again(self, session: LabSession) -> None:
+        """Find out what is on the disks now, and tell."""
+        with suppress(MachineLost):
+            session.rescan()
+            self._post(messages.DisksChanged(session.lab.disks, session.found))
+
+    def _live(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait()
+            if self._closing.is_set():
+                return
+            error = self._one_session()
+            was_open, self.session = self.session is not None, None
+            self._wake.clear()
+            self._fail_waiting(error or MachineLost("the lab was closed"))
+            if self._closing.is_set():
+                self._wake.set()
+            self._post(messages.SessionEnded(error, was_open=was_open))
+
+    def _one_session(self) -> LabError | None:
+        """Open, serve, close; returns why it ended unless somebody asked for it."""
+        try:
+            with ExitStack() as stack:
+                session = self._open(stack)
+                return self._serve(session)
+        except LabError as error:
+            return error
+        except Exception as error:  # whatever it is, the app must learn that there is no machine any more
+            return LabError(f"this should not happen: {type(error).__name__}: {error}", hint="restart the machine")
+
+    def _open(self, stack: ExitStack) -> LabSession:
+        # Imported here: the first frame is on the screen long before.
+        from lab.machine import parse_target
+        from lab.session.monitor import Monitor
+        from lab.session.session import open_session
+
+        host = self._host = self._host or self._real_host()
+        target = self.target = self.target or _default_target(host)
+        self._post(messages.MachineOpening(target))
+        options: dict[str, Any] = {"opener": self._opener} if self._opener else {}
+        session = stack.enter_context(
+            open_session(
+                parse_target(target),
+                host,
+                on_notice=lambda text: self._post(messages.NoticeGiven(text)),
+                on_machine=lambda machine: machine.on_command(self.log.on_command),
+                on_plan=self.log.announce,
+                **options,
+            )
+        )
+        monitor = Monitor(
+            session,
+            hertz=self._hertz,
+            on_look=lambda look: self._post(messages.LabLooked(look)),
+            on_end=lambda error: self._queue.put(Stop(error, session=session)) if error else None,
+        )
+        stack.callback(self._stop_helpers)
+        self.session = session
+        self._post(messages.SessionOpened(session.lab.machine.facts, session.lab.disks, session.found))
+        monitor.start()
+        stack.callback(monitor.stop)
+        return session
+
+    def _serve(self, session: LabSession) -> LabError | None:
+        while True:
+            task = self._queue.get()
+            if isinstance(task, Stop):
+                if task.session not in (None, session):
+                    continue
+                return task.error
+            error = self._do(session, task)
+            if isinstance(error, MachineLost):
+                return error
+
+    def _do(self, session: LabSession, job: Job[Any]) -> LabError | None:
+        self._post(messages.JobStarted(job))
+        try:
+            result = job.work(session)
+        except LabError as error:
+            self._post(messages.JobFailed(job, error))
+            return error
+        except Exception as error:  # a bug in one operation must not take the lab away
+            bug = LabError(f"this should not happen: {type(error).__name__}: {error}", hint="try something else")
+            self._post(messages.JobFailed(job, bug))
+            return None
+        self._post(messages.JobFinished(job, result))
+        return None
+
+    def _fail_waiting(self, error: LabError) -> None:
+        while True:
+            try:
+                task = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(task, Job):
+                self._post(messages.JobFailed(task, error))
+
+    def _stop_helpers(self) -> None:
+        for stop in list(self._helpers):
+            with suppress(LabError):
+                stop()
+
+    def _real_host(self) -> Host:
+        from lab.machine import Host
+
+        return self._make_host() if self._make_host else Host.real("raidlab")
+
+    def _now(self) -> Any:
+        assert self._host is not None
+        return self._host.clock.utc_now()
+
+    def _post(self, message: Message) -> None:
+        self._post_to_app(message)
+
+
+def _default_target(host: Host) -> str:
+    from lab.cli.context import default_target
+
+    return default_target(host)

@@ -1,0 +1,45 @@
+"""The command palette: each live binding of the screen as ``Area: Verb``, and what it adds. Only what applies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from tui.keymap import own_bindings
+from tui.screens.mode import ModeScreen
+
+if TYPE_CHECKING:
+    from tui.app import RaidlabApp
+
+
+def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
+    """All commands that can be given on this screen now."""
+    area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
+    own = {binding.id for _, binding in own_bindings([type(screen)])}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if not active.enabled or not binding.id or not binding.tooltip or binding.id == "app.palette":
+            continue
+        title = f"{_area(binding.id, area, own)}: {binding.description}"
+        run = partial(app.run_action, binding.action, active.node)
+        yield SystemCommand(title, f"{binding.tooltip} ({app.get_key_display(binding)})", run)
+    if isinstance(screen, ModeScreen):
+        for entry in screen.palette():
+            yield SystemCommand(f"{screen.AREA}: {entry.text}", entry.help, entry.run)
+    from tui.themes import THEMES
+
+    for theme in THEMES:
+        if theme.name != app.theme:
+            name = theme.name.removeprefix("raidlab-").replace("-", " ")
+            yield SystemCommand(f"Theme: {name}", "Change the colours", partial(setattr, app, "theme", theme.name))
+
+
+def _area(binding_id: str, area: str, own: set[str | None]) -> str:
+    if binding_id in own:
+        return area
+    first = binding_id.partition(".")[0]
+    return "App" if first == "app" else first.capitalize()

@@ -1,0 +1,35 @@
+"""What each key of the app is on the command line: the app can do nothing that ``raidlab`` cannot.
+
+A new key stands in one of the two tables; a test walks all screens and looks every command up.
+"""
+
+from __future__ import annotations
+
+from tui.actions import ACTIONS
+from tui.registry import SCREENS
+
+DOES: dict[str, str] = {
+    **{action.id: action.cli for action in ACTIONS},
+    "lab.build": "array create",
+    "welcome.build": "array create",
+    "plan.run": "array create",
+    "commands.interrupt": "exec",
+}
+"""Binding id -> the words after ``raidlab`` that do the same."""
+
+VIEWS = frozenset(
+    {
+        *(f"app.{entry.mode}" for entry in SCREENS),
+        *("app.help", "app.palette", "app.theme", "app.restart", "app.quit"),
+        *("lab.next", "lab.previous", "lab.charts", "arrays.open"),
+        *("rack.up", "rack.down", "rack.left", "rack.right", "rack.first", "rack.last"),
+        *("rack.open", "rack.toggle", "rack.choose-free", "rack.choose-none"),
+        *("plan.copy", "plan.cancel", "plan.next", "plan.previous"),
+        *("help.close", "menu.cancel", "welcome.close"),
+        *("commands.all", "commands.copy", "commands.copy-all", "commands.clear", "commands.leave"),
+        *("shell.older", "shell.newer"),
+    }
+)
+"""Bindings that only look, choose or leave."""
+
+KNOWN_IDS = frozenset(DOES) | VIEWS

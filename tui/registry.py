@@ -1,0 +1,33 @@
+"""The app's screens, in the order of their keys. A screen is imported when it is opened for the first time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui.screens.mode import ModeScreen
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenEntry:
+    """One mode of the app."""
+
+    key: str
+    mode: str
+    title: str
+    place: str
+    """Where its class is: ``module:Class``."""
+
+    def make(self) -> ModeScreen:
+        """A new screen."""
+        module, _, name = self.place.partition(":")
+        screen: ModeScreen = getattr(import_module(module), name)()
+        return screen
+
+
+SCREENS = (
+    ScreenEntry("1", "lab", "Lab", "tui.screens.lab:LabScreen"),
+    ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
+)

@@ -1,0 +1,122 @@
+"""The lab: the rack of disks, the arrays, and the selected array live; everything that can be done to them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.events import Resize
+
+from tui.actions import ACTIONS, Group, action_named, applying, selected_disk, target_array
+from tui.screens.lab_actions import LabActions
+from tui.screens.menu import Choice, MenuScreen
+from tui.screens.mode import ModeScreen
+from tui.state import LabState
+from tui.views import bays_of
+from tui.widgets.array_list import ArrayList
+from tui.widgets.array_panel import ArrayPanel
+from tui.widgets.rack import Rack
+
+_WIDE_CELLS = 110
+
+
+class LabScreen(LabActions, ModeScreen):
+    """Screen 1."""
+
+    CSS_PATH = "lab.tcss"
+    AREA = "Lab"
+    HELP = (
+        "The rack on the left holds the lab's disks. Below it are the arrays, each with its members in order. "
+        "The panel shows the selected array as it works: what the load gets, what each member does, how a rebuild "
+        "comes on, and what has happened, all on one time axis.\n\n"
+        "Select a disk or an array with the arrows or the mouse, then press a key, or Enter for all that can be done."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "build", "Build", id="lab.build", tooltip="Build a good first RAID 5, or go to the screen Build"),
+        *(
+            Binding(each.key, each.name, each.label, id=each.id, tooltip=each.tooltip, show=each.in_footer)
+            for each in ACTIONS
+        ),
+        Binding(
+            "tab", "app.focus_next", "Next panel", show=False, id="lab.next", tooltip="From the rack to the arrays"
+        ),
+        Binding("shift+tab", "app.focus_previous", "Previous panel", show=False, id="lab.previous", tooltip="And back"),
+        Binding("g", "turn", "Charts", show=False, id="lab.charts", tooltip="Begin with the next chart"),
+    ]
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="lab"):
+            with Vertical(id="lab-left"):
+                rack = Rack(id="rack")
+                rack.border_title = "Rack"
+                yield rack
+                arrays = ArrayList(id="arrays")
+                arrays.border_title = "Arrays"
+                yield arrays
+            yield ArrayPanel(id="panel")
+
+    def on_mount(self) -> None:
+        self.query_one(Rack).focus()
+
+    def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
+
+    def show_state(self, state: LabState) -> None:
+        rack = self.query_one(Rack)
+        rack.show(bays_of(state))
+        if state.selected_disk and (rack.current is None or rack.current.name != state.selected_disk):
+            rack.move_to(state.selected_disk)
+        free = len(state.free_disks)
+        rack.border_subtitle = f"{free} of {len(state.disks)} free" if state.disks else ""
+        self.query_one(ArrayList).show(state)
+        self.query_one(ArrayPanel).show(state)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what applies to the selection can be done, and shows."""
+        known = action_named(action)
+        if known is not None:
+            return known.applies(self.app.lab)
+        if action == "build":
+            return self.app.lab.is_open
+        return True
+
+    def on_rack_moved(self, event: Rack.Moved) -> None:
+        status = self.app.lab.array_of(event.bay.name)
+        self.app.select(disk=event.bay.name, array=status.name if status else None)
+
+    def on_rack_opened(self, event: Rack.Opened) -> None:
+        self.app.select(disk=event.bay.name)
+        self._open_menu(event.bay.name, Group.DISK)
+
+    def on_array_list_chosen(self, event: ArrayList.Chosen) -> None:
+        self.app.select(array=event.name)
+
+    def on_array_list_opened(self, event: ArrayList.Opened) -> None:
+        if self.app.lab.array(event.name) is None:
+            self.start_array(event.name)
+            return
+        self.app.select(array=event.name)
+        self._open_menu(event.name, Group.ARRAY)
+
+    def _open_menu(self, name: str, group: Group) -> None:
+        """All that can be done to it; what concerns it first."""
+        state = self.app.lab
+        found = sorted(applying(state), key=lambda action: action.group is not group)
+        if not found:
+            self.notify(f"Nothing can be done with {name} now.", markup=False)
+            return
+        choices = [Choice(each.name, each.label, each.tooltip, each.key) for each in found]
+        disk, status = selected_disk(state), target_array(state)
+        title = " in ".join(filter(None, (disk.name if disk else "", status.name if status else "")))
+
+        def done(chosen: str | None) -> None:
+            if chosen:
+                self.call_later(self.run_action, chosen)
+
+        self.app.push_screen(MenuScreen(title or name, choices), done)
+
+    def action_turn(self) -> None:
+        self.query_one(ArrayPanel).turn()
+        self.app.show_soon()

@@ -1,0 +1,140 @@
+"""Before anything is changed: what will run and why, to be run, copied or left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from tui.widgets.plan_view import PlanProgress, PlanView
+
+if TYPE_CHECKING:
+    from textual import getters
+
+    from lab.errors import LabError
+    from lab.plans import Plan
+    from tui.app import RaidlabApp
+    from tui.state import LabState
+
+
+class PlanScreen(ModalScreen[bool]):
+    """Shows a plan and runs the very same one; closes by itself when it is done.
+
+    Args:
+        plan: what is to run.
+        note: what a user should know before, in a sentence.
+        on_done: called after it has run.
+    """
+
+    CSS_PATH = "plan.tcss"
+    HELP = "These commands will run on the machine, in this order. Nothing has been changed yet."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run", "Run", id="plan.run", tooltip="Run these commands"),
+        Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
+        Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
+        Binding("right,down,tab", "app.focus_next", "Next", show=False, id="plan.next", tooltip="To the next button"),
+        Binding(
+            "left,up,shift+tab", "app.focus_previous", "Previous", show=False, id="plan.previous",
+            tooltip="To the button before",
+        ),
+    ]  # fmt: skip
+    if TYPE_CHECKING:
+        app = getters.app(RaidlabApp)
+
+    def __init__(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.plan = plan
+        self._note = note
+        self._on_done = on_done
+        self._is_running = False
+        self._is_over = False
+        self._failure = ""
+
+    def compose(self) -> ComposeResult:
+        dangerous = self.plan.destroys_data
+        with Vertical(id="plan-box", classes="danger" if dangerous else "") as box:
+            box.border_title = self.plan.title
+            if dangerous:
+                box.border_subtitle = f"{self.app.glyphs.danger} data on these devices will be lost"
+            if self._note:
+                yield Static(self._note, id="plan-note", markup=False)
+            if not self.plan.steps:
+                yield Static("There is nothing to do.", id="plan-empty")
+            with VerticalScroll(id="plan-steps", can_focus=False):
+                yield PlanView()
+            yield Static("", id="plan-failure", markup=False)
+            with Horizontal(id="plan-buttons"):
+                yield Button(
+                    "Run (r)", id="run", variant="error" if dangerous else "primary", disabled=not self.plan.steps
+                )
+                yield Button("Copy (c)", id="copy", disabled=not self.plan.steps)
+                yield Button("Cancel (Esc)", id="cancel")
+
+    def on_mount(self) -> None:
+        self._show(None)
+        self.query_one("#plan-failure").display = False
+        # Enter must not destroy anything by accident.
+        first = "#cancel" if self.plan.destroys_data or not self.plan.steps else "#run"
+        self.query_one(first).focus()
+
+    def update_from(self, state: LabState) -> None:
+        """Follow the steps while they run."""
+        operation = state.operation
+        if self._is_running and operation and operation.title == self.plan.title:
+            self._show(PlanProgress(max(0, operation.step - 1), running=True))
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        actions: dict[str | None, Callable[[], Any]] = {
+            "run": self.action_run,
+            "copy": self.action_copy,
+            "cancel": self.action_cancel,
+        }
+        actions[event.button.id]()
+
+    def action_run(self) -> None:
+        if self._is_running or self._is_over or not self.plan.steps:
+            return
+        self._is_running = True
+        self.query_one("#run", Button).disabled = True
+        self.query_one("#cancel", Button).label = "Hide (Esc)"
+        self.app.operations.run_plan(self.plan, on_done=self._done, on_error=self._failed)
+
+    def action_copy(self) -> None:
+        if self.plan.steps:
+            self.app.copy_to_clipboard("\n".join(self.plan.lines()) + "\n")
+            self.notify("Copied, if the terminal allows it")
+
+    def action_cancel(self) -> None:
+        self.dismiss(False)
+
+    def _done(self) -> None:
+        self._is_running, self._is_over = False, True
+        if self.is_current or self.is_attached:
+            self.dismiss(True)
+        if self._on_done:
+            self._on_done()
+
+    def _failed(self, error: LabError) -> None:
+        self._is_running, self._is_over = False, True
+        if not self.is_attached:
+            self.app.tell(error)
+            return
+        self._show(PlanProgress(self._steps_done(), running=False, failed=error.message))
+        failure = self.query_one("#plan-failure", Static)
+        failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))
+        failure.display = True
+        self.query_one("#cancel", Button).label = "Close (Esc)"
+        self.query_one("#cancel").focus()
+
+    def _steps_done(self) -> int:
+        operation = self.app.lab.operation
+        return max(0, operation.step - 1) if operation else 0
+
+    def _show(self, progress: PlanProgress | None) -> None:
+        self.query_one(PlanView).show(self.plan, progress)

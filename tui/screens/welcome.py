@@ -1,0 +1,115 @@
+"""The first start: what this is, and one key to a first array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from tui.screens.lab_actions import first_array
+
+if TYPE_CHECKING:
+    from textual import getters
+
+    from lab.errors import LabError
+    from lab.plans import Plan
+    from tui.app import RaidlabApp
+    from tui.state import LabState
+
+_TEXT = """\
+[bold $accent]Welcome to raidlab[/]
+
+These are real md arrays on a real kernel, on disks that exist only for this. You can break \
+everything: nothing outside the lab is ever written.
+
+[bold]1[/]  [bold]Enter[/] builds a RAID 5 of four disks: three hold data, one disk's worth holds parity.
+[bold]2[/]  Then put a load on it, and fail a disk under it.
+[bold]3[/]  Add a fresh disk, watch the rebuild, and let the lab prove that the data are intact.
+
+The line at the bottom always says what to do next. [bold]F1[/] explains every screen and key.\
+"""
+
+
+class WelcomeScreen(ModalScreen[None]):
+    """Shown once; the palette shows it again."""
+
+    CSS_PATH = "welcome.tcss"
+    AREA = "Welcome"
+    HELP = "Enter builds a first array with the commands shown; Escape lets you look around."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "build", "Build a RAID 5", id="welcome.build", tooltip="Build a first array of four disks"),
+        Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
+    ]
+    if TYPE_CHECKING:
+        app = getters.app(RaidlabApp)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plan: Plan | None = None
+        self._is_wanted = False
+        self._is_asked = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="welcome-box"):
+            yield Static(Content.from_markup(_TEXT), id="welcome-text")
+            yield Static("", id="welcome-state")
+            yield Button("Build a first RAID 5 (Enter)", id="welcome-build", variant="primary")
+            yield Button("Look around (Esc)", id="welcome-close")
+
+    def on_mount(self) -> None:
+        self.query_one("#welcome-build").focus()
+        self.update_from(self.app.lab)
+
+    def update_from(self, state: LabState) -> None:
+        """Say when the machine is there; ask for the plan then, so that its command can be read before."""
+        line = self.query_one("#welcome-state", Static)
+        if self._plan:
+            return
+        if not state.is_open:
+            line.update(Content.styled("The machine is starting: about two seconds.", "$text-muted"))
+        elif not self._is_asked:
+            self._is_asked = True
+            self.app.look_up(first_array, on_done=self._show_plan, on_error=self._cannot)
+
+    def _show_plan(self, plan: Plan) -> None:
+        self._plan = plan
+        command = plan.lines()[0]
+        self.query_one("#welcome-state", Static).update(
+            Content.from_markup("It runs:  [bold]$command[/]", command=command)
+        )
+        if self._is_wanted:
+            self._run()
+
+    def _cannot(self, error: LabError) -> None:
+        self.query_one("#welcome-state", Static).update(Content(f"{error.message}. {error.hint}"))
+        self.query_one("#welcome-build", Button).disabled = True
+        self.query_one("#welcome-close").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        if event.button.id == "welcome-build":
+            self.action_build()
+        else:
+            self.action_close()
+
+    def action_build(self) -> None:
+        """At once if the machine is there, otherwise as soon as it is."""
+        self._is_wanted = True
+        if self._plan:
+            self._run()
+        else:
+            self.query_one("#welcome-state", Static).update("It is built as soon as the machine has started.")
+
+    def _run(self) -> None:
+        assert self._plan is not None
+        app, plan = self.app, self._plan
+        self.dismiss()
+        app.operations.run_plan(plan, on_done=lambda: app.built(plan))
+
+    def action_close(self) -> None:
+        self.dismiss()

@@ -1,0 +1,86 @@
+"""What the app keeps between two starts, and the user's own keys. Small files; neither can stop the app."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from tui.themes import DEFAULT
+
+STATE_VARIABLE = "RAIDLAB_STATE"
+CONFIG_VARIABLE = "RAIDLAB_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Restored at the next start."""
+
+    theme: str = DEFAULT
+    mode: str = "lab"
+    array: str = ""
+    disk: str = ""
+    was_welcomed: bool = False
+
+
+def state_file() -> Path:
+    """``app.json`` in the lab's state folder."""
+    chosen = os.environ.get(STATE_VARIABLE)
+    return (Path(chosen) if chosen else platformdirs.user_state_path("raidlab")) / "app.json"
+
+
+def keymap_file() -> Path:
+    """``keymap.toml`` in ``$RAIDLAB_CONFIG``, else in the user's folder for settings (``~/.config/raidlab``)."""
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    return (Path(chosen) if chosen else platformdirs.user_config_path("raidlab")) / "keymap.toml"
+
+
+def load_settings(file: Path) -> Settings:
+    """What the last start left; defaults for whatever is missing or damaged."""
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Settings()
+    if not isinstance(stored, dict):
+        return Settings()
+    known = {each.name: type(each.default) for each in fields(Settings)}
+    good: dict[str, Any] = {}
+    for name, value in stored.items():
+        if name in known and isinstance(value, known[name]):
+            good[name] = value
+    return Settings(**good)
+
+
+def save_settings(file: Path, settings: Settings) -> str:
+    """Keep them; returns the system's reason if that is not possible."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(asdict(settings)), encoding="utf-8")
+        new.replace(file)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def load_keymap(file: Path, known_ids: frozenset[str]) -> tuple[dict[str, str], list[str]]:
+    """The user's keys (binding id -> keys), and what is wrong with the file, each in one line."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}, []
+    except (OSError, UnicodeDecodeError) as error:
+        return {}, [f"{file} cannot be read: {error}"]
+    try:
+        keys = tomllib.loads(text).get("keys", {})
+    except tomllib.TOMLDecodeError as error:
+        return {}, [f"{file}: {error}"]
+    if not isinstance(keys, dict):
+        return {}, [f'{file}: keys must be a table, such as [keys] with "lab.fail" = "f"']
+    good = {name: value for name, value in keys.items() if name in known_ids and isinstance(value, str) and value}
+    return good, [f"{file}: no binding '{name}', or its keys are no text" for name in keys if name not in good]

@@ -1,0 +1,167 @@
+"""All that the app knows of the lab, as plain values. The app's own thread writes them, screens read them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from lab.arrays.bring_up import BroughtUp
+    from lab.arrays.status import ArrayStatus
+    from lab.disks import LabDisk
+    from lab.errors import LabError
+    from lab.machine.api import MachineFacts
+    from lab.session.events import Event
+    from lab.session.history import History
+    from lab.session.monitor import Look
+    from lab.workloads.live import LiveInterval
+
+KEPT_COMMANDS = 500
+KEPT_EVENTS = 200
+
+
+class Phase(StrEnum):
+    """What became of the machine."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    LOST = "lost"
+    """It was open and has gone."""
+    FAILED = "failed"
+    """It could not be opened."""
+    CLOSED = "closed"
+
+
+class Origin(StrEnum):
+    """Who wanted a command."""
+
+    PLAN = "plan"
+    """A step of a plan that somebody ran."""
+    SHELL = "shell"
+    """Typed by hand."""
+    LAB = "lab"
+    """The lab's own: looking, preparing, measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """One command that has ended on the machine."""
+
+    line: str
+    status: int
+    seconds: float
+    origin: Origin
+    why: str
+    output: str
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOperation:
+    """The job that the lab's thread is busy with."""
+
+    title: str
+    line: str = ""
+    """The step that runs, as it could be typed."""
+    step: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadView:
+    """A workload that runs, or the last one that ran."""
+
+    workload: str
+    array: str
+    runtime_seconds: float | None
+    is_running: bool = True
+    prediction: Any = None
+    measured: Any = None
+    error: LabError | None = None
+    newest: LiveInterval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkView:
+    """Known data on an array, and the verdict of the last look at them; None: not looked since they were written."""
+
+    mark: Any
+    verdict: Any = None
+    is_stale: bool = False
+    """Something happened to the array after the verdict."""
+
+
+@dataclass(slots=True)
+class LabState:
+    """The newest look, what came before it, and what the app is doing."""
+
+    target: str = ""
+    phase: Phase = Phase.OPENING
+    problem: LabError | None = None
+    facts: MachineFacts | None = None
+    disks: tuple[LabDisk, ...] = ()
+    found: BroughtUp | None = None
+    look: Look | None = None
+    history: History | None = None
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+    operation: RunningOperation | None = None
+    load: LoadView | None = None
+    marks: dict[str, MarkView] = field(default_factory=dict)
+    commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=KEPT_COMMANDS))
+    command_count: int = 0
+    """All commands so far, those that are kept no longer included."""
+    selected_array: str | None = None
+    selected_disk: str | None = None
+    background: str = ""
+    """Title of the long job that runs beside the lab; empty: none."""
+
+    @property
+    def arrays(self) -> tuple[ArrayStatus, ...]:
+        """The running arrays, by number."""
+        return self.look.arrays if self.look else ()
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase is Phase.OPEN
+
+    @property
+    def selected(self) -> ArrayStatus | None:
+        """The selected array; the first if none is, or the selected one has gone."""
+        return self.array(self.selected_array or "") or next(iter(self.arrays), None)
+
+    @property
+    def selected_mark(self) -> MarkView | None:
+        """Known data of the selected array."""
+        status = self.selected
+        return self.marks.get(status.name) if status else None
+
+    def array(self, name: str) -> ArrayStatus | None:
+        """The running array of this name."""
+        return next((status for status in self.arrays if status.name == name), None)
+
+    def disk(self, name: str) -> LabDisk | None:
+        """The disk of this name."""
+        return next((disk for disk in self.disks if disk.name == name), None)
+
+    def disk_name(self, node: str) -> str:
+        """The lab's name of a device, or the node itself."""
+        return next((disk.name for disk in self.disks if disk.node == node), node)
+
+    def array_of(self, disk_name: str) -> ArrayStatus | None:
+        """The running array in which a disk is."""
+        disk = self.disk(disk_name)
+        if disk is None:
+            return None
+        return next((array for array in self.arrays if any(m.device == disk.node for m in array.members)), None)
+
+    @property
+    def free_disks(self) -> tuple[LabDisk, ...]:
+        """Disks that no array has, running or not."""
+        held = {member.device for status in self.arrays for member in status.members}
+        for array in self.found.all if self.found else ():
+            held.update(array.devices)
+        return tuple(disk for disk in self.disks if disk.node not in held)

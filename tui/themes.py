@@ -1,0 +1,88 @@
+"""The app's themes: the only module with colours. Screens and widgets use the names that these give them.
+
+Text on ``background``, ``surface`` and ``panel`` has a contrast of 4.5 or more in each theme, 7 or more in high
+contrast (WCAG 2.1, success criteria 1.4.3 and 1.4.6); a test computes it.
+"""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+DARK = Theme(
+    name="raidlab-dark",
+    primary="#6cb6ff",
+    secondary="#8b9fb8",
+    accent="#ffb454",
+    success="#7ee787",
+    warning="#f2cc60",
+    error="#ff7b72",
+    foreground="#d6dde6",
+    background="#0d1117",
+    surface="#131a22",
+    panel="#1c2530",
+    dark=True,
+    variables={
+        "border": "#3d4c5e",
+        "border-blurred": "#2d3947",
+        "footer-background": "#131a22",
+        "footer-key-foreground": "#ffb454",
+        "block-cursor-background": "#2c4a6b",
+        "block-cursor-foreground": "#ffffff",
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#1f2f42",
+        "input-selection-background": "#2c4a6b",
+    },
+)
+LIGHT = Theme(
+    name="raidlab-light",
+    primary="#0a5bb5",
+    secondary="#57667a",
+    accent="#a04e00",
+    success="#166c2c",
+    warning="#7d5500",
+    error="#b51f1f",
+    foreground="#1d2733",
+    background="#fbfcfd",
+    surface="#f1f4f8",
+    panel="#e4eaf1",
+    dark=False,
+    variables={
+        "border": "#9aa9bb",
+        "border-blurred": "#c3cdd9",
+        "footer-background": "#f1f4f8",
+        "footer-key-foreground": "#a04e00",
+        "block-cursor-background": "#bcd7f5",
+        "block-cursor-foreground": "#0b1520",
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#dbe8f6",
+        "input-selection-background": "#bcd7f5",
+    },
+)
+HIGH_CONTRAST = Theme(
+    name="raidlab-high-contrast",
+    primary="#7fd4ff",
+    secondary="#ffffff",
+    accent="#ffd400",
+    success="#5dff5d",
+    warning="#ffd400",
+    error="#ff9a9a",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#1a1a1a",
+    dark=True,
+    text_alpha=1.0,
+    variables={
+        "border": "#ffffff",
+        "border-blurred": "#c0c0c0",
+        "footer-background": "#000000",
+        "footer-key-foreground": "#ffd400",
+        "block-cursor-background": "#ffd400",
+        "block-cursor-foreground": "#000000",
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#404040",
+        "input-selection-background": "#005f87",
+    },
+)
+THEMES = (DARK, LIGHT, HIGH_CONTRAST)
+DEFAULT = DARK.name

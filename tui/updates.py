@@ -1,0 +1,93 @@
+"""What each message from the lab's threads changes in ``LabState``. No widgets, no threads: a function of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui import messages as happened
+from tui.state import LabState, Phase, RunningOperation
+
+if TYPE_CHECKING:
+    from lab.session.monitor import Look
+
+
+def update(state: LabState, message: happened.LabMessage) -> None:
+    """Bring the state up to date with what has happened."""
+    match message:
+        case happened.LabLooked():
+            _looked(state, message.look)
+        case happened.MachineOpening():
+            state.phase, state.target, state.problem = Phase.OPENING, message.target, None
+        case happened.SessionOpened():
+            _opened(state, message)
+        case happened.SessionEnded():
+            _ended(state, message)
+        case happened.DisksChanged():
+            state.disks, state.found = message.disks, message.found
+        case happened.CommandRan():
+            state.commands.append(message.entry)
+            state.command_count += 1
+        case happened.LoadTicked():
+            if state.load:
+                state.load = replace(state.load, newest=message.interval)
+            if state.history:
+                state.history.add_load(message.interval, message.time_seconds)
+        case happened.LoadEnded():
+            if state.load:
+                state.load = replace(state.load, is_running=False, measured=message.measured, error=message.error)
+        case happened.JobStarted() | happened.StepStarted() | happened.JobFinished() | happened.JobFailed():
+            _job(state, message)
+        case _:
+            pass
+
+
+def _looked(state: LabState, look: Look) -> None:
+    from lab.session.events import events_between
+
+    if state.look is not None:
+        for event in events_between(state.look, look):
+            state.events.append(event)
+            if (view := state.marks.get(event.array or "")) and view.verdict:
+                state.marks[event.array or ""] = replace(view, is_stale=True)
+    state.look = look
+    if state.history is not None:
+        state.history.add(look)
+
+
+def _opened(state: LabState, message: happened.SessionOpened) -> None:
+    from lab.session.history import History
+
+    state.phase, state.problem = Phase.OPEN, None
+    state.facts, state.disks, state.found = message.facts, message.disks, message.found
+    # Another start has another clock: what the old one showed does not go on.
+    state.look, state.history = None, History()
+    state.events.clear()
+
+
+def _ended(state: LabState, message: happened.SessionEnded) -> None:
+    state.problem = message.error
+    if message.error is None:
+        state.phase = Phase.CLOSED
+    else:
+        state.phase = Phase.LOST if message.was_open else Phase.FAILED
+    state.operation = None
+    if state.load and state.load.is_running:
+        state.load = replace(state.load, is_running=False, error=message.error)
+
+
+def _job(
+    state: LabState,
+    message: happened.JobStarted | happened.StepStarted | happened.JobFinished | happened.JobFailed,
+) -> None:
+    job = message.job
+    if not job.is_shown:
+        return
+    steps = len(job.plan.steps) if job.plan else 0
+    match message:
+        case happened.JobStarted():
+            state.operation = RunningOperation(job.title, steps=steps)
+        case happened.StepStarted():
+            state.operation = RunningOperation(job.title, message.line, message.number, steps)
+        case _:
+            state.operation = None

@@ -1,0 +1,144 @@
+"""From the lab's state to what widgets show: bays, charts, tiles. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tui.state import LabState
+from tui.tones import Tone
+from tui.widgets.bars import SyncView
+from tui.widgets.rack import Bay, BayState
+from tui.widgets.time_chart import Mark, Series
+
+if TYPE_CHECKING:
+    from lab.arrays.status import ArrayStatus, MemberStatus
+    from lab.disks import LabDisk
+    from lab.session.events import Event
+    from lab.session.history import Point
+
+_MARK_WORDS = {
+    "member-faulty": "fail",
+    "member-removed": "remove",
+    "member-added": "add",
+    "sync-started": "sync",
+    "sync-finished": "done",
+    "array-appeared": "built",
+    "array-broken": "broken",
+    "disk-vanished": "pulled",
+    "disk-returned": "back",
+    "mismatch": "mismatch",
+}
+
+
+def bays_of(state: LabState) -> tuple[Bay, ...]:
+    """Every disk as a bay."""
+    return tuple(_bay(state, disk) for disk in state.disks)
+
+
+def _bay(state: LabState, disk: LabDisk) -> Bay:
+    status = state.array_of(disk.name)
+    member = next((each for each in status.members if each.device == disk.node), None) if status else None
+    resting = next((array for array in state.found.all if disk.node in array.devices), None) if state.found else None
+    activity = _activity(state, disk.kernel_name)
+    shown = _bay_state(state, disk, member)
+    is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
+    note = "" if member or not resting else "stopped"
+    return Bay(
+        name=disk.name,
+        node=disk.node,
+        serial=disk.serial,
+        size_bytes=disk.size_bytes,
+        personality=disk.personality or str(disk.kind),
+        state=shown,
+        array=status.name if status else resting.name if resting else "",
+        slot=member.slot if member else None,
+        reads_per_second=activity[0],
+        writes_per_second=activity[1],
+        busy_fraction=activity[2],
+        progress=status.sync_progress.fraction if is_rebuilding and status and status.sync_progress else None,
+        note=note,
+    )
+
+
+def _bay_state(state: LabState, disk: LabDisk, member: MemberStatus | None) -> BayState:
+    if state.look and disk.kernel_name in state.look.vanished:
+        return BayState.VANISHED
+    if member is None:
+        return BayState.FREE
+    if member.is_faulty:
+        return BayState.FAULTY
+    if member.is_journal:
+        return BayState.JOURNAL
+    if member.is_rebuilding:
+        return BayState.REBUILDING
+    return BayState.SPARE if member.is_spare else BayState.MEMBER
+
+
+def _activity(state: LabState, device: str) -> tuple[float, float, float]:
+    """Reads and writes per second, and how busy."""
+    from lab.session.history import Measure
+
+    if state.history is None:
+        return 0.0, 0.0, 0.0
+    now = state.history.now_rate
+    return (
+        now(device, Measure.READ_IOPS) or 0.0,
+        now(device, Measure.WRITE_IOPS) or 0.0,
+        now(device, Measure.UTILISATION) or 0.0,
+    )
+
+
+def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
+    """The bar of a sync that runs or is due."""
+    if status.sync_action.is_busy and status.sync_progress:
+        pace = state.history.pace(status.name) if state.history else None
+        return SyncView(
+            action=str(status.sync_action),
+            fraction=status.sync_progress.fraction,
+            bytes_per_second=pace.bytes_per_second if pace else None,
+            eta_seconds=pace.left_seconds if pace else None,
+        )
+    return None
+
+
+def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
+    """What happened to an array and its disks, for the charts' axis. One cause, one mark."""
+    nodes = {disk.node for disk in state.disks}
+    concerned = [event for event in state.events if event.array == status.name or event.device in nodes]
+    return tuple(
+        Mark(event.time_seconds, _MARK_WORDS[event.kind.value], tone_of(event))
+        for event in concerned
+        if event.kind.value in _MARK_WORDS
+    )
+
+
+def tone_of(event: Event) -> Tone:
+    """How an event is to be taken."""
+    return {"good": Tone.GOOD, "bad": Tone.BAD}.get(event.kind.weight.value, Tone.NOTICE)
+
+
+def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple[Series, ...]:
+    """Bytes per second of every member, reads and writes together; the six busiest colours are used in turn."""
+    from lab.session.history import Measure
+
+    history = state.history
+    if history is None:
+        return ()
+    found = []
+    for number, member in enumerate(status.members):
+        device = member.device.removeprefix("/dev/")
+        reads = history.rates(device, Measure.READ_BYTES_PER_SECOND, seconds=seconds)
+        writes = history.rates(device, Measure.WRITE_BYTES_PER_SECOND, seconds=seconds)
+        found.append(Series(state.disk_name(member.device), added(reads, writes), number % 6))
+    return tuple(found)
+
+
+def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
+    """Two series on one axis as their sum; a gap in both stays a gap."""
+    if not first or not second or len(first) != len(second):
+        return list(first or second)
+    return [
+        (time, None if a is None and b is None else (a or 0.0) + (b or 0.0))
+        for (time, a), (_, b) in zip(first, second, strict=True)
+    ]

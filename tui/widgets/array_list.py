@@ -1,0 +1,182 @@
+"""The arrays of the lab: each a stripe of its members, its state, and how far a sync has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import RenderResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from lab.units import human_bytes
+from tui.glyphs import Glyphs, glyphs_of
+from tui.state import LabState
+from tui.tones import Tone
+
+if TYPE_CHECKING:
+    from lab.arrays.bring_up import BroughtUp
+    from lab.arrays.status import ArrayStatus, MemberStatus
+
+_TONE_STYLES = {
+    Tone.GOOD: "$text-success",
+    Tone.BAD: "$text-error",
+    Tone.NOTICE: "$text-warning",
+    Tone.BUSY: "$text-primary",
+    Tone.QUIET: "$text-muted",
+}
+
+
+class ArrayList(OptionList):
+    """One entry for each array; moving the highlight selects the array that the panel shows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Array menu", id="arrays.open", tooltip="What can be done with this array"),
+    ]
+
+    class Chosen(Message):
+        """Another array is highlighted."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    class Opened(Message):
+        """The menu of an array is wanted."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id, markup=False)
+        self._entries: tuple[tuple[str, str], ...] = ()
+        self._is_updating = False
+
+    def show(self, state: LabState) -> None:
+        """Repaints only what has changed."""
+        glyphs = glyphs_of(self)
+        prompts = [(status.name, entry(state, status, glyphs)) for status in state.arrays]
+        prompts += [(name, text) for name, text in _resting(state.found, {name for name, _ in prompts}, glyphs)]
+        keys = tuple((name, text.markup) for name, text in prompts)
+        if keys == self._entries:
+            return
+        self._is_updating = True
+        if [name for name, _ in keys] == [name for name, _ in self._entries]:
+            for index, (_, text) in enumerate(prompts):
+                if keys[index] != self._entries[index]:
+                    self.replace_option_prompt_at_index(index, text)
+        else:
+            self.clear_options()
+            self.add_options([Option(text, id=name) for name, text in prompts])
+        self._entries = keys
+        self._highlight(state)
+        self.call_after_refresh(self._done_updating)
+
+    def _done_updating(self) -> None:
+        self._is_updating = False
+
+    def _highlight(self, state: LabState) -> None:
+        selected = state.selected
+        names = [name for name, _ in self._entries]
+        if selected and selected.name in names:
+            self.highlighted = names.index(selected.name)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        if not self._is_updating and event.option_id:
+            self.post_message(self.Chosen(event.option_id))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option_id:
+            self.post_message(self.Opened(event.option_id))
+
+
+def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
+    """Two lines: name, level, size and state; the members in the order of their slots."""
+    tone, words = condition(status)
+    head = Content.assemble(
+        (f"{tone.glyph(glyphs)} {status.name}", f"bold {_TONE_STYLES[tone]}"),
+        f"  {status.level}  {human_bytes(status.size_bytes)}  ",
+        (words, _TONE_STYLES[tone]),
+    )
+    return head + Content("\n  ") + stripe(state, status, glyphs)
+
+
+def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
+    """The members side by side, holes included: ``│01│02│✘ │``, spares after them."""
+    by_slot = {member.slot: member for member in status.members if member.slot is not None}
+    cells: list[Content] = []
+    for slot in range(status.raid_disks):
+        cells.append(_cell(state, by_slot.get(slot), glyphs))
+    bar = Content.styled(glyphs.vertical, "$text-muted")
+    text = bar + bar.join(cells) + bar
+    others = [member for member in status.members if member.slot is None]
+    for member in others:
+        text += Content(" ") + _cell(state, member, glyphs)
+    return text
+
+
+def _cell(state: LabState, member: MemberStatus | None, glyphs: Glyphs) -> Content:
+    if member is None:
+        return Content.styled(f"{glyphs.vanished}--", "$text-error")
+    name = state.disk_name(member.device).removeprefix("disk").removeprefix("/dev/")
+    if member.is_faulty:
+        return Content.styled(f"{glyphs.faulty}{name}", "$text-error")
+    if member.is_rebuilding:
+        return Content.styled(f"{glyphs.rebuilding}{name}", "$text-warning")
+    if member.is_spare:
+        return Content.styled(f"{glyphs.spare}{name}", "$text-secondary")
+    if member.is_journal:
+        return Content.styled(f"{glyphs.journal}{name}", "$text-accent")
+    return Content.styled(f"{glyphs.member}{name}", "$text-success")
+
+
+def condition(status: ArrayStatus) -> tuple[Tone, str]:
+    """How an array stands, in a word or two."""
+    from lab.session.checks import level_of
+
+    if status.state.is_broken or _has_lost_too_much(status, level_of):
+        return Tone.BAD, "broken"
+    if status.is_degraded:
+        words = "rebuilding" if status.sync_action.is_busy else f"degraded, {status.degraded_count} missing"
+        return Tone.NOTICE, words
+    if status.sync_action.is_busy:
+        return Tone.BUSY, str(status.sync_action)
+    return Tone.GOOD, "whole" if status.level != "raid0" else "no redundancy"
+
+
+def _has_lost_too_much(status: ArrayStatus, level_of: object) -> bool:
+    from lab.errors import SpecError
+    from lab.session.checks import level_of as level
+
+    if not status.is_degraded:
+        return False
+    try:
+        maths = level(status)
+    except SpecError:
+        return False
+    working = {member.slot for member in status.members if member.is_in_sync}
+    lost = frozenset(slot for slot in range(status.raid_disks) if slot not in working)
+    return not maths.survives(lost, status.raid_disks)
+
+
+def _resting(found: BroughtUp | None, running: set[str], glyphs: Glyphs) -> list[tuple[str, Content]]:
+    entries = []
+    for array in found.all if found else ():
+        if array.name not in running:
+            why = array.refusal or "stopped; Enter starts it"
+            head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $text-muted"), "  not running")
+            entries.append((array.name, head + Content.styled(f"\n  {why}", "$text-muted")))
+    return entries
+
+
+class ArraysEmpty(Widget):
+    """Stands where there are no arrays yet."""
+
+    def render(self) -> RenderResult:
+        return Content.from_markup("[$text-muted]none yet:[/] [b]b[/b] [$text-muted]builds one[/]")

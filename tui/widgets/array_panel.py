@@ -1,0 +1,203 @@
+"""The selected array, live: state, sync, load, members and md's own work on one time axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Grid, Horizontal, Vertical
+from textual.content import Content
+from textual.events import Resize
+from textual.reactive import reactive
+from textual.widgets import Static
+
+from lab.units import human_bytes
+from tui.glyphs import glyphs_of
+from tui.quantities import Unit
+from tui.state import LabState
+from tui.tones import Tone
+from tui.views import added, marks_of, member_series, sync_view, tone_of
+from tui.widgets.array_list import condition, stripe
+from tui.widgets.bars import SyncBar
+from tui.widgets.tiles import Tile, Verdict
+from tui.widgets.time_chart import Series, TimeChart
+
+if TYPE_CHECKING:
+    from lab.arrays.status import ArrayStatus
+    from lab.session.history import History
+
+WINDOW_SECONDS = 60.0
+CHARTS = ("rate", "latency", "members", "work")
+_CHART_ROWS = 9
+_CHART_CELLS = 56
+_EVENTS_FROM_ROWS = 30
+
+
+class ArrayPanel(Vertical):
+    """Shows one array; as many charts as there is room for, beginning with ``first_chart``."""
+
+    first_chart: reactive[int] = reactive(0)
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="panel-state")
+        yield SyncBar()
+        yield Verdict()
+        with Horizontal(id="panel-tiles"):
+            yield Tile("IOPS", id="tile-iops")
+            yield Tile("throughput", id="tile-bytes")
+            yield Tile("p99 latency", id="tile-p99")
+            yield Tile("md's CPU", id="tile-cpu")
+        with Grid(id="panel-charts"):
+            yield TimeChart("I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, id="chart-rate")
+            yield TimeChart(
+                "latency of the load", Unit.SECONDS, window_seconds=WINDOW_SECONDS, is_log=True, id="chart-latency"
+            )
+            yield TimeChart("members", Unit.BYTES_PER_SECOND, window_seconds=WINDOW_SECONDS, id="chart-members")
+            yield TimeChart("sync", Unit.BYTES_PER_SECOND, window_seconds=WINDOW_SECONDS, id="chart-work")
+        yield Static("", id="panel-events")
+
+    def on_mount(self) -> None:
+        self.query_one(SyncBar).display = False
+        self.query_one(Verdict).display = False
+
+    def on_resize(self, event: Resize) -> None:
+        self._arrange()
+
+    def watch_first_chart(self) -> None:
+        self._arrange()
+
+    def turn(self) -> None:
+        """Begin with the next chart."""
+        self.first_chart = (self.first_chart + 1) % len(CHARTS)
+
+    def _arrange(self) -> None:
+        """Show the charts that fit."""
+        if not self.is_mounted:
+            return
+        width, height = self.size.width, self.size.height
+        columns = 2 if width >= 2 * _CHART_CELLS else 1
+        rows = max(1, min(len(CHARTS) // columns, (height - 6) // _CHART_ROWS))
+        shown = [CHARTS[(self.first_chart + number) % len(CHARTS)] for number in range(columns * rows)]
+        grid = self.query_one("#panel-charts", Grid)
+        grid.styles.grid_size_columns = columns
+        grid.styles.grid_size_rows = rows
+        for name in CHARTS:
+            self.query_one(f"#chart-{name}").display = name in shown
+        for name in reversed(shown):
+            grid.move_child(self.query_one(f"#chart-{name}"), before=0)
+        self.query_one("#panel-events").styles.height = (
+            max(1, min(10, (height - 20) // 3)) if height >= _EVENTS_FROM_ROWS else 1
+        )
+
+    def show(self, state: LabState) -> None:
+        """Everything about the selected array."""
+        status = state.selected
+        self.set_class(status is None, "-empty")
+        if status is None:
+            self.border_title = "No array"
+            self.border_subtitle = ""
+            return
+        self.border_title = f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}"
+        chunk = f"chunk {human_bytes(status.chunk_bytes)}" if status.chunk_bytes else "no chunks"
+        self.border_subtitle = f"{chunk}, {status.consistency_policy or 'no bitmap'}"
+        self._show_state(state, status)
+        self._show_sync(state, status)
+        self._show_verdict(state)
+        if state.history:
+            self._show_tiles(state, status, state.history)
+            self._show_charts(state, status, state.history)
+        self._show_events(state)
+
+    def _show_state(self, state: LabState, status: ArrayStatus) -> None:
+        glyphs = glyphs_of(self)
+        tone, words = condition(status)
+        style = {Tone.GOOD: "$text-success", Tone.BAD: "$text-error", Tone.NOTICE: "$text-warning"}.get(
+            tone, "$text-primary"
+        )
+        text = Content.assemble(
+            (f"{tone.glyph(glyphs)} {words}", f"bold {style}"),
+            ("   ", ""),
+            (f"{status.in_sync_count} of {status.raid_disks} in sync", ""),
+            (f", {len(status.spares)} spare" if status.spares else "", ""),
+            (f", {status.mismatch_sectors} sectors mismatch" if status.mismatch_sectors else "", "$text-error"),
+            ("   ", ""),
+        )
+        self.query_one("#panel-state", Static).update(text + stripe(state, status, glyphs))
+
+    def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
+        view, bar = sync_view(state, status), self.query_one(SyncBar)
+        bar.display = view is not None
+        bar.show(view)
+
+    def _show_verdict(self, state: LabState) -> None:
+        view, banner = state.selected_mark, self.query_one(Verdict)
+        is_known = view is not None and view.verdict is not None and not view.is_stale
+        banner.display = is_known
+        if is_known and view and view.verdict:
+            tone = Tone.GOOD if str(view.verdict.verdict) == "intact" else Tone.BAD
+            banner.show(tone, f"DATA {str(view.verdict.verdict).upper()}", view.verdict.sentence)
+
+    def _show_tiles(self, state: LabState, status: ArrayStatus, history: History) -> None:
+        from lab.session.history import LoadMeasure, Measure, load_value
+
+        def now(*measures: Measure) -> float | None:
+            values = [history.now_rate(status.name, measure) for measure in measures]
+            known = [value for value in values if value is not None]
+            return sum(known) if known else None
+
+        running = (
+            state.load.newest if state.load and state.load.is_running and state.load.array == status.name else None
+        )
+        self.query_one("#tile-iops", Tile).show(now(Measure.READ_IOPS, Measure.WRITE_IOPS), Unit.IOPS)
+        moved = now(Measure.READ_BYTES_PER_SECOND, Measure.WRITE_BYTES_PER_SECOND)
+        self.query_one("#tile-bytes", Tile).show(moved, Unit.BYTES_PER_SECOND)
+        p99 = load_value(running, LoadMeasure.P99_SECONDS) if running else None
+        self.query_one("#tile-p99", Tile).show(p99, Unit.SECONDS)
+        busy = history.md_cpu(status.name, seconds=1.0)
+        self.query_one("#tile-cpu", Tile).show(busy[-1][1] if busy else None, Unit.FRACTION)
+
+    def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
+        from lab.session.history import LoadMeasure, Measure
+
+        window, now = WINDOW_SECONDS, state.look.time_seconds if state.look else None
+        marks = marks_of(state, status)
+        series = {
+            "rate": (
+                Series("reads", history.rates(status.name, Measure.READ_IOPS, seconds=window), 0),
+                Series("writes", history.rates(status.name, Measure.WRITE_IOPS, seconds=window), 1),
+            ),
+            "latency": (
+                Series("p50", history.load(LoadMeasure.P50_SECONDS, seconds=window), 0),
+                Series("p99", history.load(LoadMeasure.P99_SECONDS, seconds=window), 3),
+            ),
+            "work": (
+                Series("sync, each member", history.sync_rate(status.name, seconds=window), 2),
+                Series(
+                    "load",
+                    added(
+                        history.rates(status.name, Measure.READ_BYTES_PER_SECOND, seconds=window),
+                        history.rates(status.name, Measure.WRITE_BYTES_PER_SECOND, seconds=window),
+                    ),
+                    0,
+                ),
+            ),
+        }
+        for name in CHARTS:
+            chart = self.query_one(f"#chart-{name}", TimeChart)
+            if chart.display:
+                found = member_series(state, status, window) if name == "members" else series[name]
+                chart.show(found, marks, now)
+
+    def _show_events(self, state: LabState) -> None:
+        box = self.query_one("#panel-events", Static)
+        glyphs, now = glyphs_of(self), state.look.time_seconds if state.look else 0.0
+        styles = {Tone.GOOD: "$text-success", Tone.BAD: "$text-error"}
+        lines = []
+        for event in list(state.events)[-max(1, box.size.height) :]:
+            tone = tone_of(event)
+            ago = f"{now - event.time_seconds:4.0f} s ago "
+            sign = (f"{tone.glyph(glyphs)} ", styles.get(tone, "$text-warning"))
+            lines.append(Content.assemble((ago, "$text-muted"), sign, event.sentence))
+        box.update(
+            Content("\n").join(reversed(lines)) if lines else Content.styled("nothing has happened yet", "$text-muted")
+        )

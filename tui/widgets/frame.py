@@ -1,0 +1,129 @@
+"""The lines around every screen: modes above, the next step below, and what is wrong with the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.widgets import Static
+
+from tui.glyphs import glyphs_of
+from tui.registry import SCREENS
+from tui.state import LabState, Phase
+
+if TYPE_CHECKING:
+    from textual.app import RenderResult
+
+_PHASE_WORDS = {
+    Phase.OPENING: "starting",
+    Phase.LOST: "lost",
+    Phase.FAILED: "did not start",
+    Phase.CLOSED: "closed",
+}
+
+
+class TopBar(Static):
+    """The modes, the operation that runs, and the machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[object, ...] = ()
+        self._left, self._right = Content(""), Content("")
+
+    def show(self, state: LabState, mode: str) -> None:
+        """Repaints only if something of it has changed."""
+        kernel = state.facts.kernel_release if state.facts and state.is_open else ""
+        shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background)
+        if shown != self._shown:
+            self._shown = shown
+            self._left = self._tabs(mode)
+            self._right = self._machine(state, kernel)
+            self.refresh()
+
+    def render(self) -> RenderResult:
+        width = self.size.width
+        right = self._right
+        if self._left.cell_length + right.cell_length > width:
+            right = right.truncate(max(0, width - self._left.cell_length), ellipsis=True)
+        return self._left + Content(" " * (width - self._left.cell_length - right.cell_length)) + right
+
+    def _tabs(self, mode: str) -> Content:
+        parts = [Content.from_markup("[bold $accent] raidlab [/]") if self.app.size.width >= 100 else Content(" ")]
+        for entry in SCREENS:
+            style = "bold $block-cursor-foreground on $block-cursor-background" if entry.mode == mode else "$secondary"
+            text = f"[@click=app.mode('{entry.mode}')][{style}] {entry.key} {entry.title} [/][/]"
+            parts.append(Content.from_markup(text))
+        return Content.assemble(*parts)
+
+    def _machine(self, state: LabState, kernel: str) -> Content:
+        glyphs = glyphs_of(self)
+        parts = []
+        if state.operation:
+            parts.append(
+                Content.from_markup("[$accent]$glyph $text[/]  ", glyph=glyphs.busy, text=state.operation.title)
+            )
+        elif state.background:
+            parts.append(Content.from_markup("[$accent]$glyph $text[/]  ", glyph=glyphs.busy, text=state.background))
+        elif state.load and state.load.is_running:
+            text = f"{state.load.workload} on {state.load.array}"
+            parts.append(Content.from_markup("[$primary]$glyph $text[/]  ", glyph=glyphs.busy, text=text))
+        if state.phase is Phase.OPEN:
+            parts.append(
+                Content.from_markup("[$success]$glyph[/] $text ", glyph=glyphs.good, text=f"{state.target} {kernel}")
+            )
+        else:
+            style = "$warning" if state.phase is Phase.OPENING else "$error"
+            sign = glyphs.busy if state.phase is Phase.OPENING else glyphs.bad
+            text = f"{state.target} {_PHASE_WORDS[state.phase]} ".lstrip()
+            parts.append(Content.from_markup(f"[{style}]$glyph $text[/]", glyph=sign, text=text))
+        return Content.assemble(*parts)
+
+
+class HintLine(Static):
+    """What can be done next, in one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """``text`` may have markup; keys are written [b]k[/b]."""
+        if text != self._text:
+            self._text = text
+            sign = glyphs_of(self).arrow
+            self.update(Content.assemble((f" {sign} ", "bold $accent"), Content.from_markup(text)))
+
+
+class ProblemBar(Static):
+    """The machine is lost or did not start: what happened, and the way back. Hidden otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.display = False
+        self._shown: object = None
+
+    def show(self, state: LabState) -> None:
+        """Shows itself only while there is something wrong."""
+        is_wrong = state.phase in (Phase.LOST, Phase.FAILED)
+        shown = (state.phase, state.problem)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self.display = is_wrong
+        if is_wrong and state.problem:
+            what = "The machine is lost" if state.phase is Phase.LOST else "The machine did not start"
+            self.update(
+                Content.assemble(
+                    Content.from_markup(
+                        "[bold]$sign $what:[/] $message",
+                        sign=glyphs_of(self).bad,
+                        what=what,
+                        message=state.problem.message,
+                    ),
+                    Content.from_markup(
+                        "\n[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; nothing that was "
+                        "measured or shown is lost. $hint",
+                        hint=state.problem.hint,
+                    ),
+                )
+            )
