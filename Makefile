@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh')
 PYTEST ?= $(BIN)/pytest -m "not vm"
 
-.PHONY: help lab test check format bench lock uml-kernel setup-lab setup-test clean
+.PHONY: help lab test check format bench theory-table lock uml-kernel setup-lab setup-test clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ format: setup-test ## rewrite the sources in the project's format
 
 bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
 	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -m "benchmarks.$$name" || failed=1; done; exit $$failed
+
+theory-table: setup-test ## measure md against theory in virtual time (a quarter of an hour) and rewrite the table in docs/theory.md
+	$(BIN)/python -m benchmarks.theory_accuracy --table docs/theory.md
 
 lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
 	@provision/host/lock.sh

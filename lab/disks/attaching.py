@@ -87,6 +87,7 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
                 "The kernel makes a block device of the server.",
                 ("nbd-client", "-d", node),
             ),
+            _rotation_step(node, is_rotational=personality.is_rotational),
         ),
     )
     detach = Plan(
@@ -108,6 +109,15 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
         backing=spec.backing or "memory",
     )
     return Attachment(disk, attach, detach)
+
+
+def _rotation_step(node: str, *, is_rotational: bool) -> Step:
+    """The kernel takes every nbd device for solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
+    flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
+    value = int(is_rotational)
+    how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the copy with least to do"
+    word = "rotates" if is_rotational else "does not rotate"
+    return Step(("sh", "-c", f"echo {value} > {flag}"), f"The kernel learns that the drive {word}: {how}.")
 
 
 def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:

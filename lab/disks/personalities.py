@@ -20,6 +20,8 @@ class Personality(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     title: str
     service_milliseconds: float
     concurrent_requests: int
+    is_rotational: bool = True
+    """What the drive tells the kernel. md reads from the nearest head where drives rotate, else where least waits."""
 
     @property
     def service_seconds(self) -> float:

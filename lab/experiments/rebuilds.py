@@ -10,7 +10,7 @@ from lab.arrays.state import read_array
 from lab.arrays.waits import wait_for_rebuild_start, wait_until_idle
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RecordMaker, RunContext
-from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell
+from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, victim_slot
 from lab.measure.caches import make_cold
 from lab.measure.integrity import DataSum, Verdict, sum_device, sum_files
 from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
@@ -46,8 +46,7 @@ class RebuildRunner:
     def measure(self, cell: RebuildCell) -> None:
         """One rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
         built = self._bench.array(cell.array)
-        # Another member in each repeat: nothing may hang on which one it is.
-        victim = built.spec.members[cell.repeat % len(built.spec.members)]
+        victim = built.spec.members[victim_slot(cell.repeat, len(built.spec.members))]
         if cell.under is None:
             self._alone(cell, built, victim)
         else:

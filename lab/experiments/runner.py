@@ -8,7 +8,7 @@ from lab.errors import MachineLost, SpecError, WorkloadError
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RunContext
 from lab.experiments.rebuilds import RebuildRunner
-from lab.experiments.schedule import HEALTHY, Cell, remaining
+from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, Cell, remaining, victim_slot
 from lab.experiments.schema import Cache
 from lab.experiments.stamps import stamps_of
 from lab.measure.caches import make_cold
@@ -134,7 +134,7 @@ class ExperimentRunner:
     def _cell_record(
         self, built: BuiltArray, workload: Workload, measured: Measured, phase: str, repeat: int, order_index: int
     ) -> CellRecord:
-        prediction = self._predict(built, workload) if phase == HEALTHY else None
+        prediction = self._predict(built, workload, phase, repeat, measured.file_bytes)
         return CellRecord(
             array=built.plan.id,
             workload=workload.id,
@@ -150,11 +150,21 @@ class ExperimentRunner:
             prediction_reason=prediction.reason if prediction else "",
         )
 
-    def _predict(self, built: BuiltArray, workload: Workload) -> Prediction | None:
+    def _predict(
+        self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
+    ) -> Prediction | None:
         """Only where a disk's service time is known: other disks here are memory, and the processor is the limit."""
-        if not self._experiment.disks.personality or self._rates is None:
+        if not self._experiment.disks.personality or self._rates is None or phase == REBUILDING:
             return None
+        members = len(built.spec.members)
+        failed = frozenset({victim_slot(repeat, members)} if phase == DEGRADED else ())
         try:
-            return workload_iops(built.spec.raid, [self._rates] * len(built.spec.members), workload)
+            return workload_iops(
+                built.spec.raid,
+                [self._rates] * members,
+                workload,
+                failed=failed,
+                working_bytes=file_bytes * workload.jobs if file_bytes else None,
+            )
         except SpecError:
             return None

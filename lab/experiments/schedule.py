@@ -49,6 +49,11 @@ class RebuildCell:
         return (*(f"{self.array}/{self.under.id}/{phase}/{self.repeat}" for phase in phases), self.key)
 
 
+def victim_slot(repeat: int, members: int) -> int:
+    """The member that fails: another one in each repeat, since nothing may hang on which one it is."""
+    return repeat % members
+
+
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All job cells in the order of measurement.
 

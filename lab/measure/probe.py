@@ -29,7 +29,15 @@ def probe_disk(lab: Lab, disk: LabDisk) -> DiskRates:
         figures = run_workload(lab, place, workload, options).figures
         section = figures.reads if direction == "read" else figures.writes
         rates[direction] = section.bandwidth_bytes_per_second if section else 0.0
-    random_iops = 0.0
-    if disk.personality:
-        random_iops = 1 / find_personality(disk.personality).service_seconds
-    return DiskRates(random_iops, random_iops, rates["read"], rates["write"])
+    if not disk.personality:
+        return DiskRates(0.0, 0.0, rates["read"], rates["write"])
+    drive = find_personality(disk.personality)
+    random_iops = 1 / drive.service_seconds
+    return DiskRates(
+        random_iops,
+        random_iops,
+        rates["read"],
+        rates["write"],
+        concurrent_requests=drive.concurrent_requests,
+        is_rotational=drive.is_rotational,
+    )

@@ -1,19 +1,27 @@
-"""Closed forms for what an array should do, each with its reason in a sentence.
+"""What an array should do, each figure with its reason in a sentence or two.
 
-Teaching models: disks that serve one I/O after another, members picked evenly at random, no caches, no merging.
+Two kinds. **Closed forms** to teach from and to check by hand: capacity in I/Os, penalties, bounds. And **a load played
+through** (``predict_load``, ``workload_iops``): md's own order of member reads and writes on members that serve one
+I/O after another, for a given queue depth. Both leave out the processor, the file system and merging.
 A measured figure far from them has another limiter, and that is the question to ask (Gregg's benchmarking checklist).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lab.arrays.levels import Level, LevelName
+from lab.arrays.levels import Level
 from lab.errors import SpecError
-from lab.units import human_bytes, human_rate
+from lab.theory.demands import Demand, ceiling_iops, demand
+from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
+from lab.theory.servers import Server
+from lab.units import human_bytes
 from lab.workloads.workload import Direction, Pattern, Workload
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,26 @@ class DiskRates:
     random_write_iops: float
     sequential_read_bytes_per_second: float
     sequential_write_bytes_per_second: float
+    concurrent_requests: int = 1
+    """How many I/Os it works on at a time."""
+    is_rotational: bool = True
+    """What it tells the kernel; md chooses the copy to read by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPrediction:
+    """What a load should get on an array, as the application sees it."""
+
+    iops: float
+    mean_seconds: float
+    """Mean completion latency."""
+    p50_seconds: float | None
+    """None for sequential loads, of which only the mean is predicted."""
+    p95_seconds: float | None
+    p99_seconds: float | None
+    busy_members: float
+    """How many members are at work on average."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +63,53 @@ class Prediction:
     reason: str
 
 
-def expected_busy_disks(disks: int, depth: int) -> float:
-    """How many of ``disks`` have work when ``depth`` I/Os each fall on a disk at random: n(1 - (1 - 1/n)^Q).
+def expected_busy_disks(disks: int, depth: float) -> float:
+    """How many of ``disks`` are at work when ``depth`` I/Os are always in flight, each on a disk at random.
 
-    An approximation of a closed queue: it throws all I/Os anew each time, although those that wait stay where they are.
-    Exact at Q = 1 and for Q far above n; between, up to 30 % above a network of exponential servers, nQ / (n + Q - 1).
+    For disks of one constant service time. In such a time every busy disk answers one I/O, and as many fall on the
+    disks anew; that the mean square of the queues stays the same gives a quadratic equation for the share of busy
+    disks (docs/theory.md). It takes the number of busy disks as steady, and is then within 2 % of the queues played
+    through. Between a network of exponential servers, nQ / (n + Q - 1), and all I/Os thrown anew, n(1 - (1 - 1/n)^Q).
     Raises SpecError for fewer than one disk or I/O.
     """
     if disks < 1 or depth < 1:
         raise SpecError(f"{disks} disks at queue depth {depth} do no work", hint="use 1 or more of both")
-    return disks * (1 - (1 - 1 / disks) ** depth)
+    each = depth / disks
+    half = 1 + each - 0.5 / disks
+    return float(disks * (half - math.sqrt(half * half - 2 * each)))
 
 
-def random_read_iops(level: Level, disks: Sequence[DiskRates], depth: int) -> Prediction:
-    """Small random reads per second with ``depth`` I/Os in flight over all jobs. Raises SpecError without disks."""
-    parallel = level.read_parallelism(len(disks)) if disks else 0
-    busy = expected_busy_disks(parallel, depth)
-    rate = _joint_rate([disk.random_read_iops for disk in disks], busy, parallel)
-    return Prediction(
-        rate,
-        f"{depth} I/Os in flight keep {busy:.2g} of {parallel} members busy, and each read is one I/O of one member",
+def random_read_iops(
+    level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int] = frozenset()
+) -> Prediction:
+    """Small random reads per second with ``depth`` I/Os in flight, by closed form. Raises SpecError without disks."""
+    return _closed_form(level, disks, depth, failed, is_write=False)
+
+
+def random_write_iops(
+    level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int] = frozenset()
+) -> Prediction:
+    """Small random writes per second with ``depth`` I/Os in flight, by closed form. Raises SpecError without disks."""
+    return _closed_form(level, disks, depth, failed, is_write=True)
+
+
+def _closed_form(
+    level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int], *, is_write: bool
+) -> Prediction:
+    """Busy disks over the work of one request, and never more than the busiest member can do."""
+    servers = _servers(disks)
+    ceiling = ceiling_iops(level, servers, is_write=is_write, failed=failed)
+    work = demand(level, len(disks), is_write=is_write, failed=failed)
+    alive = [slot for slot in range(len(disks)) if slot not in failed]
+    used = [slot for slot in alive if work.reads[slot] + work.writes[slot] > 0]
+    # Member I/Os of one request at a time: those of a stage go side by side, stages one after the other.
+    side_by_side = (work.total_reads + work.total_writes) / work.stages
+    busy = expected_busy_disks(len(used), max(1.0, depth * side_by_side))
+    seconds = sum(
+        work.reads[slot] * servers[slot].read_seconds + work.writes[slot] * servers[slot].write_seconds for slot in used
     )
-
-
-def random_write_iops(level: Level, disks: Sequence[DiskRates], depth: int) -> Prediction:
-    """Writes smaller than a chunk per second: member I/Os per second divided by member I/Os per write.
-
-    Raises SpecError without disks.
-    """
-    members = len(disks)
-    cost = level.small_write_ios(members)
-    reads = _reads_in(level, members)
-    # Each write brings its member I/Os along, half of them (the writes) only after the reads are back.
-    in_flight = max(1, depth * max(1, cost - reads))
-    busy = expected_busy_disks(members, in_flight)
-    service = [(reads / disk.random_read_iops + (cost - reads) / disk.random_write_iops) / cost for disk in disks]
-    rate = _joint_rate([1 / seconds for seconds in service], busy, members) / cost
-    how = f"{reads} reads and {cost - reads} writes" if reads else f"{cost} write{'s' if cost > 1 else ''}"
-    return Prediction(
-        rate, f"one small write costs {cost} member I/Os ({how}), and {busy:.2g} of {members} members work"
-    )
+    reason = f"{_cost(work, is_write=is_write)}; {depth} in flight keep about {busy:.2g} of {len(used)} members busy"
+    return Prediction(min(busy / seconds, ceiling), reason)
 
 
 def small_write_cost(level: Level, members: int) -> Prediction:
@@ -123,38 +158,100 @@ def rebuild_seconds(
     return Prediction(used_device_bytes / pace, reason)
 
 
-def workload_iops(level: Level, disks: Sequence[DiskRates], workload: Workload) -> Prediction:
-    """What ``workload`` should give on this array, in I/Os per second; for a mix, reads and writes together.
+def predict_load(
+    level: Level,
+    disks: Sequence[DiskRates],
+    workload: Workload,
+    *,
+    failed: frozenset[int] = frozenset(),
+    working_bytes: int | None = None,
+) -> LoadPrediction:
+    """What ``workload`` should get on this array, healthy or without the slots in ``failed``.
 
-    Raises SpecError for a verify workload, whose work is no steady direction.
+    ``working_bytes``: bytes of the array that the load covers; given, hits in md's stripe cache count. Random blocks
+    are taken to be within a chunk. Raises SpecError for a verify workload, whose work is no steady direction, for a
+    lost array, and for a sequential load on a degraded one.
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="ask for a read or write workload")
     if workload.pattern is Pattern.SEQUENTIAL and workload.direction is not Direction.MIX:
-        stream = sequential_bytes_per_second(level, disks, workload.direction)
-        return Prediction(stream.value / workload.block_bytes, stream.reason)
-    reads = random_read_iops(level, disks, workload.depth_total)
-    writes = random_write_iops(level, disks, workload.depth_total)
-    if workload.read_percent is None:
-        return reads if workload.direction is Direction.READ else writes
-    share = workload.read_percent / 100
-    value = 1 / (share / reads.value + (1 - share) / writes.value)
-    how = f"reads alone {human_rate(reads.value)}, writes alone {human_rate(writes.value)}"
-    return Prediction(value, f"{how}, weighted by time at {workload.read_percent} % reads")
+        if failed:
+            raise SpecError("no prediction for a sequential load on a degraded array", hint="ask for a random one")
+        return _sequential_load(level, disks, workload)
+    share = 1.0 if workload.read_percent is None else 1 - workload.read_percent / 100
+    share = 0.0 if workload.direction is Direction.READ else share
+    load = ArrayUnderLoad(
+        level,
+        _servers(disks),
+        workload.depth_total,
+        share,
+        failed,
+        is_rotational=all(disk.is_rotational for disk in disks),
+        working_bytes=working_bytes,
+    )
+    figures = play(load)
+    return LoadPrediction(
+        iops=figures.iops,
+        mean_seconds=figures.mean_seconds,
+        p50_seconds=figures.p50_seconds,
+        p95_seconds=figures.p95_seconds,
+        p99_seconds=figures.p99_seconds,
+        busy_members=figures.busy_members,
+        reason=_load_reason(load, figures),
+    )
 
 
-def _joint_rate(rates: Sequence[float], busy: float, parallel: int) -> float:
-    """Members are hit equally often: few I/Os in flight see the mean service time, many wait for the slowest member."""
-    if min(rates) <= 0:
+def workload_iops(
+    level: Level,
+    disks: Sequence[DiskRates],
+    workload: Workload,
+    *,
+    failed: frozenset[int] = frozenset(),
+    working_bytes: int | None = None,
+) -> Prediction:
+    """The I/Os per second of ``predict_load``; for a mix, reads and writes together."""
+    load = predict_load(level, disks, workload, failed=failed, working_bytes=working_bytes)
+    return Prediction(load.iops, load.reason)
+
+
+def _sequential_load(level: Level, disks: Sequence[DiskRates], workload: Workload) -> LoadPrediction:
+    stream = sequential_bytes_per_second(level, disks, workload.direction)
+    iops = stream.value / workload.block_bytes
+    # Little's law: what is in flight is what leaves per second times how long it stays.
+    mean = workload.depth_total / iops
+    return LoadPrediction(iops, mean, None, None, None, float(len(disks)), stream.reason)
+
+
+def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:
+    alive = len(load.servers) - len(load.failed)
+    if 0 < load.write_share < 1:
+        cost = (
+            f"a request is {figures.reads_per_request:.3g} member reads and {figures.writes_per_request:.3g} member "
+            f"writes on average"
+        )
+    else:
+        work = demand(load.level, len(load.servers), is_write=load.write_share >= 1, failed=load.failed)
+        cost = _cost(work, is_write=load.write_share >= 1)
+    state = f", with {len(load.failed)} missing," if load.failed else ""
+    return f"{cost}; {load.depth} in flight keep {figures.busy_members:.2g} of {alive} members{state} busy"
+
+
+def _cost(work: Demand, *, is_write: bool) -> str:
+    """``one small write is 2 reads, then 2 writes of members``."""
+    reads, writes = work.total_reads, work.total_writes
+    if not is_write:
+        what = "1 member read" if abs(reads - 1) < _ROUNDING else f"{reads:.3g} member reads on average"
+        return f"one read is {what}"
+    written = f"{writes:.3g} member write{'' if abs(writes - 1) < _ROUNDING else 's'}"
+    if reads:
+        return f"one small write is {reads:.3g} member reads and, after them, {written}"
+    return f"one small write is {written}"
+
+
+def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
+    """Raises SpecError for a disk that does nothing."""
+    if any(min(disk.random_read_iops, disk.random_write_iops) <= 0 for disk in disks):
         raise SpecError("a disk with 0 I/Os a second has no service time", hint="measure the disks again")
-    mean_rate = len(rates) / sum(1 / rate for rate in rates)
-    return min(busy * mean_rate, parallel * min(rates))
-
-
-def _reads_in(level: Level, members: int) -> int:
-    """How many of a small write's member I/Os are reads of old data."""
-    cost = level.small_write_ios(members)
-    if level.name not in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6):
-        return 0
-    written = 3 if level.name is LevelName.RAID6 else 2
-    return cost - written
+    return tuple(
+        Server(1 / disk.random_read_iops, 1 / disk.random_write_iops, disk.concurrent_requests) for disk in disks
+    )

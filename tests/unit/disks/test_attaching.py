@@ -55,6 +55,7 @@ def test_spindle(personality: str) -> None:
     assert made.attach.lines() == [
         start + SERVERS[personality],
         "nbd-client -unix /run/raidlab/disk01.sock /dev/nbd2 -b 512",
+        f"sh -c 'echo {int(personality != 'ssd')} > /sys/block/nbd2/queue/rotational'",
     ]
     assert made.detach.lines() == [
         "nbd-client -d /dev/nbd2",

@@ -32,8 +32,8 @@ DEEP = 1000
 def test_busy_disks() -> None:
     assert expected_busy_disks(1, 7) == 1
     assert expected_busy_disks(6, 1) == pytest.approx(1)
-    assert expected_busy_disks(2, 2) == pytest.approx(1.5)
-    assert expected_busy_disks(6, DEEP) == pytest.approx(6)
+    assert expected_busy_disks(6, 4) == pytest.approx(3)
+    assert expected_busy_disks(6, DEEP) == pytest.approx(6, rel=0.005)
     with pytest.raises(SpecError):
         expected_busy_disks(0, 1)
 
@@ -42,22 +42,23 @@ def test_busy_disks() -> None:
 def test_busy_disks_stay_within_the_bounds_that_the_docstring_names(disks: int, depth: int) -> None:
     busy = expected_busy_disks(disks, depth)
     exponential = disks * depth / (disks + depth - 1)
-    assert busy <= min(disks, depth) + 1e-9
-    assert exponential * 0.999 <= busy <= exponential * 1.31
+    thrown_anew = disks * (1 - (1 - 1 / disks) ** depth)
+    assert exponential * 0.999 <= busy <= thrown_anew * 1.001
 
 
 @pytest.mark.parametrize(
     ("level", "iops"), [(Raid0(), 450), (Raid10(), 225), (Raid5(), 112.5), (Raid6(), 75), (Raid1(), 75)]
 )
 def test_louwrentius_write_table_with_enough_in_flight(level: Level, iops: float) -> None:
-    assert random_write_iops(level, SIX, DEEP).value == pytest.approx(iops)
+    assert random_write_iops(level, SIX, DEEP).value == pytest.approx(iops, rel=0.005)
 
 
 def test_reads_scale_with_members_and_need_depth() -> None:
-    assert random_read_iops(Raid5(), SIX, DEEP).value == pytest.approx(450)
-    assert random_read_iops(Raid4(), SIX, DEEP).value == pytest.approx(375)
+    assert random_read_iops(Raid5(), SIX, DEEP).value == pytest.approx(450, rel=0.005)
+    assert random_read_iops(Raid4(), SIX, DEEP).value == pytest.approx(375, rel=0.005)
     assert random_read_iops(Raid0(), SIX, 1).value == pytest.approx(75)
-    assert "keep 1 of 6 members busy" in random_read_iops(Raid0(), SIX, 1).reason
+    assert random_write_iops(Raid4(), SIX, DEEP).value == pytest.approx(37.5)  # the parity disk sets the pace
+    assert "keep about 1 of 6 members busy" in random_read_iops(Raid0(), SIX, 1).reason
 
 
 def test_small_write_cost_says_where_textbooks_differ() -> None:
@@ -98,7 +99,7 @@ def test_workloads_find_their_formula() -> None:
     read, write = find_workload("rand-read-4k"), find_workload("rand-write-4k")
     reads, writes = workload_iops(Raid5(), SIX, read).value, workload_iops(Raid5(), SIX, write).value
     mix = workload_iops(Raid5(), SIX, find_workload("rand-mix-4k")).value
-    assert mix == pytest.approx(1 / (0.7 / reads + 0.3 / writes))
+    assert mix == pytest.approx(1 / (0.7 / reads + 0.3 / writes), rel=0.05)
     assert workload_iops(Single(), [DISK], find_workload("seq-read-1m")).value == 100
     with pytest.raises(SpecError):
         workload_iops(Raid5(), SIX, find_workload("verify-4k"))

@@ -1,0 +1,251 @@
+"""What md makes of one small request: which members it reads and writes, and in which order.
+
+The authority is the kernel's source, drivers/md of Linux 6.1: ``handle_stripe_dirtying`` and ``need_this_block`` of
+raid5.c for parity, ``read_balance`` of raid1.c and raid10.c for mirrors. Requests are smaller than a chunk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.errors import SpecError
+from lab.theory.servers import Servers
+
+Random = Callable[[], float]
+"""Uniform in [0, 1)."""
+
+Stage = tuple[tuple[int, ...], bool]
+"""Slots that work side by side, and whether they write. The next stage starts when all of them have answered."""
+
+Pages = frozenset[int]
+"""Slots of a stripe whose pages md has in memory, up to date."""
+
+_NOTHING: Pages = frozenset()
+
+
+class Balance(StrEnum):
+    """By what md chooses the copy to read."""
+
+    HEAD = "head"
+    """An idle member, else the one whose head is nearest."""
+    PENDING = "pending"
+    """The member with the fewest I/Os unanswered."""
+    FIRST = "first"
+    """The first copy, which has the lowest address."""
+
+
+STRIPE_CACHE_STRIPES = 256
+"""NR_STRIPES in raid5.c: stripes of one page a member that md keeps; the default of md/stripe_cache_size."""
+
+STRIPE_PAGE_BYTES = 4096
+
+
+class Requests(ABC):
+    """Turns requests into stages of member I/Os. ``place`` says where on the layout's period a request falls."""
+
+    places: int = 1
+    """How many different places a period of the layout has; each is as likely as any other."""
+    address: float = 0.0
+    """Where on the members the last request was, as a fraction of their size; kept by mirrors only."""
+
+    @abstractmethod
+    def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
+        """The member I/Os of the next request; none if md has all it needs in memory."""
+
+    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
+        """The stages at every place, where they hang on nothing else."""
+        return None
+
+    def copies_of(self, place: int) -> tuple[int, ...]:
+        """The slots among which md chooses for a read at this place; empty where it has no choice."""
+        return ()
+
+
+class StripedRequests(Requests):
+    """A bare disk, or RAID 0: one I/O on one member."""
+
+    def __init__(self, members: int) -> None:
+        self.places = members
+        self._stages: list[list[tuple[Stage, ...]]] = [
+            [(((slot,), is_write),) for slot in range(members)] for is_write in (False, True)
+        ]
+
+    def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
+        return self._stages[is_write][place]
+
+    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
+        return self._stages[is_write]
+
+
+class MirroredRequests(Requests):
+    """RAID 1 and RAID 10: a write goes to every copy, a read to the one that md likes best."""
+
+    def __init__(
+        self,
+        copy_sets: Sequence[tuple[int, ...]],
+        failed: frozenset[int],
+        servers: Servers,
+        random: Random,
+        balance: Balance,
+    ) -> None:
+        self._copy_sets = [tuple(slot for slot in copies if slot not in failed) for copies in copy_sets]
+        self.places = len(copy_sets)
+        self._servers = servers
+        self._random = random
+        self._balance = balance
+
+    def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
+        copies = self._copy_sets[place]
+        self.address = self._random()
+        if is_write or len(copies) == 1:
+            return ((copies, is_write),)
+        return (((self._best(copies, now),), False),)
+
+    def copies_of(self, place: int) -> tuple[int, ...]:
+        copies = self._copy_sets[place]
+        return copies[:1] if self._balance is Balance.FIRST else copies
+
+    def _best(self, copies: tuple[int, ...], now: float) -> int:
+        servers = self._servers
+        if self._balance is Balance.FIRST:
+            return copies[0]
+        if self._balance is Balance.PENDING:
+            return min(copies, key=lambda slot: servers.pending(slot, now))
+        for slot in copies:
+            if servers.pending(slot, now) == 0:
+                return slot
+        return min(copies, key=lambda slot: abs(servers.head(slot) - self.address))
+
+
+class ParityRequests(Requests):
+    """RAID 4, 5 and 6 with md's stripe cache, laid out left-symmetric."""
+
+    def __init__(self, level: Level, members: int, failed: frozenset[int], random: Random, stripes: int | None) -> None:
+        self._parities = 2 if level.name is LevelName.RAID6 else 1
+        self._has_fixed_parity = level.name is LevelName.RAID4
+        self._members = members
+        self._failed = failed
+        self._alive = tuple(slot for slot in range(members) if slot not in failed)
+        self._random = random
+        self._periods = None if stripes is None else max(1, stripes // members)
+        self._cache: OrderedDict[int, Pages] = OrderedDict()
+        self._outcomes: dict[tuple[int, bool, Pages], tuple[tuple[Stage, ...], Pages]] = {}
+        self.places = members * (members - self._parities)
+
+    def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
+        if self._is_without_cache(is_write) or self._periods is None:
+            return self._known(place, is_write, _NOTHING)[0]
+        stripe = int(self._random() * self._periods) * self._members + place % self._members
+        stages, pages = self._known(place, is_write, self._cache.pop(stripe, _NOTHING))
+        if len(self._cache) >= STRIPE_CACHE_STRIPES:
+            self._cache.popitem(last=False)
+        self._cache[stripe] = pages
+        return stages
+
+    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
+        if not self._is_without_cache(is_write):
+            return None
+        return [self._known(place, is_write, _NOTHING)[0] for place in range(self.places)]
+
+    def _is_without_cache(self, is_write: bool) -> bool:
+        # chunk_aligned_read() goes past the stripe cache, on a healthy array only.
+        return self._periods is None or not (is_write or self._failed)
+
+    def _known(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
+        key = (place, is_write, pages)
+        found = self._outcomes.get(key)
+        if found is None:
+            found = self._outcomes[key] = self._work_out(place, is_write, pages)
+        return found
+
+    def _work_out(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
+        """The stages for a stripe of which the slots in ``pages`` are in memory, and what is in memory afterwards."""
+        data, parity = self._slots(place)
+        if is_write:
+            return self._write(data, parity, pages)
+        if data in pages:
+            return (), pages
+        if data not in self._failed:
+            return (((data,), False),), pages | {data}
+        # fetch_block() reads whatever it has not, and computes the block when all else is there.
+        missing = tuple(slot for slot in self._alive if slot not in pages)
+        return ((missing, False),), frozenset(range(self._members))
+
+    def _slots(self, place: int) -> tuple[int, frozenset[int]]:
+        """The slot of the data and the slots of the parity."""
+        members = self._members
+        chunk, stripe = divmod(place, members)
+        if self._has_fixed_parity:
+            return chunk, frozenset({members - 1})
+        first = members - 1 - stripe
+        parity = frozenset((first + index) % members for index in range(self._parities))
+        return (first + self._parities + chunk) % members, parity
+
+    def _write(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
+        reads = self._reads_before(data, parity, pages)
+        written = tuple(slot for slot in (data, *sorted(parity)) if slot not in self._failed)
+        afterwards = pages | frozenset(reads) | parity | {data}
+        stages: tuple[Stage, ...] = ((reads, False), (written, True)) if reads else ((written, True),)
+        return stages, afterwards
+
+    def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
+        """What md reads before it writes: the fewer of read-modify-write and reconstruct-write, ties to the latter."""
+        failed = self._failed
+        others = frozenset(range(self._members)) - parity - {data}
+        if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
+            # Parity must be computed anew, but a data block for it is lost: md reads all it can (need_this_block).
+            return tuple(slot for slot in self._alive if slot not in pages)
+        modify = (parity | {data}) - pages
+        reconstruct = others - pages
+        # A block that cannot be read counts as 2 * disks, more than any way without it.
+        impossible = 2 * self._members
+        modify_cost = sum(impossible if slot in failed else 1 for slot in modify)
+        reconstruct_cost = sum(impossible if slot in failed else 1 for slot in reconstruct)
+        chosen = modify if modify_cost < reconstruct_cost else reconstruct
+        return tuple(sorted(chosen - failed))
+
+
+def requests_for(
+    level: Level,
+    members: int,
+    failed: frozenset[int],
+    servers: Servers,
+    random: Random,
+    *,
+    is_rotational: bool,
+    stripes: int | None = None,
+) -> Requests:
+    """The request handling of a level.
+
+    ``stripes``: pages that the load covers on each member; with it, hits in the stripe cache count.
+    Raises SpecError for a lost array.
+    """
+    if failed and not level.survives(failed, members):
+        raise SpecError(
+            f"{level.name} does not survive the loss of {len(failed)}", hint="no prediction for a lost array"
+        )
+    if level.name in (LevelName.SINGLE, LevelName.RAID0):
+        return StripedRequests(members)
+    if level.name is LevelName.RAID1:
+        balance = Balance.HEAD if is_rotational else Balance.PENDING
+        return MirroredRequests([tuple(range(members))], failed, servers, random, balance)
+    if isinstance(level, Raid10):
+        return MirroredRequests(_copy_sets(level, members), failed, servers, random, _balance(level, is_rotational))
+    return ParityRequests(level, members, failed, random, stripes)
+
+
+def _balance(level: Raid10, is_rotational: bool) -> Balance:
+    """How raid10.c chooses: near copies by the head, far ones by the lowest address, solid-state members by pending."""
+    if not is_rotational:
+        return Balance.PENDING
+    return Balance.HEAD if level.layout is Raid10Layout.NEAR else Balance.FIRST
+
+
+def _copy_sets(level: Raid10, members: int) -> list[tuple[int, ...]]:
+    """Slots of the copies, in md's order, for each chunk of one period of the layout."""
+    step = level.copies if level.layout is Raid10Layout.NEAR else 1
+    return [tuple((chunk * step + copy) % members for copy in range(level.copies)) for chunk in range(members)]
