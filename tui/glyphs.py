@@ -83,6 +83,8 @@ class Glyphs:
     arrow: str
     up: str
     down: str
+    before: str
+    after: str
 
 
 UNICODE = Glyphs(
@@ -129,6 +131,8 @@ UNICODE = Glyphs(
     arrow="→",
     up="↑",
     down="↓",
+    before="◂",
+    after="▸",
 )
 
 ASCII = Glyphs(
@@ -175,6 +179,8 @@ ASCII = Glyphs(
     arrow=">",
     up="^",
     down="v",
+    before="<",
+    after=">",
 )
 
 

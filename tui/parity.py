@@ -12,6 +12,7 @@ DOES: dict[str, str] = {
     **{action.id: action.cli for action in ACTIONS},
     "lab.build": "array create",
     "welcome.build": "array create",
+    "build.create": "array create",
     "plan.run": "array create",
     "commands.interrupt": "exec",
 }
@@ -24,6 +25,8 @@ VIEWS = frozenset(
         *("lab.next", "lab.previous", "lab.charts", "arrays.open"),
         *("rack.up", "rack.down", "rack.left", "rack.right", "rack.first", "rack.last"),
         *("rack.open", "rack.toggle", "rack.choose-free", "rack.choose-none"),
+        *("choices.up", "choices.down", "choices.before", "choices.next"),
+        *("build.copy", "build.what-if", "build.level", "build.next-level", "build.next", "build.previous"),
         *("plan.copy", "plan.cancel", "plan.next", "plan.previous"),
         *("help.close", "menu.cancel", "welcome.close"),
         *("commands.all", "commands.copy", "commands.copy-all", "commands.clear", "commands.leave"),

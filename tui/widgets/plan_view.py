@@ -10,6 +10,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.reactive import reactive
 
 from lab.plans import Danger, Plan, Step
 from tui.widgets.lines import Line, LineWidget, wrapped
@@ -62,6 +63,9 @@ class PlanView(LineWidget, can_focus=True):
         Binding("c", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to run them by hand"),
     ]
 
+    brief: reactive[bool] = reactive(False)
+    """Commands and warnings only."""
+
     class Copied(Message):
         """The commands were put on the clipboard."""
 
@@ -78,11 +82,14 @@ class PlanView(LineWidget, can_focus=True):
         self,
         plan: Plan | None = None,
         *,
+        brief: bool = False,
         empty_text: str = "nothing to do",
         id: str | None = None,  # noqa: A002 (textual's name)
         classes: str | None = None,
     ) -> None:
+        """``brief`` leaves the reasons out."""
         super().__init__(id=id, classes=classes)
+        self.set_reactive(PlanView.brief, brief)
         self.empty_text = empty_text
         self._plan = plan
         self._progress: PlanProgress | None = None
@@ -103,6 +110,9 @@ class PlanView(LineWidget, can_focus=True):
             self.app.copy_to_clipboard(text)
             self.post_message(self.Copied(self, text))
 
+    def watch_brief(self) -> None:
+        self.changed(layout=True)
+
     def lines_needed(self, width: int) -> int:
         return len(self._lines(width))
 
@@ -117,13 +127,16 @@ class PlanView(LineWidget, can_focus=True):
     def _step_lines(self, index: int, step: Step, width: int) -> Iterator[Line]:
         is_danger = step.danger is not Danger.NONE
         sign, style = self._state(index)
-        for number, text in enumerate(wrapped(step.why, width - _INDENT_CELLS)):
-            line = self.line(width).add(f" {sign} " if number == 0 else " " * _INDENT_CELLS, self.style(style))
-            yield line.add(text, self.style("why"))
-        for text in wrapped(f"Data on {_names(step)} will be lost.", width - _INDENT_CELLS) if is_danger else ():
-            yield self.line(width).add(" " * _INDENT_CELLS).add(text, self.style("danger"))
+        said = [(text, "why") for text in wrapped(step.why, width - _INDENT_CELLS)] if not self.brief else []
+        if is_danger:
+            warning = f"Data on {_names(step)} will be lost."
+            said += [(text, "danger") for text in wrapped(warning, width - _INDENT_CELLS)]
+        for text, component in said:
+            yield self.line(width).add(f" {sign} ", self.style(style)).add(text, self.style(component))
+            sign = " "
         for number, text in enumerate(_command_lines(step.argv, width - _INDENT_CELLS - 2)):
-            line = self.line(width).add(" " * _INDENT_CELLS)
+            line = self.line(width).add(f" {sign} ", self.style(style))
+            sign = " "
             line.add("# " if number == 0 else "  ", self.style("prompt"))
             yield line.add(text, self.style("danger" if is_danger else "command"))
         if self._progress and self._progress.failed and index == self._progress.done:

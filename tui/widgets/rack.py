@@ -74,7 +74,7 @@ class Rack(LineWidget, can_focus=True):
         Binding("home", "first", "First disk", show=False, id="rack.first", tooltip="To the first disk"),
         Binding("end", "last", "Last disk", show=False, id="rack.last", tooltip="To the last disk"),
         Binding("enter", "open", "Disk menu", id="rack.open", tooltip="What can be done with this disk"),
-        Binding("space", "choose", "Toggle", id="rack.toggle", tooltip="Choose this disk, or leave it out"),
+        Binding("space,enter", "choose", "Toggle", id="rack.toggle", tooltip="Choose this disk, or leave it out"),
         Binding("a", "choose_free", "All free", id="rack.choose-free", tooltip="Choose every free disk"),
         Binding("n", "choose_none", "None", id="rack.choose-none", tooltip="Choose no disk"),
     ]
@@ -171,7 +171,9 @@ class Rack(LineWidget, can_focus=True):
                 self._set_cursor(index)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Choosing exists only in a rack for choosing."""
+        """Choosing exists only in a rack for choosing, and there Enter chooses too."""
+        if action == "open":
+            return not self.toggles
         return self.toggles or action not in ("choose", "choose_free", "choose_none")
 
     def action_move(self, across: int, down: int) -> None:

@@ -15,7 +15,7 @@ from lab.units import human_bytes
 from tui.widgets.lines import Line, LineWidget, shorten
 
 _CELL_LEAST = 4
-_CELL_MOST = 12
+_CELL_MOST = 14
 _ROWS_WANTED = 6
 
 

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from lab.arrays.levels import LevelName
+from lab.plans import Plan
+from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
+from tui.app import RaidlabApp
+from tui.drafts import Draft
+from tui.screens.build import BuildScreen
+from tui.widgets.choices import Choices
+from tui.widgets.plan_view import PlanView
+from tui.widgets.rack import Rack
+
+pytestmark = pytest.mark.tui
+
+
+def screen_of(app: RaidlabApp) -> BuildScreen:
+    assert isinstance(app.screen, BuildScreen)
+    return app.screen
+
+
+def test_a_newcomer_finds_an_array_that_can_be_built(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        text = text_of(app)
+        for words in ("RAID 5", "1.46 GiB", "of 1.95 GiB", "1 disk", "4 I/Os", "mdadm --create /dev/md0"):
+            assert words in text
+        assert screen_of(app).draft.disks == ("disk01", "disk02", "disk03", "disk04")
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_every_change_shows_at_once(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await pilot.press("right")  # RAID 6
+        await quiet(app, pilot)
+        text = text_of(app)
+        assert "996 MiB" in text
+        assert "2 disks" in text
+        assert "--level=raid6" in text
+        await pilot.press("tab", "end", "space")
+        await quiet(app, pilot)
+        assert "/dev/ubdi" in text_of(app)
+        assert "slot 4" in text_of(app)
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_what_cannot_be_built_says_why_and_offers_no_command(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await pilot.press("tab", "n", "space")
+        await quiet(app, pilot)
+        assert "NOT YET" in text_of(app)
+        assert "raid5 needs at least 3 members, not 1" in text_of(app)
+        assert app.screen.query_one(PlanView).plan is None
+        await pilot.press("b")
+        assert isinstance(app.client, StillClient)
+        assert app.client.jobs == []
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_building_asks_for_the_plan_that_is_shown(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        shown = app.screen.query_one(PlanView).plan
+        await pilot.press("b")
+        await quiet(app, pilot)
+        assert isinstance(app.client, StillClient)
+        assert len(app.client.jobs) == 1
+        assert isinstance(shown, Plan)
+        assert shown.steps[0].argv[-4:] == ("/dev/ubda", "/dev/ubdb", "/dev/ubdc", "/dev/ubdd")
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_thinking_a_disk_away_shows_what_is_left(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await pilot.press("tab", "x")
+        await quiet(app, pilot)
+        assert "STILL THERE" in text_of(app)
+        await pilot.press("right", "x")
+        await quiet(app, pilot)
+        assert "DATA LOST" in text_of(app)
+        await pilot.press("x", "left", "x")
+        await quiet(app, pilot)
+        assert "DATA LOST" not in text_of(app)
+        assert "STILL THERE" not in text_of(app)
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_the_same_disks_at_every_level(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        text = text_of(app)
+        for level in ("RAID 0", "RAID 1", "RAID 4", "▸ RAID 5", "RAID 6", "RAID 10"):
+            assert level in text
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50), (40, 12)])
+def test_it_works_on_every_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        assert "Level" in text_of(app)
+        # Below 80 × 24 it need only stay alive.
+        assert "disk01" in text_of(app) or size < (80, 24)
+
+    run_app(still_app(tmp_path, "build"), act, size)
+
+
+def test_a_change_is_worked_out_within_a_frame(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        screen, choices = screen_of(app), app.screen.query_one(Choices)
+        times = []
+        for _ in range(12):
+            started = time.process_time()
+            screen.on_choices_changed(Choices.Changed(choices, "level", choices.rows[0].step(1)))
+            times.append(time.process_time() - started)
+        # Preview, diagram and the table of levels together; measured: 2 to 4 ms.
+        assert sorted(times)[len(times) // 2] < 0.05
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_a_choice_that_a_level_does_not_know_comes_back_with_one_that_does() -> None:
+    draft = Draft(disks=("a", "b", "c")).changed("chunk", "64 KiB").changed("spares", "1").changed("level", "RAID 0")
+    assert draft.spare_count == 0
+    assert draft.members == ("a", "b", "c")
+    mirrored = draft.changed("level", "RAID 1")
+    assert mirrored.spec("md0", ()).chunk_bytes is None
+    assert mirrored.spare_disks == ("c",)
+    assert draft.changed("level", "RAID 6").spec("md0", ()).chunk_bytes == 64 * 1024
+
+
+@pytest.mark.parametrize("level", [name for name in LevelName if name is not LevelName.SINGLE])
+def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: LevelName) -> None:
+    """With enough disks nothing that the form offers is refused."""
+    from tests.tui.still import DISKS
+
+    start = Draft(level=level, disks=tuple(disk.name for disk in DISKS))
+    for row in start.rows():
+        for value in row.values:
+            draft = start.changed(row.key, value)
+            assert draft.spec("md0", DISKS).problems() == (), (row.key, value)
+
+
+def test_the_rack_offers_only_disks_that_are_free(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        rack = app.screen.query_one(Rack)
+        assert rack.chosen == ("disk01", "disk02", "disk03", "disk04")
+        await pilot.press("tab", "a")
+        await quiet(app, pilot)
+        assert len(rack.chosen) == 9
+
+    run_app(still_app(tmp_path, "build"), act)

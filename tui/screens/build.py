@@ -1,0 +1,272 @@
+"""Build: put an array together, see what it would be and what would run, then run it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import Resize
+from textual.markup import escape
+from textual.widget import Widget
+from textual.widgets import Static
+
+from lab.session.preview import ArrayPreview, preview
+from lab.units import human_bytes
+from tui.drafts import FIRST_MEMBERS, LEVELS, Draft, title_of
+from tui.screens.mode import ModeScreen
+from tui.state import LabState
+from tui.tones import Tone
+from tui.views import bays_of
+from tui.widgets.choices import Choices
+from tui.widgets.level_table import LevelRow, LevelTable
+from tui.widgets.plan_view import PlanView
+from tui.widgets.rack import Bay, BayState, Rack
+from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
+from tui.widgets.tiles import Tile, Verdict
+
+if TYPE_CHECKING:
+    from lab.arrays.spec import ArraySpec
+    from lab.plans import Plan
+    from lab.session.session import LabSession
+
+_WIDE_CELLS = 110
+_HIGH_ROWS = 34
+
+
+class BuildScreen(ModeScreen):
+    """Screen 2."""
+
+    CSS_PATH = "build.tcss"
+    AREA = "Build"
+    HELP = (
+        "Choose a level and its disks; everything on the right follows at once: what the array would hold and survive, "
+        "what a small write would cost, where its data would lie, and the commands that would build it. "
+        "Nothing is touched until you say so, on a screen that shows these commands once more."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "create", "Build it", id="build.create", tooltip="Show the commands once more, then build"),
+        Binding("c", "copy", "Copy", id="build.copy", tooltip="Copy the commands, to run them by hand"),
+        Binding("x", "what_if", "What if", id="build.what-if", tooltip="See what is left without this disk"),
+        Binding("plus", "level(1)", "Next level", show=False, id="build.next-level", tooltip="The next RAID level"),
+        Binding("minus", "level(-1)", "Level before", show=False, id="build.level", tooltip="The RAID level before"),
+        Binding("tab", "app.focus_next", "Next panel", show=False, id="build.next", tooltip="Form, disks, commands"),
+        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="build.previous", tooltip="The panel before"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._draft = Draft()
+        self._preview = ArrayPreview(problems=())
+        self._shown: tuple[object, ...] = ()
+        self._has_begun = False
+        self._lost: frozenset[str] = frozenset()
+        """Members that are thought away, to see what is left."""
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="build"):
+            with Vertical(id="build-left"):
+                yield _titled(Choices(self._draft.rows(), id="build-form"), "Array")
+                yield _titled(Rack(toggles=True, id="build-rack"), "Disks")
+            with Vertical(id="build-right") as right:
+                right.border_title = "What it would be"
+                with Horizontal(id="build-tiles"):
+                    yield Tile("Usable", id="build-usable")
+                    yield Tile("Survives", id="build-survives")
+                    yield Tile("Small write", id="build-write")
+                yield Static(id="build-why", markup=False)
+                yield Verdict(id="build-problem")
+                yield StripeDiagram(id="build-stripes")
+                with VerticalScroll(id="build-plan", can_focus=False):
+                    yield PlanView(empty_text="the commands show with enough disks")
+                yield LevelTable(id="build-levels")
+
+    def on_mount(self) -> None:
+        self.query_one(Choices).focus()
+
+    def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
+        is_low = event.size.height < _HIGH_ROWS
+        self.set_class(is_low, "-low")
+        self.query_one(PlanView).brief = is_low
+        self.query_one(StripeDiagram).rows = 4 if is_low else event.size.height // 5
+
+    @property
+    def draft(self) -> Draft:
+        return self._draft
+
+    @property
+    def array_name(self) -> str:
+        """The name that the array would get."""
+        from lab.session.checks import free_name
+
+        state = self.app.lab
+        taken = [status.name for status in state.arrays]
+        taken += [array.name for array in state.found.all] if state.found else []
+        return free_name(taken)
+
+    def show_state(self, state: LabState) -> None:
+        bays = bays_of(state)
+        free = [bay.name for bay in bays if bay.state is BayState.FREE and not bay.note]
+        if not self._has_begun and free:
+            self._has_begun = True
+            self._draft = self._draft.with_disks(free[:FIRST_MEMBERS])
+        self._draft = self._draft.only(free)
+        rack = self.query_one(Rack)
+        rack.show([self._with_role(bay) for bay in bays])
+        rack.choose(self._draft.disks)
+        rack.border_subtitle = f"{len(self._draft.disks)} of {len(free)} free chosen" if bays else ""
+        self._show_preview(state)
+
+    def _with_role(self, bay: Bay) -> Bay:
+        role = self._draft.role(bay.name)
+        if role:
+            return replace(bay, note=f"{self.app.glyphs.arrow} {role}")
+        # A stopped array's disk is not free for another.
+        return replace(bay, state=BayState.REFUSED) if bay.state is BayState.FREE and bay.note else bay
+
+    def _show_preview(self, state: LabState) -> None:
+        """Only if something that it depends on has changed."""
+        name = self.array_name
+        self._lost &= frozenset(self._draft.members)
+        if (self._draft, state.disks, name, self._lost) == self._shown:
+            return
+        self._shown = (self._draft, state.disks, name, self._lost)
+        self.query_one(Choices).show(self._draft.rows())
+        spec = self._draft.spec(name, state.disks)
+        self._preview = shown = preview(state.disks, spec, self._draft.file_system)
+        self.query_one("#build-right", Vertical).border_title = f"What {name} would be"
+        self._show_tiles(shown)
+        self._show_verdict(spec)
+        diagram = self.query_one(StripeDiagram)
+        if shown.stripe:
+            members = [DiagramMember(disk, disk in self._lost) for disk in self._draft.members]
+            diagram.show(spec.raid, self._draft.layout, members, spec.effective_chunk_bytes)
+        else:
+            diagram.clear("the layout shows with enough disks")
+        self.query_one(PlanView).show(shown.plan)
+        self.query_one(LevelTable).show(self._level_rows(state))
+        self.refresh_bindings()
+
+    def _show_verdict(self, spec: ArraySpec) -> None:
+        """Why it cannot be built, or what is left without the disks that are thought away."""
+        verdict, shown = self.query_one(Verdict), self._preview
+        if shown.problems:
+            verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))
+        elif not self._lost:
+            verdict.clear()
+        else:
+            slots = frozenset(self._draft.members.index(disk) for disk in self._lost)
+            without = ", ".join(disk for disk in self._draft.members if disk in self._lost)
+            if spec.raid.survives(slots, len(spec.members)):
+                verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
+            else:
+                verdict.show(Tone.BAD, "DATA LOST", f"Without {without} nobody has all of the data any more.")
+
+    def _level_rows(self, state: LabState) -> list[LevelRow]:
+        """The same disks at the other levels."""
+        rows = []
+        for level in LEVELS:
+            draft = replace(self._draft, level=level)
+            shown = preview(state.disks, draft.spec(self.array_name, state.disks))
+            rows.append(
+                LevelRow(
+                    title_of(level),
+                    human_bytes(shown.usable_bytes) if shown.usable_bytes else "–",
+                    _survives(shown) if shown.usable_bytes else "needs more disks",
+                    shown.write_penalty.partition(":")[0] if shown.usable_bytes else "",
+                    level is self._draft.level,
+                )
+            )
+        return rows
+
+    def _show_tiles(self, shown: ArrayPreview) -> None:
+        usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)
+        write, why = self.query_one("#build-write", Tile), self.query_one("#build-why", Static)
+        if not shown.raw_bytes:
+            for tile in (usable, survives, write):
+                tile.say("–")
+            why.update("")
+            return
+        lost = f", {human_bytes(shown.unused_bytes)} unused" if shown.unused_bytes else ""
+        usable.say(human_bytes(shown.usable_bytes), note=f"of {human_bytes(shown.raw_bytes)}{lost}")
+        low, high = shown.failures_survived, shown.most_failures_survived
+        note = "the first loss takes all" if not high else "any" if low == high else "more if the right ones"
+        survives.say(_survives(shown), Tone.GOOD if low else Tone.BAD, note)
+        cost, _, reason = shown.write_penalty.partition(": ")
+        write.say(cost, note="for one write")
+        why.update(f"A small write: {reason}." if reason else "")
+
+    def on_choices_changed(self, event: Choices.Changed) -> None:
+        self._take(self._draft.changed(event.key, event.value))
+
+    def on_rack_toggled(self, event: Rack.Toggled) -> None:
+        if event.chosen != self._draft.disks:
+            self._take(self._draft.with_disks(event.chosen))
+
+    def on_plan_view_copied(self) -> None:
+        self.notify("The commands are on the clipboard, if the terminal allows it")
+
+    def action_level(self, by: int) -> None:
+        row = self._draft.rows()[0]
+        self._take(self._draft.changed("level", row.step(by)))
+
+    def action_what_if(self) -> None:
+        bay = self.query_one(Rack).current
+        if bay and bay.name in self._draft.members:
+            self._lost ^= {bay.name}
+            self.update_from(self.app.lab)
+
+    def _take(self, draft: Draft) -> None:
+        self._draft = draft
+        self.update_from(self.app.lab)
+
+    def action_copy(self) -> None:
+        self.query_one(PlanView).action_copy()
+
+    def action_create(self) -> None:
+        from lab.session import plans
+
+        spec, file_system = self._draft.spec(self.array_name, self.app.lab.disks), self._draft.file_system
+
+        def make(session: LabSession) -> Plan:
+            return plans.create(session, spec, file_system)
+
+        def built() -> None:
+            self.app.select(array=spec.name)
+            self.app.switch_mode("lab")
+
+        self.app.ask(make, on_done=built)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("create", "copy"):
+            return True if self._preview.plan and (action == "copy" or self.app.lab.is_open) else None
+        if action == "what_if":
+            bay = self.query_one(Rack).current
+            return True if bay and bay.name in self._draft.members and self._preview.stripe else None
+        return True
+
+    def on_rack_moved(self) -> None:
+        self.refresh_bindings()
+
+    def hint(self, state: LabState) -> str | None:
+        if not self._draft.disks:
+            return "Tab to the disks, then Space takes one into the array"
+        if not self._preview.can_be_built:
+            return escape(self._preview.problems[0].partition(" (")[0])
+        return "[b]b[/b] builds it; every change on the left shows on the right at once"
+
+
+def _survives(shown: ArrayPreview) -> str:
+    """``1 disk``, ``1 to 2 disks``, ``no loss``."""
+    low, high = shown.failures_survived, shown.most_failures_survived
+    if not high:
+        return "no loss"
+    return f"{low}{f' to {high}' if high > low else ''} disk{'' if high == 1 else 's'}"
+
+
+def _titled(widget: Widget, title: str) -> Widget:
+    widget.border_title = title
+    return widget

@@ -1,0 +1,158 @@
+"""A short form of rows, each with a few values to step through: what an array or a run is to be like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.message import Message
+
+from tui.widgets.lines import Line, LineWidget, shorten
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRow:
+    """One row: a label, the values that can be had, and the one that is."""
+
+    key: str
+    label: str
+    values: tuple[str, ...] = ()
+    """In the order of stepping; empty for a row that offers nothing here."""
+    current: str = ""
+    note: str = ""
+    """A few words behind the value, or why there is none."""
+
+    def step(self, by: int) -> str:
+        """The value so many steps on, round the end."""
+        if self.current not in self.values:
+            return self.values[0]
+        return self.values[(self.values.index(self.current) + by) % len(self.values)]
+
+
+class Choices(LineWidget, can_focus=True):
+    """Rows of values. Up and down walk through the rows, left and right through a row's values."""
+
+    PREFIX = "choices"
+    HELP = "Up and down choose a row, left and right its value."
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "choices--label",
+        "choices--value",
+        "choices--arrow",
+        "choices--note",
+        "choices--cursor",
+    }
+    DEFAULT_CSS = """
+    Choices {
+        height: auto;
+        & > .choices--label { color: $foreground-muted; }
+        & > .choices--value { color: $foreground; text-style: bold; }
+        & > .choices--arrow { color: $text-primary; }
+        & > .choices--note { color: $foreground-muted; }
+        & > .choices--cursor { background: $foreground 8%; }
+        &:focus > .choices--cursor { background: $block-cursor-blurred-background; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "row(-1)", "Row up", show=False, id="choices.up", tooltip="To the row above"),
+        Binding("down,j", "row(1)", "Row down", show=False, id="choices.down", tooltip="To the row below"),
+        Binding("left,h", "step(-1)", "Value before", show=False, id="choices.before", tooltip="The value before"),
+        Binding("right,l,space,enter", "step(1)", "Next value", id="choices.next", tooltip="The row's next value"),
+    ]
+
+    class Changed(Message):
+        """A row was given another value."""
+
+        def __init__(self, choices: Choices, key: str, value: str) -> None:
+            super().__init__()
+            self.choices = choices
+            self.key = key
+            self.value = value
+
+        @property
+        def control(self) -> Choices:
+            return self.choices
+
+    def __init__(
+        self,
+        rows: Sequence[ChoiceRow] = (),
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._rows = tuple(rows)
+        self._cursor = 0
+
+    @property
+    def rows(self) -> tuple[ChoiceRow, ...]:
+        return self._rows
+
+    def show(self, rows: Sequence[ChoiceRow]) -> None:
+        """Show these rows; the cursor stays where it is."""
+        if tuple(rows) != self._rows:
+            is_other_height = len(rows) != len(self._rows)
+            self._rows = tuple(rows)
+            self._cursor = min(self._cursor, max(0, len(self._rows) - 1))
+            self.changed(layout=is_other_height)
+
+    def action_row(self, by: int) -> None:
+        if self._rows:
+            self._cursor = (self._cursor + by) % len(self._rows)
+            self.changed()
+
+    def action_step(self, by: int) -> None:
+        row = self._rows[self._cursor] if self._rows else None
+        if row and len(row.values) > 1:
+            self.post_message(self.Changed(self, row.key, row.step(by)))
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None or offset.y >= len(self._rows):
+            return
+        event.stop()
+        self._cursor = offset.y
+        self.changed()
+        # Left of the value goes back, on it and behind it forward.
+        if offset.x >= self._label_cells:
+            self.action_step(-1 if offset.x < self._label_cells + 2 else 1)
+
+    @property
+    def _label_cells(self) -> int:
+        return max((len(row.label) for row in self._rows), default=0) + 3
+
+    def on_focus(self) -> None:
+        self.changed()
+
+    def on_blur(self) -> None:
+        self.changed()
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        return [self._paint_row(index, row, width) for index, row in enumerate(self._rows)]
+
+    def _paint_row(self, index: int, row: ChoiceRow, width: int) -> Line:
+        at_cursor = index == self._cursor
+        background = Style(bgcolor=self.style("cursor").bgcolor) if at_cursor else Style()
+
+        def style(name: str) -> Style:
+            return self.style(name) + background
+
+        line = self.line(width)
+        sign = self.glyphs.cursor if at_cursor and self.has_focus else " "
+        line.add(f"{sign} {row.label}".ljust(self._label_cells), style("label"))
+        if len(row.values) > 1:
+            line.add(f"{self.glyphs.before} ", style("arrow"))
+            line.add(shorten(row.current, max(0, line.room - 2), self.glyphs.ellipsis), style("value"))
+            line.add(f" {self.glyphs.after}", style("arrow"))
+        elif row.values or row.current:
+            line.add("  ", style("value")).add(shorten(row.current, line.room, self.glyphs.ellipsis), style("value"))
+        # Half a note behind a value helps nobody.
+        if row.note and (not row.values or len(row.note) + 2 <= line.room):
+            line.add("  ", style("note")).add(shorten(row.note, line.room, self.glyphs.ellipsis), style("note"))
+        return line.add(" " * line.room, style("note"))

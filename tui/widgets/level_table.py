@@ -1,0 +1,85 @@
+"""The same disks at every level: what each would hold and survive, and what a small write would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.style import Style
+
+from tui.widgets.lines import Line, LineWidget
+
+_TITLES = ("level", "usable", "survives", "small write")
+_GAP_CELLS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """One level; words as they are shown, dashes where it cannot be built."""
+
+    level: str
+    usable: str
+    survives: str
+    small_write: str
+    is_current: bool = False
+
+
+class LevelTable(LineWidget):
+    """Levels side by side; the current one stands out by colour and by sign."""
+
+    PREFIX = "level-table"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "level-table--title",
+        "level-table--row",
+        "level-table--current",
+    }
+    DEFAULT_CSS = """
+    LevelTable {
+        height: auto;
+        & > .level-table--title { color: $foreground-muted; }
+        & > .level-table--row { color: $foreground; }
+        & > .level-table--current { color: $text-primary; text-style: bold; }
+    }
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._rows: tuple[LevelRow, ...] = ()
+
+    def show(self, rows: Sequence[LevelRow]) -> None:
+        """Show these levels; none: nothing, in no rows."""
+        if tuple(rows) != self._rows:
+            self._rows = tuple(rows)
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows) + 1 if self._rows else 0
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if not self._rows:
+            return []
+        cells = [_words(row) for row in self._rows]
+        widths = [max(len(words[column]) for words in [_TITLES, *cells]) for column in range(len(_TITLES))]
+        lines = [self._line(width, " ", _TITLES, widths, self.style("title"))]
+        for row, words in zip(self._rows, cells, strict=True):
+            style = self.style("current" if row.is_current else "row")
+            sign = self.glyphs.cursor if row.is_current else " "
+            lines.append(self._line(width, sign, words, widths, style))
+        return lines
+
+    def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style) -> Line:
+        """The sign first; sizes stand to the right, everything else to the left."""
+        line = self.line(width).add(f"{sign} ", style)
+        for column, (text, cells) in enumerate(zip(words, widths, strict=True)):
+            line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * _GAP_CELLS)
+        return line
+
+
+def _words(row: LevelRow) -> tuple[str, str, str, str]:
+    return row.level, row.usable, row.survives, row.small_write
