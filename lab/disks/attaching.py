@@ -67,10 +67,12 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
     delay = f"{personality.delay_milliseconds}ms"
     filters = ("--filter=noparallel",) if personality.concurrent_requests == 1 else ()
     threads = () if personality.concurrent_requests == 1 else ("--threads", str(personality.concurrent_requests))
-    plugin = ("file", spec.backing) if spec.backing else ("memory", str(spec.size_bytes))
+    # The disk below may be larger than the drive is to be.
+    cut = ("--filter=truncate",) if spec.backing else ()
+    plugin = ("file", spec.backing, f"truncate={spec.size_bytes}") if spec.backing else ("memory", str(spec.size_bytes))
     serialize = ("serialize=all-requests",) if filters else ()
     server = (
-        *("nbdkit", "--unix", socket, "--pidfile", pid_file, *threads, *filters, "--filter=delay"),
+        *("nbdkit", "--unix", socket, "--pidfile", pid_file, *threads, *filters, "--filter=delay", *cut),
         *(*plugin, f"rdelay={delay}", f"wdelay={delay}", *serialize),
     )
     attach = Plan(

@@ -35,7 +35,10 @@ def reasons_against(
         return _reasons_against_array(device, disks)
     disk = disks.get(device.name)
     found = [*_uses(device, devices, disks)]
-    if disk is None:
+    above = next((each.name for each in disks.values() if each.backing == device.node), None)
+    if above:
+        found.insert(0, f"the spindle {above} lies on it")
+    elif disk is None:
         found.insert(0, "it is not a lab disk")
     elif device.size_bytes != disk.size_bytes and disk.kind is not DiskKind.PHYSICAL:
         found.insert(0, f"it has {device.size_bytes} bytes, and the lab's {disk.name} has {disk.size_bytes}")

@@ -18,6 +18,7 @@ from lab.disks.attaching import (
     reset_plan,
     spindle_attachment,
 )
+from lab.disks.backing import is_unused, needs_backing, take, with_backing
 from lab.disks.guard import Guard
 from lab.disks.inventory import read_devices, resolve_node
 from lab.disks.kinds import SERIAL_PREFIX, DiskKind, DiskSpec, LabDisk
@@ -78,6 +79,7 @@ class Lab:
         clash = [spec.name for spec in specs if spec.name in names]
         if clash:
             raise SpecError(f"disks named {', '.join(clash)} are there already", hint="choose other names")
+        specs = with_backing(self.machine, self._disks, specs)
         before = len(self._detach)
         made: list[LabDisk] = []
         try:
@@ -86,7 +88,8 @@ class Lab:
         except BaseException:
             self._release_since(before)
             raise
-        self._set_disks([*self._disks, *made])
+        covered = {disk.backing for disk in made if disk.kind is DiskKind.SPINDLE}
+        self._set_disks([*(disk for disk in self._disks if disk.node not in covered), *made])
         return tuple(made)
 
     def _attach_kind(self, kind: DiskKind, specs: list[DiskSpec]) -> list[LabDisk]:
@@ -184,7 +187,9 @@ class Lab:
             if disk.name in wanted:
                 self.execute(detach_plan(disk))
         wanted = {disk.name for disk in disks}
-        self._set_disks(disk for disk in self._disks if disk.name not in wanted)
+        bared = {disk.backing for disk in disks if disk.kind is DiskKind.SPINDLE}
+        again = [disk for disk in virtio_disks(self.machine) if disk.node in bared] if bared - {"memory"} else []
+        self._set_disks([*(disk for disk in self._disks if disk.name not in wanted), *again])
 
     def check_unused(self, disks: Sequence[LabDisk]) -> None:
         """Raises DeviceRefused for a disk that an array or a mount uses."""
@@ -349,7 +354,9 @@ def _open_attached(
         open_machine(target, host, on_notice=on_notice) as machine,
     ):
         on_machine(machine)
-        lab = Lab(machine, host, (*virtio_disks(machine), *read_registry(machine)))
+        attached = read_registry(machine)
+        covered = {disk.backing for disk in attached if disk.kind is DiskKind.SPINDLE}
+        lab = Lab(machine, host, (*(disk for disk in virtio_disks(machine) if disk.node not in covered), *attached))
         if wanted is None:
             yield lab
             write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
@@ -365,10 +372,17 @@ def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
     """Make the lab have exactly the wanted disks, on the machine's own extra disks as far as they go."""
     devices = read_devices(lab.machine)
     free = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
-    free = [disk for disk in free if not devices[disk.kernel_name].holders and not devices[disk.kernel_name].mounted_on]
+    free = [disk for disk in free if is_unused(disk, devices)]
+    can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)
     chosen: list[LabDisk] = []
     missing: list[DiskSpec] = []
+    below: list[LabDisk] = []
     for spec in wanted:
+        if can_lie_below and needs_backing(spec):
+            under = take(free, spec)
+            below.append(replace(under, name=f"below-{spec.name}"))
+            missing.append(replace(spec, backing=under.node))
+            continue
         suited = next((disk for disk in free if disk.size_bytes >= spec.size_bytes), None)
         if spec.kind is not DiskKind.FILE or suited is None:
             kind = DiskKind.LOOP if spec.kind is DiskKind.FILE else spec.kind
@@ -376,8 +390,8 @@ def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
         else:
             free.remove(suited)
             chosen.append(replace(suited, name=spec.name))
-    lab.use(chosen)
-    lab.reset(chosen)
+    lab.use([*chosen, *below])
+    lab.reset([*chosen, *below])
     lab.attach(missing)
 
 

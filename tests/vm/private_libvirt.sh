@@ -1,38 +1,42 @@
 #!/usr/bin/env bash
-# libvirt of its own, without systemd, for as long as standard input stays open. Nobody outside sees it.
-# Run as root in new namespaces: unshare --net --mount --pid --fork --kill-child --mount-proc private_libvirt.sh FOLDER
-# Prints "ready"; its end takes every process of the namespace with it: libvirt's, QEMU's and what was started beside them.
+# libvirt of its own, without systemd, for as long as standard input stays open. Nobody outside sees it, or is seen by it.
+# Usage, as root: unshare --net --mount --pid --fork --kill-child --mount-proc private_libvirt.sh FOLDER
+# Prints "ready". Its end takes every process of the namespaces with it: libvirt's, QEMU's and what was started beside them.
 set -euo pipefail
 
-readonly folder="$1"
+readonly folder="${1:?a folder for the state of libvirt}"
 
-# Folders that libvirt's daemons write in, at the places that are compiled in.
+# Folders that the daemons write in are compiled in: others are laid over them.
 cover() {
-  local place="$1" copy="$folder$1"
-  mkdir -p "$place" "$copy"
-  [[ $place != /etc/* ]] || cp -a "$place/." "$copy/"
-  chmod 755 "$copy"
-  mount --bind "$copy" "$place"
+  local place="$1" instead="$folder$1"
+  mkdir -p "$place" "$instead"
+  [[ $place != /etc/* ]] || cp -a "$place/." "$instead/"
+  chmod 755 "$instead"
+  mount --bind "$instead" "$place"
 }
 
 main() {
   local place
-  if [[ $$ != 1 ]]; then
-    printf 'private_libvirt: start it in a process namespace of its own (see its head)\n' >&2
+  if (($$ != 1)); then
+    printf 'private_libvirt: start it in namespaces of its own; its head says how\n' >&2
     return 2
   fi
   for place in /etc/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt; do
     cover "$place"
   done
-  mount -t tmpfs -o mode=755 run /run/libvirt 2>/dev/null || { mkdir -p /run/libvirt && mount -t tmpfs -o mode=755 run /run/libvirt; }
-  mkdir -p /run/dbus
-  mount -t tmpfs -o mode=755 dbus /run/dbus
-  # The package's network and its start at boot are for users; a test makes its own.
+  for place in /run/libvirt /run/dbus; do
+    mkdir -p "$place"
+    mount -t tmpfs -o mode=755 private "$place"
+  done
+  # A private network needs no name server of the outside; slirp4netns offers one at this address.
+  printf 'nameserver 10.77.0.3\n' >"$folder/resolv.conf"
+  mount --bind "$folder/resolv.conf" /etc/resolv.conf
+  # libvirt's own default network is for users.
   rm -rf /etc/libvirt/qemu/networks/*
   ip link set lo up
   dbus-daemon --system --fork --nopidfile
-  virtlogd --daemon
-  libvirtd --daemon
+  virtlogd --daemon --pid-file /run/libvirt/private-virtlogd.pid
+  libvirtd --daemon --pid-file /run/libvirt/private-libvirtd.pid
   printf 'ready\n'
   # Until whoever started this closes the pipe, or dies.
   cat >/dev/null

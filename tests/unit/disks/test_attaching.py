@@ -67,7 +67,7 @@ def test_spindle(personality: str) -> None:
 
 def test_spindle_over_another_device() -> None:
     made = spindle_attachment(spec(DiskKind.SPINDLE, personality="slow", backing="/dev/vdb"), 0)
-    assert " --filter=delay file /dev/vdb rdelay=" in made.attach.lines()[0]
+    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in made.attach.lines()[0]
     assert made.disk.backing == "/dev/vdb"
 
 

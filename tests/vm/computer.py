@@ -1,0 +1,169 @@
+"""A computer for tests: libvirt, network and processes of its own, in namespaces that vanish as a whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+IMAGE = "debian-12-local"
+_SCRIPT = Path(__file__).with_name("private_libvirt.sh")
+_START_SECONDS = 60
+# Not 10.0.2.0, which QEMU's own user network has.
+_NETWORK = "10.77.0.0/24"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended; ``text`` is all it printed."""
+
+    status: int
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.text.replace("\r", "\n").splitlines() if line.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class Computer:
+    """Runs commands inside. ``clone`` is a copy of the working tree in which nothing has been built yet."""
+
+    init_pid: int
+    folder: Path
+    clone: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(
+        self,
+        *argv: str,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 300,
+        check: bool = True,
+        cwd: Path | None = None,
+    ) -> Done:
+        """Run a command in the clone. Fails the test with what it printed if its status is not 0 and ``check``."""
+        done = subprocess.run(
+            self.command(argv, cwd=cwd),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**self.environment, **(env or {})},
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}"
+        return Done(done.returncode, done.stdout)
+
+    def command(self, argv: Sequence[str], *, cwd: Path | None = None) -> list[str]:
+        """The arguments that run a command inside."""
+        enter = ["nsenter", "--target", str(self.init_pid), "--net", "--mount", "--pid"]
+        return [*enter, f"--wdns={cwd or self.clone}", "--", *argv]
+
+    def ssh(self, line: str, *, node: str = "raidlab", timeout: float = 300, check: bool = True) -> Done:
+        """Run a shell line in the virtual machine, as the student would."""
+        return self.run("vagrant", "ssh", node, "-c", line, timeout=timeout, check=check)
+
+    def volumes(self) -> list[str]:
+        """The names of all volumes in libvirt's storage."""
+        if "default" not in self.run("virsh", "pool-list", "--name").text.split():
+            return []
+        self.run("virsh", "pool-refresh", "default")
+        listed = self.run("virsh", "vol-list", "default").lines
+        return [line.split()[0] for line in listed[2:]]
+
+    def domains(self) -> list[str]:
+        """The names of the virtual machines that run."""
+        return self.run("virsh", "list", "--name").text.split()
+
+
+@contextmanager
+def private_computer() -> Iterator[Computer]:
+    """Start one, with a way out for package installations and with nothing of the user's; end it with all in it."""
+    with ExitStack() as stack:
+        # Not below /tmp, which may be small or in memory: a box, its copy and the disks take some gigabytes.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raidlab-vm-", dir="/var/tmp")))
+        folder.chmod(0o755)
+        clone = folder / "raidlab"
+        copy_working_tree(clone)
+        init = stack.enter_context(_namespaces(folder))
+        stack.enter_context(_way_out(init))
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("RAIDLAB_", "VAGRANT_"))}
+        environment |= {
+            "RAIDLAB_IMAGE": IMAGE,
+            "RAIDLAB_STATE": str(folder / "state"),
+            "VAGRANT_HOME": str(folder / "vagrant"),
+            "VAGRANT_CHECKPOINT_DISABLE": "1",
+            "VAGRANT_NO_COLOR": "1",
+            "LC_ALL": "C.UTF-8",
+        }
+        yield Computer(init, folder, clone, environment)
+
+
+def copy_working_tree(target: Path) -> None:
+    """What a clone would have, with the changes that are not committed yet."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    for name in listed.stdout.decode().split("\0"):
+        source = REPOSITORY / name
+        if name and source.is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / name)
+
+
+@contextmanager
+def _namespaces(folder: Path) -> Iterator[int]:
+    argv = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", str(_SCRIPT)]
+    log = folder / "libvirt.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*argv, str(folder / "libvirt")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        said = process.stdout.readline()
+        assert said == b"ready\n", f"libvirt did not start: {log.read_text()}"
+        yield int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(timeout=_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def _way_out(init: int) -> Iterator[None]:
+    """User-mode networking, for the package installations of a bake; nothing outside can connect to the inside."""
+    ready_read, ready_write = os.pipe()
+    argv = ["slirp4netns", "--configure", "--mtu=65520", f"--cidr={_NETWORK}", "--disable-host-loopback"]
+    process = subprocess.Popen(
+        [*argv, f"--ready-fd={ready_write}", str(init), "tap0"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(ready_write,),
+    )
+    os.close(ready_write)
+    try:
+        with os.fdopen(ready_read, "rb") as ready:
+            assert ready.read(1) == b"1", "slirp4netns did not start"
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=_START_SECONDS)

@@ -1,0 +1,295 @@
+"""The real Packer, libvirt and Vagrant, from a clone in which nothing was built. In order: one machine's life."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.vm.computer import IMAGE, REPOSITORY, Computer
+from tests.vm.conftest import VirtualLab
+
+pytestmark = pytest.mark.vm
+
+DISK_BYTES = 500 * 1024 * 1024
+EXPERIMENT = Path(__file__).with_name("small.toml")
+MARK = "+changed.here"
+
+
+def inside(lab: VirtualLab, *argv: str, timeout: float = 300) -> Any:
+    """``raidlab --json …`` in the machine."""
+    return json.loads(lab.computer.ssh(f"raidlab --quiet --json {' '.join(argv)}", timeout=timeout).text)
+
+
+def arrays(lab: VirtualLab) -> dict[str, Any]:
+    return {array["name"]: array for array in inside(lab, "array", "show")["arrays"]}
+
+
+# Before there is a machine
+
+
+def test_a_class_is_as_many_machines_as_asked_for(computer: Computer) -> None:
+    listed = computer.run("vagrant", "status", env={"RAIDLAB_NODES": "3"}).text
+    for name in ("raidlab", "raidlab2", "raidlab3"):
+        assert f"{name} " in listed
+    assert "raidlab2" not in computer.run("vagrant", "status").text
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("RAIDLAB_DISKS", "0", "it must be a whole number from 1 to 16"),
+        ("RAIDLAB_DISK_SIZE", "500", "it must be a size such as 500M"),
+        ("RAIDLAB_DISK_BUS", "ide", "it must be virtio or scsi"),
+        ("RAIDLAB_MEMORY", "64M", "from 512M"),
+        ("RAIDLAB_CPUS", "two", "from 1 to 64"),
+        ("RAIDLAB_NODES", "99", "from 1 to 16"),
+        ("RAIDLAB_DRIVER", "xen", "it must be auto, kvm or qemu"),
+        ("RAIDLAB_IMAGE", "debian-13", "debian-12-local"),
+    ],
+)
+def test_a_wrong_setting_says_which_and_nothing_happens(
+    computer: Computer, variable: str, value: str, said: str
+) -> None:
+    done = computer.run("vagrant", "up", env={variable: value}, check=False)
+    assert done.status != 0
+    assert f"{variable} is '{value}'" in done.text
+    assert said in done.text
+    assert "Traceback" not in done.text
+    assert ".rb:" not in done.text, "a backtrace is no sentence"
+    assert computer.domains() == []
+    assert not (computer.clone / "packer" / "output" / IMAGE).exists()
+
+
+# From nothing to a lab
+
+
+def test_up_from_nothing_bakes_and_ends_with_what_to_type(lab: VirtualLab) -> None:
+    assert f"the box of {IMAGE} is not there yet: baking it" in lab.first_up.text
+    assert lab.first_up.lines[-1].endswith("the lab is ready; type: vagrant ssh, then: raidlab")
+
+
+def test_the_doctor_is_content(lab: VirtualLab) -> None:
+    said = lab.computer.ssh("raidlab doctor").text
+    assert "local: is ready" in said
+
+
+def test_nine_lab_disks_of_exact_size_and_no_other(lab: VirtualLab) -> None:
+    found = inside(lab, "disks")
+    assert [(disk["name"], disk["serial"], disk["size_bytes"], disk["kind"]) for disk in found["disks"]] == [
+        (f"disk{number:02}", f"RAIDLAB-{number:02}", DISK_BYTES, "virtio") for number in range(1, 10)
+    ]
+    (system,) = found["refused"]
+    assert system["node"] == "/dev/vda"
+    assert any("partitions" in reason for reason in system["reasons"])
+    refused = lab.computer.ssh("raidlab disks reset /dev/vda", check=False)
+    assert refused.status == 2
+    for volume in lab.computer.volumes():
+        if volume.endswith(".qcow2"):
+            used = lab.computer.run("virsh", "vol-info", "--bytes", "default", "--vol", volume).text
+            assert int(used.partition("Allocation:")[2].split()[0]) < 4 << 20, f"{volume} is not sparse"
+
+
+def test_the_well_known_key_is_gone_and_passwords_are_refused(lab: VirtualLab) -> None:
+    keys = lab.computer.ssh(
+        "sudo cat /home/vagrant/.ssh/authorized_keys /root/.ssh/authorized_keys 2>/dev/null; true"
+    ).text
+    assert "insecure" not in keys
+    (_,) = [line for line in keys.splitlines() if line.startswith("ssh-")]
+    address = lab.computer.ssh("hostname -I").text.split()[0]
+    copy = lab.computer.folder / "well-known"
+    copy.write_text(well_known_key().read_text())
+    copy.chmod(0o600)
+    options = ["-F", "/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    with_key = lab.computer.run(
+        "ssh",
+        *options,
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "IdentitiesOnly=yes",
+        "-i",
+        str(copy),
+        f"vagrant@{address}",
+        check=False,
+    )
+    assert with_key.status == 255
+    # The server names what it would take: nothing but keys.
+    assert "Permission denied (publickey)" in with_key.text
+
+
+def well_known_key() -> Path:
+    """The private key that every Vagrant brings, and everybody has."""
+    place = subprocess.run(
+        ["ruby", "-e", "print Gem::Specification.find_by_name('vagrant').gem_dir"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return Path(place.stdout) / "keys" / "vagrant"
+
+
+def test_nothing_listens_but_sshd(lab: VirtualLab) -> None:
+    sockets = lab.computer.ssh("sudo ss -H -lntup").lines
+    outside = [line for line in sockets if not any(local in line for local in ("127.0.0.", "[::1]:"))]
+    # The client of DHCP has a port for answers, bound to the interface that it configures.
+    others = [line for line in outside if "sshd" not in line and not ("systemd-network" in line and ":68 " in line)]
+    assert others == []
+    assert any("sshd" in line for line in outside)
+
+
+# A lab to work in
+
+
+def test_raid_1_and_5_keep_the_data_through_failure_and_rebuild_under_load(lab: VirtualLab) -> None:
+    lab.computer.run("vagrant", "upload", str(EXPERIMENT), "/tmp/small.toml")
+    begin = time.monotonic()
+    record = inside(lab, "run", "/tmp/small.toml", timeout=900)
+    lab.seconds["experiment on RAID 1 and 5"] = time.monotonic() - begin
+    assert record["status"] == "complete"
+    assert {rebuild["array"]: rebuild["verdict"] for rebuild in record["rebuilds"]} == {
+        "raid1": "intact",
+        "raid5": "intact",
+    }
+    assert {disk["kind"] for disk in record["conditions"]["disks"]} == {"virtio"}
+
+
+def test_disks_fail_and_are_replaced_by_hand(lab: VirtualLab) -> None:
+    lab.computer.ssh("raidlab disks reset --all")
+    lab.computer.ssh("raidlab array create md0 --level 1 --disks disk01,disk02 --wait")
+    lab.computer.ssh("raidlab array create md1 --level 5 --disks disk03,disk04,disk05 --wait")
+    for name, disk, fresh in (("md0", "disk02", "disk02"), ("md1", "disk04", "disk06")):
+        node = f"/dev/{name}"
+        fill = f"sudo dd if=/dev/urandom of={node} bs=1M count=64 oflag=direct status=none && sync"
+        lab.computer.ssh(fill)
+        before = checksum(lab, node)
+        lab.computer.ssh(f"raidlab array fail {name} {disk} && raidlab array remove {name} {disk}")
+        assert arrays(lab)[name]["degraded"] == 1
+        assert checksum(lab, node) == before
+        lab.computer.ssh(f"raidlab array add {name} {fresh} --wait")
+        assert arrays(lab)[name]["degraded"] == 0
+        assert checksum(lab, node) == before
+
+
+def checksum(lab: VirtualLab, node: str) -> str:
+    return lab.computer.ssh(f"sudo dd if={node} bs=1M count=64 iflag=direct status=none | sha256sum").text.split()[0]
+
+
+def test_spindles_lie_on_virtual_disks(lab: VirtualLab) -> None:
+    lab.computer.ssh("raidlab disks add --kind spindle --count 2 --size 200M")
+    disks = {disk["name"]: disk for disk in inside(lab, "disks")["disks"]}
+    spindles = [disk for disk in disks.values() if disk["kind"] == "spindle"]
+    assert [disk["backing"] for disk in spindles] == ["/dev/vdj", "/dev/vdi"]
+    names = ",".join(disk["name"] for disk in spindles)
+    lab.computer.ssh(f"raidlab array create md7 --level 1 --disks {names} --wait")
+    # What is written on the array arrives on the disks beneath.
+    lab.computer.ssh("echo a-well-known-word | sudo dd of=/dev/md7 oflag=sync conv=sync,notrunc status=none")
+    found = lab.computer.ssh("sudo head -c 64M /dev/vdj | grep -c a-well-known-word")
+    assert found.text.split()[0] == "1"
+    lab.computer.ssh(f"raidlab array destroy md7 && raidlab disks remove {names.replace(',', ' ')}")
+    assert [disk["kind"] for disk in inside(lab, "disks")["disks"]] == ["virtio"] * 9
+
+
+def test_the_client_outside_drives_the_same_lab(lab: VirtualLab) -> None:
+    raidlab = REPOSITORY / ".venv" / "bin" / "raidlab"
+    shown = lab.computer.run(str(raidlab), "--quiet", "--json", "--on", "vagrant:", "array", "show")
+    assert {array["name"] for array in json.loads(shown.text)["arrays"]} == {"md0", "md1"}
+    nobody = lab.computer.run(str(raidlab), "--on", "vagrant:", "disks", cwd=lab.computer.folder, check=False)
+    assert nobody.status == 1
+    assert f"no Vagrantfile in {lab.computer.folder}" in nobody.text
+
+
+# A machine that is switched off
+
+
+def test_after_halt_and_up_arrays_run_and_a_change_of_the_sources_is_told(lab: VirtualLab) -> None:
+    before = {name: checksum(lab, f"/dev/{name}") for name in ("md0", "md1")}
+    halted = lab.timed("vagrant halt", "vagrant", "halt")
+    assert "copied to" in halted.text
+    version = lab.computer.clone / "lab" / "__init__.py"
+    version.write_text(re.sub(r'(__version__ = "[^"]+)"', rf'\1{MARK}"', version.read_text()))
+    up = lab.timed("vagrant up after a halt", "vagrant", "up")
+    assert "older than the sources" in up.text
+    assert "'vagrant provision' updates raidlab in it" in up.text
+    assert up.lines[-1].endswith("then: raidlab")
+    assert {name: array["degraded"] for name, array in arrays(lab).items()} == {"md0": 0, "md1": 0}
+    assert {name: checksum(lab, f"/dev/{name}") for name in before} == before
+    (result,) = inside(lab, "results")
+    assert (result["experiment"], result["status"]) == ("vm-small", "complete")
+
+
+def test_provision_updates_raidlab_from_the_working_tree(lab: VirtualLab) -> None:
+    assert MARK not in lab.computer.ssh("raidlab --version").text
+    lab.timed("vagrant provision", "vagrant", "provision")
+    assert MARK in lab.computer.ssh("raidlab --version").text
+    assert "older than the sources" not in lab.computer.run("vagrant", "up").text
+
+
+def test_a_power_cut_in_a_rebuild_is_survived(lab: VirtualLab) -> None:
+    before = {name: checksum(lab, f"/dev/{name}") for name in ("md0", "md1")}
+    lab.computer.ssh("raidlab array fail md1 disk06 && raidlab array remove md1 disk06")
+    # Slow enough to be caught in the middle.
+    lab.computer.ssh("echo 2000 | sudo tee /proc/sys/dev/raid/speed_limit_max && raidlab array add md1 disk07")
+    assert arrays(lab)["md1"]["degraded"] == 1
+    (domain,) = lab.computer.domains()
+    lab.computer.run("virsh", "destroy", domain)
+    lab.computer.run("vagrant", "up", timeout=600)
+    found = arrays(lab)
+    assert set(found) == {"md0", "md1"}
+    assert found["md0"]["degraded"] == 0
+    # md goes on with the rebuild when the array is written to next.
+    lab.computer.ssh(
+        "sudo mdadm --readwrite /dev/md1; "
+        "for i in $(seq 120); do [ $(cat /sys/block/md1/md/degraded) = 0 ] && break; sleep 1; done"
+    )
+    assert arrays(lab)["md1"]["degraded"] == 0
+    assert {name: checksum(lab, f"/dev/{name}") for name in before} == before
+
+
+# The end
+
+
+def test_destroy_leaves_no_disk_and_the_results(lab: VirtualLab) -> None:
+    computer = lab.computer
+    assert len([name for name in computer.volumes() if name.endswith(".qcow2")]) == 9
+    # Other settings than those that it was made with.
+    lab.timed("vagrant destroy", "vagrant", "destroy", "-f", RAIDLAB_DISKS="2")
+    assert computer.domains() == []
+    left = computer.volumes()
+    assert [name for name in left if "vagrant_box_image" not in name] == []
+    raidlab = REPOSITORY / ".venv" / "bin" / "raidlab"
+    (result,) = json.loads(computer.run(str(raidlab), "--quiet", "--json", "results").text)
+    assert (result["experiment"], result["target"], result["status"]) == ("vm-small", "local:", "complete")
+
+
+def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab) -> None:
+    computer = lab.computer
+    base = lab.computer.volumes()
+    process = subprocess.Popen(
+        computer.command(["vagrant", "up"]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=computer.environment,
+        start_new_session=True,
+    )
+    # In the moment in which disks are made and no machine has them yet.
+    deadline = time.monotonic() + 300
+    while len(computer.volumes()) < len(base) + 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, 9)
+    process.wait()
+    assert len(computer.volumes()) > len(base)
+    for domain in computer.domains():
+        computer.run("virsh", "undefine", domain)
+        computer.run("virsh", "destroy", domain)
+    up = computer.run("vagrant", "up", timeout=600, env={"RAIDLAB_DISKS": "1"})
+    assert up.lines[-1].endswith("then: raidlab")
+    computer.run("vagrant", "destroy", "-f")
+    assert [name for name in computer.volumes() if "vagrant_box_image" not in name] == []
