@@ -5,7 +5,8 @@ BIN := .venv/bin
 SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh')
 PYTEST ?= $(BIN)/pytest -m "not vm"
 
-.PHONY: help lab test check format bench theory-table lock uml-kernel setup-lab setup-test clean
+.PHONY: help lab vm test test-vm check format bench theory-table lock uml-kernel
+.PHONY: setup-lab setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -13,8 +14,14 @@ help: ## show these targets
 lab: setup-lab ## set up what is missing, then open the lab; without a terminal: run antioquia-quick and print its tables
 	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run antioquia-quick; fi
 
+vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
+	@vagrant up
+
 test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests
 	@$(PYTEST)
+
+test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
+	@$(BIN)/pytest -m vm tests/vm
 
 check: setup-test ## formatting, lint, types, direction of imports, shell scripts
 	$(BIN)/ruff format --check .
@@ -47,6 +54,12 @@ setup-lab:
 
 setup-test:
 	@provision/host/setup.sh test
+
+setup-vm:
+	@provision/host/setup.sh vm
+
+setup-test-vm:
+	@provision/host/setup.sh test-vm
 
 clean: ## remove .venv and caches of the tools; results and kernels stay
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

@@ -15,11 +15,11 @@ SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", 
 # Marker -> programs that its tests start.
 PROGRAMS = {
     "kernel": ("mdadm", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
-    "vm": ("packer", "vagrant", "virsh", "qemu-img"),
+    "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
     "kernel": "provision/host/setup.sh test",
-    "vm": "see docs",
+    "vm": "provision/host/setup.sh test-vm",
 }
 
 

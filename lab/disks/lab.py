@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
@@ -365,6 +365,9 @@ def _open_attached(
             _choose_plain_disks(lab, wanted)
             yield lab
         finally:
+            # Blank as they were taken: an array left on them would start with the machine.
+            with suppress(LabError):
+                lab.reset([disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)])
             lab.release()
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares this computer: packages, the embedded kernel where the distribution has none, and .venv.
-# Usage: setup.sh lab|test|kernel      Run again, it does nothing. Exit 3: something is missing that it cannot install.
+# Usage: setup.sh lab|test|kernel|vm|test-vm      Run again, it does nothing. Exit 3: something is missing that it cannot install.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -40,6 +40,16 @@ prepare_lab() {
   fi
 }
 
+prepare_vm() {
+  local distro="$1" sets=(vm "vm-$1" "${@:2}")
+  if [[ $distro == debian ]]; then
+    "$here/packages.sh" "${sets[@]}" image
+  else
+    "$here/packages.sh" "${sets[@]}"
+    "$here/vagrant-ubuntu.sh"
+  fi
+}
+
 main() {
   local distro
   distro="$(distribution)"
@@ -53,8 +63,17 @@ main() {
     "$here/venv.sh" dev
     ;;
   kernel) "$here/packages.sh" kernel ;;
+  vm)
+    prepare_vm "$distro"
+    "$here/venv.sh" runtime
+    "$here/libvirt.sh"
+    ;;
+  test-vm)
+    prepare_vm "$distro" test vm-test
+    "$here/venv.sh" dev
+    ;;
   *)
-    say "usage: setup.sh lab|test|kernel"
+    say "usage: setup.sh lab|test|kernel|vm|test-vm"
     return 2
     ;;
   esac

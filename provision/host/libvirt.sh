@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Sees to it that libvirt's daemon answers this user: starts it where systemd can, and says what else is missing.
+# Exit 3: something is left to do by hand; the sentence says what.
+set -euo pipefail
+
+readonly uri="${LIBVIRT_DEFAULT_URI:-qemu:///system}"
+
+say() { printf 'libvirt: %s\n' "$*" >&2; }
+
+answer() { LC_ALL=C virsh --connect "$uri" uri 2>&1 </dev/null; }
+
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  elif [[ -t 0 ]]; then
+    sudo "$@"
+  else
+    sudo -n "$@"
+  fi
+}
+
+# Packages are installed here without starting anything, so a new libvirt waits for this.
+start() {
+  if [[ -d /run/systemd/system ]]; then
+    say "starting its daemon: systemctl enable --now libvirtd.socket"
+    as_root systemctl enable --quiet --now virtlogd.socket libvirtd.socket && return
+  else
+    say "this computer has no systemd, so its daemons are yours to start"
+  fi
+  say "next, as root: dbus-daemon --system --fork; virtlogd --daemon; libvirtd --daemon; then again: make vm"
+  return 3
+}
+
+main() {
+  local said
+  said="$(answer)" && return
+  if [[ $said == *"No such file"* || $said == *"Connection refused"* ]]; then
+    start
+    said="$(answer)" && return
+  fi
+  case "$said" in
+  *denied* | *authentication* | *polkit*)
+    say "$(id -un) is not in the group libvirt, whose members may manage virtual machines without root"
+    say "next: sudo usermod -aG libvirt $(id -un), log in again, then again: make vm"
+    ;;
+  *) say "it does not answer at $uri: ${said##*error: }; next: mend that, then again: make vm" ;;
+  esac
+  return 3
+}
+
+main "$@"
