@@ -48,6 +48,7 @@ ARRAY_FILES = (
     "bitmap/location",
     "reshape_position",
     "resync_start",
+    "uuid",
 )
 MEMBER_FILES = ("state", "slot", "errors", "offset", "size")
 _MEMBER_PREFIX = "dev-"
@@ -118,6 +119,7 @@ def parse_array(
         bitmap_location=None if location in ("", "none") else location,
         reshape_position_sectors=parse_count(text("reshape_position")),
         resync_start_sectors=parse_count(text("resync_start")),
+        uuid=text("uuid").replace("-", ""),
         members=tuple(sorted(members, key=_slot_order)),
         holders=tuple(holders),
     )

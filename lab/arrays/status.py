@@ -131,6 +131,8 @@ class ArrayStatus:
     """Where a resync that is still needed begins; None when all redundancy is right or being rebuilt."""
     members: tuple[MemberStatus, ...]
     holders: tuple[str, ...]
+    uuid: str = ""
+    """32 hexadecimal digits; empty on kernels before 5.8, which do not show it."""
 
     @property
     def device(self) -> str:

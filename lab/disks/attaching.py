@@ -18,6 +18,20 @@ MAX_NUMBERED = 64
 """How many loop and nbd devices the drivers are asked to offer."""
 
 
+PACE_PROGRAM = f"{RUN_FOLDER}/pace-disk"
+"""Where the lab puts pace_program.py on the machine when a step first calls it."""
+
+
+def pause_socket(disk_name: str) -> str:
+    """The control socket of a spindle's pause filter (nbdkit-pause-filter(1))."""
+    return f"{RUN_FOLDER}/{disk_name}.pause"
+
+
+def pace_note(disk_name: str) -> str:
+    """Holds a process and the personality at whose pace a spindle runs; not there at its own pace."""
+    return f"{RUN_FOLDER}/{disk_name}.pace"
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """A disk that is to be attached, the steps to it, and the steps back."""
@@ -59,7 +73,8 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
 def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
     """An emulated drive: nbdkit waits before each answer, and the kernel's nbd client makes a block device of it.
 
-    Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1), nbd-client(8).
+    The pause filter costs nothing until it is used: it lets a drive be slowed down later.
+    Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1), nbdkit-pause-filter(1), nbd-client(8).
     """
     personality = find_personality(spec.personality)
     socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
@@ -72,8 +87,9 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
     plugin = ("file", spec.backing, f"truncate={spec.size_bytes}") if spec.backing else ("memory", str(spec.size_bytes))
     serialize = ("serialize=all-requests",) if filters else ()
     server = (
-        *("nbdkit", "--unix", socket, "--pidfile", pid_file, *threads, *filters, "--filter=delay", *cut),
-        *(*plugin, f"rdelay={delay}", f"wdelay={delay}", *serialize),
+        *("nbdkit", "--unix", socket, "--pidfile", pid_file, *threads),
+        *("--filter=pause", *filters, "--filter=delay", *cut, *plugin),
+        *(f"rdelay={delay}", f"wdelay={delay}", *serialize, f"pause-control={pause_socket(spec.name)}"),
     )
     attach = Plan(
         f"Attach {spec.name}",
@@ -84,11 +100,7 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
                 ("pkill", "-F", pid_file),
                 writes_devices=(spec.backing,) if spec.backing else (),
             ),
-            Step(
-                ("nbd-client", "-unix", socket, node, "-b", "512"),
-                "The kernel makes a block device of the server.",
-                ("nbd-client", "-d", node),
-            ),
+            _connect(spec.name, node),
             _rotation_step(node, is_rotational=personality.is_rotational),
         ),
     )
@@ -99,7 +111,7 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
             Step(
                 ("pkill", "-F", pid_file), "The server ends; a spindle in memory forgets its data.", danger=Danger.DATA
             ),
-            Step(("rm", "-f", socket, pid_file), "Nothing stays behind."),
+            Step(("rm", "-f", socket, pid_file, pause_socket(spec.name)), "Nothing stays behind."),
         ),
     )
     disk = LabDisk(
@@ -120,6 +132,25 @@ def _rotation_step(node: str, *, is_rotational: bool) -> Step:
     how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the copy with least to do"
     word = "rotates" if is_rotational else "does not rotate"
     return Step(("sh", "-c", f"echo {value} > {flag}"), f"The kernel learns that the drive {word}: {how}.")
+
+
+def _connect(name: str, node: str) -> Step:
+    return Step(
+        ("nbd-client", "-unix", f"{RUN_FOLDER}/{name}.sock", node, "-b", "512"),
+        "The kernel makes a block device of the server.",
+        ("nbd-client", "-d", node),
+    )
+
+
+def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
+    """Connect a spindle's server, which kept running, with its device again."""
+    is_rotational = find_personality(disk.personality).is_rotational
+    return _connect(disk.name, disk.node), _rotation_step(disk.node, is_rotational=is_rotational)
+
+
+def disconnect_step(disk: LabDisk, why: str) -> Step:
+    """Take the connection away while the device is in use; the server keeps the data."""
+    return Step(("nbd-client", "-d", disk.node), why, _connect(disk.name, disk.node).argv, writes_devices=(disk.node,))
 
 
 def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:

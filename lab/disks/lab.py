@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from lab.disks.attaching import (
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
+    PACE_PROGRAM,
     Attachment,
     detach_plan,
     driver_plan,
@@ -61,11 +63,20 @@ class Lab:
 
     def _run_step(self, step: Step) -> None:
         self.guard.check(step)
+        self._install_programs(step)
         self._never_written.difference_update(step.writes_devices)
         try:
             self.machine.run(step.argv, timeout_seconds=step.timeout_seconds)
         except CommandFailed as error:
             raise explain(error, self.machine.facts.target) from error
+
+    def _install_programs(self, step: Step) -> None:
+        """Put the lab's own program on the machine that a step calls, unless it is there."""
+        if PACE_PROGRAM not in step.argv:
+            return
+        text = Path(__file__).with_name("pace_program.py").read_text(encoding="utf-8")
+        if self.machine.read([PACE_PROGRAM])[PACE_PROGRAM] != text:
+            self.machine.write(PACE_PROGRAM, text)
 
     def use(self, disks: Iterable[LabDisk]) -> None:
         """Restrict the lab to these of its disks, perhaps under other names."""

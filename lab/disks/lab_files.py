@@ -24,6 +24,11 @@ REGISTRY = "/run/raidlab/lab.json"
 _LAB_FILE = "lab.json"
 
 
+def lab_name_at(target: str) -> str:
+    """The name of the lab on a machine that keeps its disks itself."""
+    return "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", target).strip("-")
+
+
 class LabFolder:
     """A locked folder with the image files of one lab; a scratch folder is removed when it closes."""
 
@@ -35,7 +40,7 @@ class LabFolder:
     @classmethod
     def locked(cls, state: StateFolder, target: str) -> Self:
         """Only the lock: for machines that keep their disks themselves."""
-        return cls(state.lock_lab("at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", target).strip("-")), (), is_scratch=False)
+        return cls(state.lock_lab(lab_name_at(target)), (), is_scratch=False)
 
     @property
     def lock_fd(self) -> int:

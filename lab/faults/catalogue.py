@@ -82,19 +82,11 @@ def pull_member(name: str, member: str) -> Fault:
 
     Raises SpecError for a device of another kind.
     """
-    disk = kernel_name(member)
-    if not _SCSI_DISK.fullmatch(disk):
+    if not is_scsi_disk(member):
         message = f"{member} cannot be pulled: only SCSI disks such as /dev/sdb can"
         raise SpecError(message, hint="fail the member instead")
-    why = "The kernel drops the disk, as if it had been unplugged while in use."
-    pull = replace(
-        write_file_step(f"/sys/block/{disk}/device/delete", "1", why), writes_devices=(array_device(name), member)
-    )
-    # Each SCSI host has a scan file; "- - -" means every channel, target and unit (kernel: scsi_mid_low_api).
-    rescan = Step(
-        ("sh", "-c", 'for scan in /sys/class/scsi_host/host*/scan; do echo "- - -" > "$scan"; done'),
-        "Every SCSI host looks for disks again; the disk may come back under another name.",
-    )
+    pull = replace(vanish_step(member), writes_devices=(array_device(name), member))
+    rescan = rescan_step()
     detached = Step(
         ("mdadm", "--manage", array_device(name), "--remove", "detached"),
         "md lets go of members whose disk is gone.",
@@ -105,6 +97,26 @@ def pull_member(name: str, member: str) -> Fault:
         Plan(f"Pull {member}", (pull,)),
         f"{member} is gone from /dev; md notices with the next I/O or at once, and degraded rises by one.",
         Plan(f"Plug {member} in again", (detached, rescan, *member_plans.add(name, member).steps)),
+    )
+
+
+def is_scsi_disk(node: str) -> bool:
+    """Whether the kernel can delete this disk while it is in use."""
+    return bool(_SCSI_DISK.fullmatch(kernel_name(node)))
+
+
+def vanish_step(node: str) -> Step:
+    """Have the kernel drop a SCSI disk."""
+    why = "The kernel drops the disk, as if it had been unplugged while in use."
+    return replace(write_file_step(f"/sys/block/{kernel_name(node)}/device/delete", "1", why), writes_devices=(node,))
+
+
+def rescan_step() -> Step:
+    """Look for SCSI disks again."""
+    # Each SCSI host has a scan file; "- - -" means every channel, target and unit (kernel: scsi_mid_low_api).
+    return Step(
+        ("sh", "-c", 'for scan in /sys/class/scsi_host/host*/scan; do echo "- - -" > "$scan"; done'),
+        "Every SCSI host looks for disks again; the disk may come back under another name.",
     )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from lab.machine.api import Machine
+from lab.measure.programs import RUN_FOLDER, call_program
 
-PROGRAM = "/run/raidlab/sum-data"
-SUM_TIMEOUT_SECONDS = 24 * 3600.0
+PROGRAM = f"{RUN_FOLDER}/sum-data"
 
 
 class Verdict(StrEnum):
@@ -49,12 +48,8 @@ def verdict(before: DataSum, after: DataSum) -> Verdict:
 
 
 def _sum(machine: Machine, paths: Sequence[str], skip_bytes: int, length_bytes: int) -> DataSum:
-    program = Path(__file__).with_name("sum_program.py").read_text(encoding="utf-8")
-    if machine.read([PROGRAM])[PROGRAM] != program:
-        machine.run(("mkdir", "-p", str(Path(PROGRAM).parent)))
-        machine.write(PROGRAM, program)
-    argv = ("python3", "-IS", PROGRAM, str(skip_bytes), str(length_bytes), *paths)
-    result = machine.run(argv, check=False, timeout_seconds=SUM_TIMEOUT_SECONDS)
+    arguments = (str(skip_bytes), str(length_bytes), *paths)
+    result = call_program(machine, "sum_program.py", "sum-data", arguments)
     said = result.stderr.strip()
     words = result.stdout.split()
     if result.status != 0 or len(words) != 2:

@@ -107,7 +107,7 @@ def run_workload(
             figures = parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
             if invocation.phase is not Phase.PREPARE:
                 parts.append((invocation, figures, result))
-    figures = _joined([part[1] for part in parts])
+    figures = joined_figures([part[1] for part in parts])
     _, first, result = parts[0]
     end_seconds = result.started_seconds + result.duration_seconds
     window = recorder.between(end_seconds - longest_seconds(first), end_seconds)
@@ -151,7 +151,7 @@ def _follow(command: RunningCommand, on_live: Callable[[LiveInterval], None] | N
     return command.result()
 
 
-def _joined(parts: list[JobFigures]) -> JobFigures:
+def joined_figures(parts: list[JobFigures]) -> JobFigures:
     """A verify workload's writing and reading half as one set of figures."""
     first = parts[0]
     if len(parts) == 1:

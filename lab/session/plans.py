@@ -15,6 +15,7 @@ from lab.disks import LabDisk
 from lab.disks.attaching import reset_plan
 from lab.errors import ArrayError, DeviceRefused, SpecError
 from lab.plans import Plan, Step
+from lab.session.breaking import corrupt, plug_in, pull, slow
 from lab.session.checks import (
     array_names,
     breaks,
@@ -28,6 +29,30 @@ from lab.session.checks import (
 )
 from lab.session.session import LabSession
 
+__all__ = [
+    "SCRUB_ACTIONS",
+    "add",
+    "assemble",
+    "awake",
+    "bitmap",
+    "corrupt",
+    "create",
+    "creation",
+    "destroy",
+    "fail",
+    "grow",
+    "plug_in",
+    "pull",
+    "re_add",
+    "remove",
+    "replace",
+    "reset",
+    "reset_all",
+    "scrub",
+    "slow",
+    "speed",
+    "stop",
+]
 SCRUB_ACTIONS = ("check", "repair", "stop")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, find_again, start_array, stopped_arrays
@@ -19,6 +20,7 @@ from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.disks import Lab, LabDisk, open_lab
 from lab.disks.inventory import read_devices
+from lab.disks.lab_files import lab_name_at
 from lab.errors import ArrayError
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
@@ -42,8 +44,17 @@ class LabSession:
         self.lab = lab
         self.found = found or BroughtUp()
         """Replaced as a whole by ``rescan``."""
+        self.written: set[tuple[object, ...]] = set()
+        """Which regions a load has written as a whole, so that no later read meets a hole."""
         self._stopped = stopped
         self._on_plan = on_plan
+
+    @property
+    def folder(self) -> Path:
+        """Where the lab keeps what must outlive a session, beside its disks."""
+        is_named = self.target.kind is TargetKind.UML
+        name = self.target.options.get("name", "default") if is_named else lab_name_at(str(self.target))
+        return self.host.state.root / "labs" / name
 
     @property
     def machine(self) -> Machine:

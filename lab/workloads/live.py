@@ -55,6 +55,8 @@ class LiveFeed:
     """
 
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
+    last_document: str = ""
+    """The newest whole document, word for word: at the end of a run the one with its result."""
     _before: FioDocument | None = None
     _held_back: FioDocument | None = None
 
@@ -73,6 +75,7 @@ class LiveFeed:
         found = []
         for text in texts:
             document = decode_document(text)
+            self.last_document = text
             interval = difference(self._before, document)
             is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS
             self._held_back = document if is_sliver else None

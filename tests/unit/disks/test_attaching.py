@@ -35,11 +35,11 @@ def test_loop(direct: bool, losetup: str) -> None:
     assert not made.attach.destroys_data
 
 
-QUEUE = "--filter=noparallel --filter=delay memory 67108864"
+QUEUE = "--filter=pause --filter=noparallel --filter=delay memory 67108864"
 SERVERS = {
     "hdd-7200": f"{QUEUE} rdelay=13ms wdelay=13ms serialize=all-requests",
     "hdd-10k": f"{QUEUE} rdelay=7ms wdelay=7ms serialize=all-requests",
-    "ssd": "--threads 16 --filter=delay memory 67108864 rdelay=0ms wdelay=0ms",
+    "ssd": "--threads 16 --filter=pause --filter=delay memory 67108864 rdelay=0ms wdelay=0ms",
     "slow": f"{QUEUE} rdelay=50ms wdelay=50ms serialize=all-requests",
 }
 
@@ -53,14 +53,14 @@ def test_spindle(personality: str) -> None:
     made = spindle_attachment(spec(DiskKind.SPINDLE, personality=personality), 2)
     start = "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid "
     assert made.attach.lines() == [
-        start + SERVERS[personality],
+        f"{start}{SERVERS[personality]} pause-control=/run/raidlab/disk01.pause",
         "nbd-client -unix /run/raidlab/disk01.sock /dev/nbd2 -b 512",
         f"sh -c 'echo {int(personality != 'ssd')} > /sys/block/nbd2/queue/rotational'",
     ]
     assert made.detach.lines() == [
         "nbd-client -d /dev/nbd2",
         "pkill -F /run/raidlab/disk01.pid",
-        "rm -f /run/raidlab/disk01.sock /run/raidlab/disk01.pid",
+        "rm -f /run/raidlab/disk01.sock /run/raidlab/disk01.pid /run/raidlab/disk01.pause",
     ]
     assert (made.disk.node, made.disk.backing, made.disk.personality) == ("/dev/nbd2", "memory", personality)
 

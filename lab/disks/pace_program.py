@@ -1,0 +1,86 @@
+"""Gives an emulated drive another pace while it is in use. Runs on the machine as a file of its own, python3 alone.
+
+    pace_program.py CONTROL NOTE SECONDS NAME      from now on one request each SECONDS; 0: the drive's own pace again
+
+CONTROL is the socket of nbdkit's pause filter: "r" lets requests through, "p" holds those that come later and answers
+once what was let through is done. One "r" and "p" per SECONDS let one request through, since the drive serves one at a
+time. NOTE holds the process that does so and NAME. When the server ends, so does this.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+GATE_SECONDS = 0.002
+END_SECONDS = 5.0
+
+
+def end_earlier(note: Path) -> None:
+    """End the program that NOTE tells of and wait until it has left."""
+    try:
+        pid = int(note.read_text().split()[0])
+        os.kill(pid, signal.SIGTERM)
+    except (OSError, ValueError, IndexError):
+        return
+    deadline = time.monotonic() + END_SECONDS
+    while note.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def ask(control: socket.socket, letter: bytes) -> None:
+    """One command to the filter, which echoes it in upper case when it is done."""
+    control.sendall(letter)
+    if not control.recv(1):
+        raise ConnectionError("the server has ended")
+
+
+def keep_pace(control: socket.socket, period: float) -> None:
+    """Until a signal or the server's end."""
+    due = time.monotonic()
+    while True:
+        ask(control, b"r")
+        time.sleep(GATE_SECONDS)
+        ask(control, b"p")
+        due = max(due + period, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def main() -> int:
+    """Return once the new pace holds; a child keeps it."""
+    path, note, period, name = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    end_earlier(note)
+    if period <= 0:
+        note.unlink(missing_ok=True)
+        return 0
+    control = socket.socket(socket.AF_UNIX)
+    try:
+        control.connect(path)
+    except OSError as error:
+        sys.stderr.write(f"{path}: {error.strerror}\n")
+        return 1
+    child = os.fork()
+    if child:
+        note.write_text(f"{child} {name}\n")
+        return 0
+    os.setsid()
+    silence = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(silence, number)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        keep_pace(control, period)
+    except OSError:
+        return 0
+    finally:
+        with contextlib.suppress(OSError):
+            ask(control, b"r")
+        note.unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,111 @@
+"""Known data on a device or in a file: written, and read back block by block past the page cache.
+
+Runs on the machine as a file of its own, with python3 alone:
+
+    mark_program.py write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
+
+Every block of 4 KiB holds bytes that follow from the seed and its place alone (SHAKE-128), so nothing needs to be kept
+to tell which blocks differ. Prints JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
+counted from the mark's start; status 1 and the system's words if the place as a whole cannot be opened or written.
+"""
+
+import errno
+import hashlib
+import json
+import mmap
+import os
+import sys
+
+BLOCK_BYTES = 4096
+PIECE_BYTES = 1024 * 1024
+
+
+def block(seed: str, number: int) -> bytes:
+    """The content of one block."""
+    return hashlib.shake_128(f"{seed}:{number}".encode()).digest(BLOCK_BYTES)
+
+
+def open_direct(path: str, flags: int) -> int:
+    """Past the page cache where the place knows it; file systems in memory do not, and have no cache either."""
+    try:
+        return os.open(path, flags | os.O_DIRECT, 0o600)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return os.open(path, flags, 0o600)
+
+
+def write(path: str, offset: int, length: int, seed: str) -> None:
+    """Write the whole mark and have it on the disks."""
+    fd = open_direct(path, os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT))
+    buffer = mmap.mmap(-1, PIECE_BYTES)
+    try:
+        for start in range(0, length, PIECE_BYTES):
+            size = min(PIECE_BYTES, length - start)
+            first = start // BLOCK_BYTES
+            buffer[:size] = b"".join(block(seed, first + index) for index in range(size // BLOCK_BYTES))
+            done = 0
+            while done < size:
+                done += os.pwrite(fd, memoryview(buffer)[done:size], offset + start + done)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def read_piece(fd: int, buffer: "mmap.mmap", size: int, offset: int) -> "bytes | None":
+    """A piece of the place; None if it cannot be read as a whole."""
+    try:
+        return buffer[:size] if os.preadv(fd, [memoryview(buffer)[:size]], offset) == size else None
+    except OSError:
+        return None
+
+
+def verify(path: str, offset: int, length: int, seed: str) -> "dict[str, list[list[int]]]":
+    """Where the mark is not what was written."""
+    found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
+    fd = open_direct(path, os.O_RDONLY)
+    buffer = mmap.mmap(-1, PIECE_BYTES)
+    try:
+        for start in range(0, length, PIECE_BYTES):
+            size = min(PIECE_BYTES, length - start)
+            piece = read_piece(fd, buffer, size, offset + start)
+            for place in range(start, start + size, BLOCK_BYTES):
+                if piece is None:
+                    data = read_piece(fd, buffer, BLOCK_BYTES, offset + place)
+                else:
+                    data = piece[place - start : place - start + BLOCK_BYTES]
+                if data is None:
+                    add(found["unreadable"], place)
+                elif data != block(seed, place // BLOCK_BYTES):
+                    add(found["changed"], place)
+    finally:
+        os.close(fd)
+    return found
+
+
+def add(stretches: "list[list[int]]", place: int) -> None:
+    """Add one block to the list of stretches."""
+    if stretches and sum(stretches[-1]) == place:
+        stretches[-1][1] += BLOCK_BYTES
+    else:
+        stretches.append([place, BLOCK_BYTES])
+
+
+def main() -> int:
+    """See above."""
+    action, path, offset, length, seed = sys.argv[1:6]
+    try:
+        if action == "write":
+            write(path, int(offset), int(length), seed)
+            found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
+        else:
+            found = verify(path, int(offset), int(length), seed)
+    except OSError as error:
+        sys.stderr.write(f"{path}: {error.strerror}\n")
+        return 1
+    sys.stdout.write(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,153 @@
+"""Ways to break an array of an open lab, as plans: a disk vanishes, loses its mind silently, or becomes slow."""
+
+from __future__ import annotations
+
+from lab.arrays.level_names import layout_name
+from lab.arrays.levels import LevelName
+from lab.arrays.placing import ChunkPlace, place_on_member
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.disks import DiskKind, LabDisk
+from lab.disks.attaching import pace_note
+from lab.errors import ArrayError, LabError
+from lab.faults import disks as disk_faults
+from lab.faults.catalogue import CORRUPTION_BLOCK_BYTES, corrupt_member
+from lab.plans import Plan
+from lab.session.checks import breaks, level_of
+from lab.session.data_mark import mark_of
+from lab.session.session import LabSession
+from lab.units import KIB, SECTOR_BYTES
+
+CORRUPTED_BYTES = 64 * KIB
+
+
+def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
+    """The device vanishes while in use. One that an array cannot do without only when told so.
+
+    Raises DeviceRefused for a kind of disk that cannot vanish, with what can be done instead.
+    """
+    found = session.lab.disk(disk)
+    holders = _holders(session, found)
+    broken = [status.name for status in holders if breaks(status, status.member(found.node))]
+    # An array that cannot do without it refuses to be told, and finds out by itself.
+    plan = disk_faults.pull(found, arrays=[status.name for status in holders if status.name not in broken])
+    if broken and not breaks_array:
+        raise ArrayError(
+            f"array {', '.join(broken)} cannot do without {disk}: its data would be lost",
+            hint="--break-array pulls it all the same",
+        )
+    return plan
+
+
+def plug_in(session: LabSession, disk: str) -> Plan:
+    """Bring a pulled disk back; then add or re-add it."""
+    found = session.lab.disk(disk)
+    if not is_pulled(session, found):
+        raise ArrayError(f"{disk} is plugged in", hint=f"pull it first: raidlab disks pull {disk}")
+    holders = _holders(session, found)
+    for status in holders:
+        if not status.member(found.node).is_faulty:
+            raise ArrayError(
+                f"{status.name} holds on to {disk}, as if it were there",
+                hint=f"stop the array first: raidlab array stop {status.name}",
+            )
+    return disk_faults.plug_in(found, arrays=[status.name for status in holders])
+
+
+def is_pulled(session: LabSession, disk: LabDisk) -> bool:
+    """Whether a disk's driver has let go of it: every I/O fails, even if its node is still there."""
+    size = f"/sys/block/{disk.kernel_name}/size"
+    if (session.machine.read([size])[size] or "0").strip() == "0":
+        return True
+    if disk.kind is not DiskKind.SPINDLE:
+        return False
+    # While md holds it, a drive without connection keeps its size; only reading tells.
+    read = ("dd", f"if={disk.node}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none")
+    return session.machine.run(read, check=False).status != 0
+
+
+def slow(session: LabSession, disk: str, personality: str) -> Plan:
+    """Let a spindle run at the pace of a slower personality from now on; its own name, or nothing: at its own pace."""
+    return disk_faults.slow(session.lab.disk(disk), personality)
+
+
+def paces(session: LabSession) -> dict[str, str]:
+    """Disk -> personality at whose pace it runs, for spindles that were slowed down."""
+    notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}
+    texts = session.machine.read(list(notes.values())) if notes else {}
+    return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}
+
+
+def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CORRUPTED_BYTES) -> Plan:
+    """Random bytes over some of a member's data behind md's back: in the data mark if there is one, else in the middle.
+
+    A member that has only parity there gets that corrupted: then no read returns wrong data, but a check tells.
+    """
+    status = session.status(name)
+    member = status.member(session.node(disk))
+    if member.slot is None or not member.is_in_sync or not member.data_offset_sectors:
+        raise ArrayError(f"{disk} holds no data of {name} that count", hint="choose a member that is in sync")
+    if status.reshape_position_sectors is not None:
+        raise ArrayError(f"{name} is being reshaped", hint="wait until that is over")
+    start, length, kind = _region(session, status, member, length_bytes)
+    fault = corrupt_member(
+        name,
+        member.device,
+        data_offset_bytes=member.data_offset_sectors * SECTOR_BYTES,
+        data_bytes=_used_bytes(status, member),
+        start_bytes=start,
+        length_bytes=length,
+    )
+    return Plan(f"Corrupt {length // KIB} KiB of {kind} on {disk}, silently", fault.inject.steps)
+
+
+def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, wanted: int) -> tuple[int, int, str]:
+    """Start and length on the member's data, and what lies there."""
+    block = CORRUPTION_BLOCK_BYTES
+    wanted = max(block, wanted - wanted % block)
+    used = _used_bytes(status, member)
+    mark = mark_of(session, status.name)
+    if mark is None or not mark.is_raw or _has_zones(status):
+        middle = used // 2
+        return middle - middle % block, min(wanted, used - middle), "data"
+    end = mark.start_bytes + mark.length_bytes
+    chunk = status.chunk_bytes
+    if chunk is None:
+        return mark.start_bytes, min(wanted, mark.length_bytes), "data"
+    parity: tuple[int, int, str] | None = None
+    for number in range(mark.start_bytes // chunk, -(-end // chunk)):
+        first, last = max(mark.start_bytes, number * chunk), min(end, (number + 1) * chunk)
+        place = _place(status, member, number, used // chunk)
+        if place is None or last - first < block:
+            continue
+        region = (place.row * chunk + first - number * chunk, min(wanted, last - first))
+        if not place.kind.is_parity:
+            return (*region, "data")
+        parity = parity or (*region, f"parity {place.kind.value}")
+    if parity is None:
+        raise ArrayError(f"{member.device} has nothing of the data mark", hint="choose another member")
+    return parity
+
+
+def _place(status: ArrayStatus, member: MemberStatus, number: int, member_chunks: int) -> ChunkPlace | None:
+    level = level_of(status)
+    layout = None
+    if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
+        layout = layout_name(level.name, status.layout_number)
+    assert member.slot is not None
+    return place_on_member(level, layout, status.raid_disks, number, member.slot, member_chunks=member_chunks)
+
+
+def _used_bytes(status: ArrayStatus, member: MemberStatus) -> int:
+    used = status.component_bytes or (member.data_size_kib or 0) * KIB
+    if not used:
+        raise LabError(f"how much of {member.device} holds data cannot be told", hint="choose another array")
+    return used
+
+
+def _has_zones(status: ArrayStatus) -> bool:
+    """Whether a RAID 0 has members of different sizes, so that its end lies on some of them only."""
+    return status.level == LevelName.RAID0 and len({member.data_size_kib for member in status.members}) > 1
+
+
+def _holders(session: LabSession, disk: LabDisk) -> list[ArrayStatus]:
+    return [status for status in session.statuses() if any(member.device == disk.node for member in status.members)]

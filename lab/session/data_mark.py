@@ -1,0 +1,195 @@
+"""Known data on an array that loads leave alone, and the verdict on them after whatever happened.
+
+A mark is kept in the lab's folder by the array's UUID, so another command and a restarted app can verify it too.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+
+from lab.arrays.filesystem import free_bytes
+from lab.errors import ArrayError, LabError
+from lab.measure.integrity import Verdict
+from lab.measure.programs import call_program
+from lab.results.atomic import write_file
+from lab.session.session import LabSession
+from lab.session.site import MARK_BYTES, Site, mark_bytes, mount_of, site_of
+from lab.units import KIB, human_bytes
+
+_MARKS_FILE = "marks.json"
+_MARK_FILE_NAME = ".raidlab-mark"
+_BLOCK_BYTES = 4 * KIB
+_NAMED_STRETCHES = 3
+
+
+class DataMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Where known data lie, and the seed that they follow from."""
+
+    array: str
+    uuid: str
+    path: str
+    """The array's device, or a file on its file system."""
+    start_bytes: int
+    length_bytes: int
+    seed: str
+    written_utc: str
+
+    @property
+    def is_raw(self) -> bool:
+        """On the bare array."""
+        return self.path.startswith("/dev/")
+
+
+class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the data of a mark."""
+
+    verdict: Verdict
+    sentence: str
+    """For people: what was found, and where."""
+    changed: tuple[tuple[int, int], ...] = ()
+    """Stretches that differ: start and length in bytes, counted from the start of ``DataMark.path``."""
+    unreadable: tuple[tuple[int, int], ...] = ()
+    """Stretches that md answers with an error."""
+
+    @property
+    def is_intact(self) -> bool:
+        return self.verdict is Verdict.INTACT
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """What mark_program.py prints."""
+
+    changed: tuple[tuple[int, int], ...]
+    unreadable: tuple[tuple[int, int], ...]
+
+
+def write_mark(session: LabSession, name: str) -> DataMark:
+    """Write known data to the end of a bare array, or to a file on its file system; an older mark is replaced.
+
+    Raises LabError with md's words if it cannot be written.
+    """
+    site = site_of(session, name)
+    path, start, length = _where(session, site)
+    now = session.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    mark = DataMark(
+        array=name,
+        uuid=site.uuid,
+        path=path,
+        start_bytes=start,
+        length_bytes=length,
+        seed=secrets.token_hex(8),
+        written_utc=now,
+    )
+    _call(session, "write", mark)
+    _save(session, {**read_marks(session), mark.uuid: mark})
+    return mark
+
+
+def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
+    """Read a mark past the caches and say what became of it. Raises MachineLost, but nothing that is about the data."""
+    try:
+        site = site_of(session, mark.array)
+        if site.uuid != mark.uuid:
+            raise ArrayError(f"{mark.array} is another array now: the marked one is gone")
+        if not mark.is_raw:
+            mount_of(session, site)
+        found = _call(session, "verify", mark)
+    except LabError as error:
+        if error.exit_code != LabError.exit_code:
+            raise
+        return MarkVerdict(verdict=Verdict.UNREADABLE, sentence=f"no byte can be read: {error.message}")
+    return _judge(mark, found)
+
+
+def _judge(mark: DataMark, found: _Found) -> MarkVerdict:
+    size = human_bytes(mark.length_bytes)
+    changed = tuple((mark.start_bytes + start, length) for start, length in found.changed)
+    unreadable = tuple((mark.start_bytes + start, length) for start, length in found.unreadable)
+    lost = sum(length for _, length in unreadable)
+    if changed:
+        wrong = human_bytes(sum(length for _, length in changed))
+        sentence = f"{wrong} of {size} differ from what was written, {_places(mark, changed)}, and md said nothing"
+        if lost:
+            sentence += f"; {human_bytes(lost)} cannot be read"
+        return MarkVerdict(verdict=Verdict.CHANGED, sentence=sentence, changed=changed, unreadable=unreadable)
+    if unreadable:
+        sentence = f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md says so"
+        return MarkVerdict(verdict=Verdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
+    blocks = mark.length_bytes // _BLOCK_BYTES
+    return MarkVerdict(
+        verdict=Verdict.INTACT, sentence=f"all {blocks} blocks ({size}) are as they were written {mark.written_utc}"
+    )
+
+
+def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
+    named = [f"{human_bytes(length)} at byte {start}" for start, length in stretches[:_NAMED_STRETCHES]]
+    more = len(stretches) - len(named)
+    where = mark.array if mark.is_raw else mark.path
+    return f"{', '.join(named)}{f' and {more} more stretches' if more else ''} of {where}"
+
+
+def mark_of(session: LabSession, name: str) -> DataMark | None:
+    """The mark on an array that runs. Raises ArrayError if it does not."""
+    uuid = session.status(name).uuid
+    marks = read_marks(session)
+    return marks.get(uuid) if uuid else next((mark for mark in marks.values() if mark.array == name), None)
+
+
+def require_mark(session: LabSession, name: str) -> DataMark:
+    """As ``mark_of``. Raises ArrayError without one."""
+    mark = mark_of(session, name)
+    if mark is None:
+        raise ArrayError(f"{name} carries no data mark", hint=f"write one first: raidlab array mark {name}")
+    return mark
+
+
+def read_marks(session: LabSession) -> dict[str, DataMark]:
+    """All marks of this lab by the UUID of their array; none from a damaged file."""
+    try:
+        text = (session.folder / _MARKS_FILE).read_bytes()
+        return {mark.uuid: mark for mark in msgspec.json.decode(text, type=tuple[DataMark, ...])}
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return {}
+
+
+def forget_mark(session: LabSession, uuid: str) -> None:
+    """Drop a mark whose array is gone."""
+    marks = read_marks(session)
+    if marks.pop(uuid, None):
+        _save(session, marks)
+
+
+def _where(session: LabSession, site: Site) -> tuple[str, int, int]:
+    """Path, start and length of the mark on a site. Raises ArrayError for a disk without array."""
+    if not site.uuid:
+        raise ArrayError(f"{site.name} is no array", hint="mark an array")
+    if site.is_raw:
+        start = site.mark_start_bytes
+        length = mark_bytes(site.size_bytes)
+        return site.device, start, length - length % _BLOCK_BYTES
+    folder = mount_of(session, site)
+    length = min(MARK_BYTES, free_bytes(session.machine, folder) // 4)
+    if length < _BLOCK_BYTES:
+        raise ArrayError(f"{folder} has no room for a data mark", hint="delete files there")
+    return f"{folder}/{_MARK_FILE_NAME}", 0, length - length % _BLOCK_BYTES
+
+
+def _call(session: LabSession, action: str, mark: DataMark) -> _Found:
+    place = (mark.path, str(mark.start_bytes), str(mark.length_bytes), mark.seed)
+    result = call_program(session.machine, "mark_program.py", "mark-data", (action, *place))
+    if result.status != 0:
+        said = (result.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        raise LabError(
+            f"the data mark of {mark.array} could not be {_PAST[action]}: {said}", hint="see the array's state"
+        )
+    return msgspec.json.decode(result.stdout, type=_Found)
+
+
+_PAST = {"write": "written", "verify": "read"}
+
+
+def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
+    session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_file(session.folder / _MARKS_FILE, msgspec.json.encode(tuple(marks.values())))

@@ -1,0 +1,266 @@
+"""One workload on one array, or on a free disk, while the session goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.disks.personalities import find_personality
+from lab.errors import LabError, MachineLost, SpecError, WorkloadError
+from lab.machine.api import RunningCommand
+from lab.measure.job import Measured, joined_figures
+from lab.session.checks import level_of
+from lab.session.session import LabSession
+from lab.session.site import Site, place_of, site_of
+from lab.theory.model import DiskRates, small_write_cost, workload_iops
+from lab.units import MIB, human_bytes
+from lab.workloads.catalogue import find_workload
+from lab.workloads.fio_job import FioInvocation, JobTarget, Phase, fio_invocations, prepare_invocation
+from lab.workloads.fio_output import JobFigures, parse_figures
+from lab.workloads.live import LiveFeed, LiveInterval
+from lab.workloads.workload import Direction, Pattern, Verify, Workload
+
+WORKING_SET_BYTES = 256 * MIB
+"""What a load works on if neither it nor the caller says: enough to touch every member, written in about a second."""
+LONGEST_SECONDS = 24 * 3600.0
+LIVE_SECONDS = 0.5
+
+
+class LoadPhase(StrEnum):
+    """How far a load has come."""
+
+    PREPARING = "preparing"
+    """What it will read is written first, so that no read meets a hole."""
+    WARMING_UP = "warming up"
+    RUNNING = "running"
+    OVER = "over"
+
+
+class Load:
+    """``Load(session, "md0", "rand-read-4k", on_live=…).start()``, then ``stop()`` or ``wait()``.
+
+    It never touches the data mark. On a bare array it overwrites what lies before the mark.
+
+    Args:
+        session: an open lab.
+        where: an array, or a free disk.
+        workload: an id of the catalogue, or a workload.
+        runtime_seconds: measured time; None: until ``stop`` (at most a day), without warm-up.
+        working_set_bytes: over all jobs; None: the workload's own, otherwise 256 MiB or what there is.
+        on_live: told true values of each half second, on the load's thread.
+        on_phase: told each phase as it begins, on the same thread.
+        on_end: told once how it ended, on the same thread: the figures, None if it was stopped before it measured
+            anything, or why it failed.
+    """
+
+    def __init__(
+        self,
+        session: LabSession,
+        where: str,
+        workload: str | Workload,
+        *,
+        runtime_seconds: float | None = None,
+        working_set_bytes: int | None = None,
+        on_live: Callable[[LiveInterval], None] = lambda _: None,
+        on_phase: Callable[[LoadPhase], None] = lambda _: None,
+        on_end: Callable[[Measured | LabError | None], None] = lambda _: None,
+    ) -> None:
+        self.workload = find_workload(workload) if isinstance(workload, str) else workload
+        self.where = where
+        self.phase = LoadPhase.PREPARING
+        self._session = session
+        self._runtime = runtime_seconds
+        self._working_set = working_set_bytes
+        self._on_live, self._on_phase, self._on_end = on_live, on_phase, on_end
+        self._lock = threading.Lock()
+        self._command: RunningCommand | None = None
+        self._is_stopped = threading.Event()
+        self._outcome: Measured | LabError | None = None
+        self._thread = threading.Thread(target=self._run, name="raidlab-load", daemon=True)
+
+    def start(self) -> None:
+        """Begin, on a thread of its own."""
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is LoadPhase.OVER
+
+    def stop(self) -> None:
+        """Ask it to end: fio then prints what it has measured. Returns at once; a second call does no harm."""
+        with self._lock:
+            self._is_stopped.set()
+            command = self._command
+        if command:
+            # On a lost machine the load's own thread hears of it.
+            with contextlib.suppress(MachineLost):
+                command.stop()
+
+    def wait(self, timeout_seconds: float | None = None) -> Measured | None:
+        """Wait for the end and return the figures; None if it was stopped before it measured anything.
+
+        Raises what made it fail: WorkloadError (the array refused I/O, or data did not verify), MachineLost, and so on.
+        """
+        self._thread.join(timeout_seconds)
+        if isinstance(self._outcome, LabError):
+            raise self._outcome
+        return self._outcome
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._measure()
+        except LabError as error:
+            self._outcome = error
+        except Exception as error:
+            self._outcome = LabError(f"the load failed: {error!r}", hint="report this")
+            raise
+        finally:
+            self._enter(LoadPhase.OVER)
+            self._on_end(self._outcome)
+
+    def _enter(self, phase: LoadPhase) -> None:
+        if phase is not self.phase or phase is LoadPhase.PREPARING:
+            self.phase = phase
+            self._on_phase(phase)
+
+    def _measure(self) -> Measured | None:
+        self._enter(LoadPhase.PREPARING)
+        site = site_of(self._session, self.where)
+        target = self._target(site)
+        self._prepare(site, target)
+        parts: list[tuple[FioInvocation, JobFigures]] = []
+        for invocation in self._invocations(target):
+            figures = self._start(invocation)
+            if figures is None:
+                break
+            if invocation.phase is not Phase.PREPARE:
+                parts.append((invocation, figures))
+        if not parts:
+            return None
+        figures = joined_figures([part[1] for part in parts])
+        return Measured(figures, None, (), parts[0][0].job_text, target.file_bytes)
+
+    def _target(self, site: Site) -> JobTarget:
+        place = place_of(self._session, site)
+        workload = self.workload
+        files = 1 if workload.recipe else workload.jobs
+        room = place.available_bytes // files
+        wanted = self._working_set // files if self._working_set else workload.file_bytes
+        size = min(wanted or WORKING_SET_BYTES // files, room - room // 16)
+        size -= size % max(workload.block_bytes, MIB if size >= 2 * MIB else 1)
+        return place.job_target(repeat=0, file_bytes=max(size, workload.block_bytes))
+
+    def _prepare(self, site: Site, target: JobTarget) -> None:
+        """Once for each region: reads must not meet holes. A load that verifies writes everything itself."""
+        region = (site.uuid or site.device, site.file_system, self.workload.jobs, target.file_bytes)
+        if self.workload.verify is Verify.REREAD or region in self._session.written:
+            return
+        needs_data = self.workload.reads or not site.is_raw
+        if needs_data and self._start(prepare_invocation(self.workload, target)) is not None:
+            self._session.written.add(region)
+
+    def _invocations(self, target: JobTarget) -> tuple[FioInvocation, ...]:
+        endless = self._runtime is None
+        runtime = LONGEST_SECONDS if self._runtime is None else self._runtime
+        warmup = 0.0 if endless else min(self.workload.warmup_seconds, runtime / 4)
+        return fio_invocations(
+            self.workload,
+            target,
+            runtime_seconds=runtime,
+            warmup_seconds=warmup,
+            status_interval_seconds=LIVE_SECONDS,
+        )
+
+    def _start(self, invocation: FioInvocation) -> JobFigures | None:
+        """Run one start of fio to its end; None if it measured nothing because it was stopped."""
+        is_measured = invocation.phase is not Phase.PREPARE
+        self._session.lab.guard.check(invocation.step())
+        with self._lock:
+            if self._is_stopped.is_set():
+                return None
+            command = self._session.machine.stream(invocation.argv, stdin_text=invocation.job_text, keeps_output=False)
+            self._command = command
+        feed = LiveFeed()
+        for chunk in command.chunks():
+            for interval in feed.feed(chunk):
+                self._tell(interval, is_measured)
+        for interval in feed.finish():
+            self._tell(interval, is_measured)
+        result = command.result()
+        with self._lock:
+            self._command = None
+        text = "\n".join(feed.splitter.notes) + "\n" + feed.last_document
+        stopped = self._is_stopped.is_set()
+        try:
+            figures = parse_figures(
+                text, exit_status=result.status, stderr_text=result.stderr, accept_interrupted=stopped
+            )
+        except WorkloadError:
+            if stopped and not feed.last_document:
+                return None
+            raise
+        has_measured = bool(figures.reads or figures.writes)
+        return None if stopped and not (is_measured and has_measured) else figures
+
+    def _tell(self, interval: LiveInterval, is_measured: bool) -> None:
+        if is_measured:
+            self._enter(LoadPhase.WARMING_UP if interval.is_warmup else LoadPhase.RUNNING)
+            self._on_live(interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What theory says of a load before it runs."""
+
+    iops: float | None
+    """I/Os per second, reads and writes together; None where no number can be foretold."""
+    reason: str
+    """Why so many, or why no number."""
+
+
+def predict(session: LabSession, name: str, workload: str | Workload) -> Forecast:
+    """What an array should give. A number only where its members have a service time of their own (spindles).
+
+    Raises ArrayError if the array does not run.
+    """
+    work = find_workload(workload) if isinstance(workload, str) else workload
+    status = session.status(name)
+    level, members = level_of(status), status.raid_disks
+    rates = _rates(session, [member.device for member in status.members if member.is_in_sync])
+    cost = small_write_cost(level, members).reason
+    if work.direction is Direction.VERIFY or (
+        work.pattern is Pattern.SEQUENTIAL and work.direction is not Direction.MIX
+    ):
+        return Forecast(None, f"no number for '{work.id}': how requests are merged on the way decides")
+    if rates is None:
+        return Forecast(
+            None, f"these disks have no service time of their own: the processor is the limit. For small writes, {cost}"
+        )
+    if status.is_degraded:
+        return Forecast(None, f"{name} is degraded: reads of what is missing cost reads of all others. {cost}")
+    try:
+        prediction = workload_iops(level, rates, work)
+    except SpecError as error:
+        return Forecast(None, error.message)
+    return Forecast(prediction.value, prediction.reason)
+
+
+def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
+    """Nominal rates of the members; None if one has none."""
+    by_node = {disk.node: disk for disk in session.disks}
+    rates = []
+    for node in nodes:
+        disk = by_node.get(node)
+        if disk is None or not disk.personality:
+            return None
+        iops = 1 / find_personality(disk.personality).service_seconds
+        rates.append(DiskRates(iops, iops, iops * MIB, iops * MIB))
+    return rates or None
+
+
+def working_set_words(measured: Measured, jobs: int) -> str:
+    """``256 MiB``: what a load worked on, for a line of figures."""
+    return human_bytes((measured.file_bytes or 0) * jobs)
