@@ -89,13 +89,12 @@ def bring_up(lab: Lab, stopped: StoppedArrays | None, *, on_plan: Callable[[Plan
 
     ``on_plan`` is told each plan before it runs. An array that md does not start is among the refused.
     """
+    if stopped is None:
+        # Arrays run on here between sessions, and with them old copies of superblocks stay in the page cache.
+        return find_again(lab, BroughtUp())
     found = discover(lab.machine, [disk.node for disk in lab.disks if lab.can_hold_data(disk.node)])
     refused = [array for array in found if array.refusal]
     able = [array for array in found if not array.refusal]
-    if stopped is None:
-        blocks = lab.machine.list_dirs(["/sys/block"])["/sys/block"] if able else ()
-        running = tuple(array for array in able if array.name in blocks)
-        return BroughtUp(running, tuple(array for array in able if array not in running), tuple(refused))
     resting = stopped.read() if able else frozenset()
     started = []
     for array in able:
