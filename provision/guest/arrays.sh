@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Leaves md to the lab: nothing assembles arrays by itself, no monitor, no mail, no monthly check in the middle of a
+# measurement. raidlab finds the arrays on the lab's disks and starts them when asked.
+# Run before mdadm is installed, it saves building the first stage of booting twice.
+# A computer with arrays of its own keeps everything as it is: it may boot from one.
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+readonly here
+readonly mark="# raidlab: "
+readonly units=(mdmonitor.service mdmonitor-oneshot.timer mdmonitor-oneshot.service mdcheck_start.timer
+  mdcheck_continue.timer mdadm-waitidle.service)
+
+say() { printf 'arrays: %s\n' "$*" >&2; }
+
+has_own_arrays() {
+  ! grep -qsF "$mark" /etc/mdadm/mdadm.conf || return 1
+  grep -qs '^md' /proc/mdstat || grep -qsiE '^\s*ARRAY\s' /etc/mdadm/mdadm.conf /etc/mdadm/mdadm.conf.d/*
+}
+
+# Prints the target if it was changed.
+put() {
+  cmp -s "$1" "$2" || { install -D -m 644 "$1" "$2" && printf '%s\n' "$2"; }
+}
+
+main() {
+  local changed
+  if has_own_arrays; then
+    say "this computer has arrays of its own: they go on being assembled and watched as before, and so are the lab's"
+    return
+  fi
+  changed="$(
+    put "$here/files/mdadm.conf" /etc/mdadm/mdadm.conf
+    put "$here/files/64-md-raid-assembly.rules" /etc/udev/rules.d/64-md-raid-assembly.rules
+  )"
+  put "$here/files/mdadm.default" /etc/default/mdadm >/dev/null
+  # While a base disk is made, this runs before systemd is there, and once more behind it.
+  ! command -v systemctl >/dev/null || systemctl mask --quiet --now "${units[@]}" 2>/dev/null || systemctl mask --quiet "${units[@]}"
+  [[ -z $changed ]] || {
+    say "nothing assembles arrays by itself any more"
+    udevadm control --reload 2>/dev/null || true
+    # The first stage of booting has copies of the configuration and of the rule.
+    [[ ! -x /usr/sbin/update-initramfs || ! -x /sbin/mdadm ]] || update-initramfs -u >/dev/null
+  }
+}
+
+main "$@"

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs raidlab, or updates it, from a folder of wheels and without network: /opt/raidlab/venv and /usr/local/bin/raidlab.
+# The old version stays in use until the new one is complete. Usage, as root: install-raidlab.sh WHEELHOUSE
+set -euo pipefail
+
+readonly home=/opt/raidlab
+
+say() { printf 'raidlab: %s\n' "$*" >&2; }
+
+choose_python() {
+  local candidate
+  for candidate in /usr/bin/python3 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11; do
+    if "$candidate" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+  say "Python 3.11 or later with venv is needed; next: provision/guest/packages.sh"
+  return 3
+}
+
+# What would be installed, in one word: requirements, a dash, raidlab. A second run with the same wheels does nothing.
+fingerprint() {
+  cd "$2"
+  { printf '%s\n' "$1" && find . -name '*.whl' ! -name 'raidlab-*' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum | cut -c 1-12 | tr '\n' -
+  sha256sum raidlab-*.whl | cut -c 1-12
+}
+
+# The distribution's own pip does it: a copy in each environment would take longer than all the rest.
+install_into() {
+  local venv="$1" python="$2" wheelhouse="$3" alike pip
+  rm -rf "$venv"
+  pip="$(find /usr/share/python-wheels -name 'pip-*.whl' | head -n 1)"
+  alike="$(find "$home" -maxdepth 2 -path "${venv%-*}-*/complete" | head -n 1)"
+  if [[ -n $alike ]]; then
+    # Other code, same requirements: these are shared with the version before, as hard links.
+    cp -al "$(dirname "$alike")" "$venv"
+    rm -f "$venv/complete"
+    sed -i --follow-symlinks "s|$(dirname "$alike")|$venv|" "$venv/pyvenv.cfg"
+  else
+    "$python" -m venv --without-pip "$venv"
+  fi
+  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$pip" "$venv/bin/python" -m pip install --quiet --no-input \
+    --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --no-index --find-links "$wheelhouse" \
+    --compile ${alike:+--force-reinstall} ${alike:+--no-deps} raidlab
+  # An incomplete environment must not pass for a finished one.
+  "$venv/bin/raidlab" --version >/dev/null
+  touch "$venv/complete"
+}
+
+main() {
+  local wheelhouse python name previous
+  wheelhouse="$(cd "${1:?a folder of wheels}" && pwd)"
+  ls "$wheelhouse"/raidlab-*.whl >/dev/null || {
+    say "$wheelhouse has no wheel of raidlab; next: provision/host/wheelhouse.sh FOLDER"
+    return 2
+  }
+  python="$(choose_python)"
+  name="$(fingerprint "$(realpath "$python")" "$wheelhouse")"
+  mkdir -p "$home"
+  previous="$(readlink "$home/venv" || true)"
+  exec 9>"$home/lock"
+  flock 9
+  if [[ ! -e $home/$name/complete || "$(readlink "$home/venv")" != "$name" ]]; then
+    [[ -e $home/$name/complete ]] || install_into "$home/$name" "$python" "$wheelhouse"
+    ln -sfn "$name" "$home/venv.new"
+    mv -T "$home/venv.new" "$home/venv"
+    say "installed $("$home/venv/bin/raidlab" --version)"
+  fi
+  ln -sfn "$home/venv/bin/raidlab" /usr/local/bin/raidlab
+  # The version before stays: somebody may have it open.
+  find "$home" -mindepth 1 -maxdepth 1 -type d ! -name "$name" ! -name "${previous:-$name}" -exec rm -rf {} +
+}
+
+main "$@"

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What a virtual lab needs and a physical machine must decide for itself: network by DHCP on whatever card there is, ssh by
+# key alone, nothing else listening, no updates or swapping in the middle of a measurement. Run by the bake. Safe to run again.
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+readonly here
+# Units that start work of their own accord.
+readonly restless=(apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service man-db.timer e2scrub_all.timer
+  fstrim.timer motd-news.timer update-notifier-download.timer update-notifier-motd.timer ua-timer.timer esm-cache.service
+  dpkg-db-backup.timer snapd.service snapd.socket snapd.seeded.service fwupd-refresh.timer sysstat-collect.timer)
+
+put() { install -D -m 644 "$here/files/$1" "$2"; }
+
+# Multipath and snaps take disks, memory and boot time; only what is there is removed.
+remove_unwanted() {
+  local unwanted
+  mapfile -t unwanted < <(comm -12 <(sed -e 's/#.*//' -e '/^\s*$/d' "$here/packages/unwanted.txt" | sort -u) \
+    <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort -u))
+  ((${#unwanted[@]} == 0)) || DEBIAN_FRONTEND=noninteractive apt-get -qq purge --yes --autoremove "${unwanted[@]}" >/dev/null
+}
+
+network() {
+  grep -qs '^127\.0\.1\.1\s' /etc/hosts || printf '127.0.1.1 raidlab\n' >>/etc/hosts
+  put network.conf /etc/systemd/network/10-raidlab.network
+  put resolved.conf /etc/systemd/resolved.conf.d/raidlab.conf
+  # A wait for cards that a student adds would hold up every start.
+  put wait-online.conf /etc/systemd/system/systemd-networkd-wait-online.service.d/raidlab.conf
+  ln -sfn /run/systemd/resolve/resolv.conf /etc/resolv.conf
+  systemctl enable --quiet systemd-networkd.service systemd-resolved.service
+  systemctl try-restart systemd-resolved.service
+}
+
+login() {
+  put sshd.conf /etc/ssh/sshd_config.d/10-raidlab.conf
+  put ssh-host-keys.conf /etc/systemd/system/ssh.service.d/raidlab.conf
+  install -D -m 755 "$here/files/ssh-host-keys" /usr/local/lib/raidlab/ssh-host-keys
+  # The account that every Vagrant box has. A locked password still lets keys in.
+  id vagrant >/dev/null 2>&1 || useradd --create-home --shell /bin/bash vagrant
+  usermod --lock vagrant
+  usermod --lock root
+  printf 'vagrant ALL=(ALL) NOPASSWD: ALL\n' >/etc/sudoers.d/vagrant
+  chmod 440 /etc/sudoers.d/vagrant
+}
+
+main() {
+  remove_unwanted
+  network
+  login
+  systemctl mask --quiet "${restless[@]}" 2>/dev/null || true
+  swapoff --all
+  sed -i '/\sswap\s/d' /etc/fstab
+  put arrays.service /etc/systemd/system/raidlab-arrays.service
+  systemctl enable --quiet raidlab-arrays.service
+  put journald.conf /etc/systemd/journald.conf.d/raidlab.conf
+  systemctl daemon-reload
+}
+
+main "$@"
