@@ -23,13 +23,14 @@ test: setup-test ## set up what is missing, then run the unit, app and embedded-
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -m vm tests/vm
 
-check: setup-test ## formatting, lint, types, direction of imports, shell scripts
+check: setup-test ## formatting, lint, types, direction of imports, shell scripts, image templates
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	shellcheck -x $(SCRIPTS)
 	shfmt -i 2 -d $(SCRIPTS)
+	packer/validate.sh
 
 format: setup-test ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix-only .

@@ -1,0 +1,38 @@
+# Everything that follows from the variables.
+
+locals {
+  # Without a folder of its own (validation) any existing one will do: nothing is opened.
+  work_dir = var.work_dir == null ? path.root : var.work_dir
+  is_bake  = var.work_dir != null
+
+  # Packer's validation would fetch a list of checksums; it looks at the form alone, and needs no network, without one.
+  image_url      = local.is_bake ? var.image_url : "file:///dev/null"
+  image_checksum = local.is_bake ? var.image_checksum : "sha256:${join("", [for _ in range(64) : "0"])}"
+
+  cpu_model = var.cpu_model == null ? (var.accelerator == "kvm" ? "host" : "max") : var.cpu_model
+
+  # Lab disks come as QEMU arguments and not as disk_additional_size: those have no serial numbers, and current Packer
+  # would take them for a part of the image.
+  lab_disks = [for number in range(1, var.lab_disk_count + 1) : format("%02d", number)]
+  lab_disk_arguments = concat(
+    [for disk in local.lab_disks : [
+      "-blockdev", "driver=raw,node-name=lab${disk},cache.direct=off,discard=unmap,file.driver=file,file.filename=${local.work_dir}/lab${disk}.img"
+    ]],
+    # Behind the system disk on the bus: the BIOS starts from the first disk that it finds.
+    [for number in range(1, var.lab_disk_count + 1) : [
+      "-device", format("virtio-blk-pci,addr=0x%x,drive=lab%02d,serial=RAIDLAB-%02d", 11 + number, number, number)
+    ]]
+  )
+
+  # Naming -device or -netdev replaces all that Packer would give, so its network card is named again; the forwarded port
+  # is bound to loopback, which Packer's own is not.
+  qemu_arguments = concat(
+    [
+      ["-cpu", local.cpu_model],
+      ["-netdev", "user,id=user.0,hostfwd=tcp:127.0.0.1:{{ .SSHHostPort }}-:22"],
+      ["-device", "virtio-net,netdev=user.0"],
+      ["-serial", "file:${local.work_dir}/console.log"],
+    ],
+    local.lab_disk_arguments
+  )
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Makes the box from the baked disk, and puts it in place at once with checksum and manifest.
+# Packed here and not by Packer's post-processor: that one writes another format in each version of Packer, and has no room for
+# the files that the box's own Vagrantfile reads. Usage: box.sh IMAGE WORK ACCELERATOR STARTED
+set -euo pipefail
+
+# shellcheck source=packer/steps/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+manifest() {
+  printf '{\n"image": "%s",\n"input_hash": "%s",\n"baked_at": "%s",\n"bake_seconds": %d,\n"accelerator": "%s",\n"packer": "%s",\n' \
+    "$1" "$2" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$3" "$4" "$(packer version | sed -n '1s/^Packer v//p')"
+  cat "$5"
+  printf '}\n'
+}
+
+main() {
+  local image="$1" work="$2" accelerator="$3" started="$4" new="$2/finished" box gib
+  box="raidlab-$image.box"
+  mkdir "$new" "$work/box"
+  # Compressed inside, so that it stays small in the user's storage pool too; the tar around it then needs no compression.
+  qemu-img convert -c -O qcow2 -W -m 4 "$work/machine/lab.qcow2" "$work/box/box.img"
+  gib="$(qemu-img info --output=json "$work/box/box.img" | python3 -c 'import json, sys; print(json.load(sys.stdin)["virtual-size"] >> 30)')"
+  printf '{"provider": "libvirt", "format": "qcow2", "virtual_size": %d}\n' "$gib" >"$work/box/metadata.json"
+  cp "$packer_folder/box/Vagrantfile" "$repository"/provision/vagrant/lab{_vm.rb,-vm.yml} "$work/box/"
+  tar -cf "$new/$box" --sort=name --owner=0 --group=0 --numeric-owner -C "$work/box" .
+  (cd "$new" && sha256sum "$box" >"$box.sha256")
+  manifest "$image" "$(<"$work/inputs")" $(($(date +%s) - started)) "$accelerator" "$work/facts" >"$new/manifest.json"
+  python3 -m json.tool "$new/manifest.json" >/dev/null
+  # Folders change places as a whole; between the two renames recover.sh knows the old one by its name.
+  sync -f "$new"
+  [[ ! -e $output/$image ]] || mv -T "$output/$image" "$output/.old-$image"
+  mv -T "$new" "$output/$image"
+  rm -rf "$output/.old-$image"
+  say "$image is ready: $output/$image/$box, $(du -h "$output/$image/$box" | cut -f 1)"
+}
+
+main "$@"

@@ -1,0 +1,118 @@
+# What an image is made of. A file of images/ sets some, bake.sh passes others, the rest keep their defaults.
+# Conditions use regex_replace: Packer 1.6 has no regex(), and can() around it would be false for every value.
+
+variable "image_url" {
+  type        = string
+  description = "A bootable qcow2 disk with cloud-init: https://, or file:// for one that bake.sh made."
+  default     = null
+
+  validation {
+    condition     = regex_replace(coalesce(var.image_url, "file://"), "^(https|file)://.*$", "") == "" && var.image_url != ""
+    error_message = "The image_url must start with https:// or file://, such as https://host/disk.qcow2."
+  }
+}
+
+variable "image_checksum" {
+  type        = string
+  description = "Checksum of that disk: sha256:HEX, sha512:HEX, or file:URL of the list that its publisher keeps."
+  default     = null
+
+  validation {
+    condition     = regex_replace(coalesce(var.image_checksum, "file:https://-"), "^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}|file:https://.+)$", "") == "" && var.image_checksum != ""
+    error_message = "The image_checksum must be sha256:HEX, sha512:HEX or file:https://… (the publisher's list of checksums)."
+  }
+}
+
+variable "base_builder" {
+  type        = string
+  description = "A script base/NAME.sh that makes the disk on the spot; null: image_url is downloaded."
+  default     = null
+
+  validation {
+    condition     = regex_replace(coalesce(var.base_builder, "-"), "^[a-z0-9.-]+$", "") == "" && var.base_builder != ""
+    error_message = "The base_builder must be the name of a script in packer/base, without folder and without .sh."
+  }
+}
+
+variable "disk_size_gib" {
+  type        = number
+  description = "Size of the system disk in GiB; takes up only what is written. Whole, because boxes state it so."
+  default     = 8
+
+  validation {
+    condition     = var.disk_size_gib >= 4 && var.disk_size_gib <= 64 && floor(var.disk_size_gib) == var.disk_size_gib
+    error_message = "The disk_size_gib must be a whole number from 4 to 64."
+  }
+}
+
+variable "lab_disk_count" {
+  type        = number
+  description = "Lab disks while baking; the finished box brings its own (provision/vagrant/lab-vm.yml)."
+  default     = 9
+
+  validation {
+    condition     = var.lab_disk_count >= 4 && var.lab_disk_count <= 16 && floor(var.lab_disk_count) == var.lab_disk_count
+    error_message = "The lab_disk_count must be a whole number from 4 (RAID 6 and a spare) to 16."
+  }
+}
+
+variable "cpus" {
+  type        = number
+  description = "CPUs of the machine in which the image is baked."
+  default     = 2
+
+  validation {
+    condition     = var.cpus >= 1 && var.cpus <= 16 && floor(var.cpus) == var.cpus
+    error_message = "The cpus must be a whole number from 1 to 16."
+  }
+}
+
+variable "memory_mib" {
+  type        = number
+  description = "Memory of the machine in which the image is baked, in MiB."
+  default     = 1024
+
+  validation {
+    condition     = var.memory_mib >= 768
+    error_message = "The memory_mib must be at least 768: the provisioning does not fit into less."
+  }
+}
+
+variable "accelerator" {
+  type        = string
+  description = "How the machine runs: kvm, or tcg (emulation). bake.sh chooses by the processor's flags."
+  default     = "tcg"
+
+  validation {
+    condition     = contains(["kvm", "tcg"], var.accelerator)
+    error_message = "The accelerator must be kvm (hardware virtualisation) or tcg (emulation)."
+  }
+}
+
+variable "cpu_model" {
+  type        = string
+  description = "QEMU's name of the processor; null: the computer's own with kvm, everything that can be emulated with tcg."
+  default     = null
+}
+
+variable "boot_minutes" {
+  type        = number
+  description = "How long the machine may take until it answers on ssh; cloud-init's first boot is slow in emulation."
+  default     = 8
+
+  validation {
+    condition     = var.boot_minutes >= 1
+    error_message = "The boot_minutes must be at least 1."
+  }
+}
+
+variable "work_dir" {
+  type        = string
+  description = "Folder of this bake, made by bake.sh: key, seed, payload.tar, labNN.img. Null: for validation alone."
+  default     = null
+
+  validation {
+    condition     = regex_replace(coalesce(var.work_dir, "/"), "^/[^,]*$", "") == "" && var.work_dir != ""
+    error_message = "The work_dir must be an absolute path without a comma (QEMU separates options by commas)."
+  }
+}

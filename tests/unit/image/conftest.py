@@ -1,0 +1,71 @@
+"""A copy of everything that a bake reads, so that tests may change it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PARTS = (
+    "packer",
+    "provision/guest",
+    "provision/host",
+    "provision/vagrant",
+    "requirements",
+    "lab",
+    "tui",
+    "pyproject.toml",
+)
+HASHES = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A copy of the repository in which nothing has been baked."""
+
+    root: Path
+
+    def run(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return run(*argv, cwd=self.root, environment=environment)
+
+    def status(self, image: str = "debian-12") -> str:
+        answer = self.run("packer/bake.sh", "--status", image)
+        assert (answer.returncode, answer.stderr) == (0, "")
+        return answer.stdout.removesuffix("\n")
+
+    def place_box(self, image: str = "debian-12", input_hash: str | None = None) -> Path:
+        """A box as a bake leaves it, made from what is in the clone now."""
+        made_from = (
+            self.run("packer/steps/status.sh", "--inputs", image).stdout.strip() if input_hash is None else input_hash
+        )
+        folder = self.root / "packer" / "output" / image
+        folder.mkdir(parents=True)
+        (folder / f"raidlab-{image}.box").write_bytes(b"box")
+        (folder / "manifest.json").write_text(
+            f'{{\n"image": "{image}",\n"input_hash": "{made_from}",\n"kernel": "6.1"\n}}\n'
+        )
+        return folder
+
+
+def run(*argv: str, cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    for part in PARTS:
+        source, target = REPOSITORY / part, tmp_path / "clone" / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("output*", "__pycache__"))
+        else:
+            shutil.copy2(source, target)
+    return Clone(tmp_path / "clone")

@@ -1,0 +1,192 @@
+"""When a box is missing, stale or current, and what bake.sh says to wrong arguments."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.image.conftest import Clone
+
+MADE_FROM = [
+    "packer/build.pkr.hcl",
+    "packer/images/debian-12.pkrvars.hcl",
+    "packer/box/Vagrantfile",
+    "provision/guest/seal.sh",
+    "provision/guest/packages/common.txt",
+    "provision/vagrant/lab_vm.rb",
+    "provision/vagrant/lab-vm.yml",
+    "lab/__init__.py",
+    "lab/machine/agent.py",
+    "tui/__init__.py",
+    "requirements/runtime.txt",
+    "pyproject.toml",
+]
+
+
+def test_without_a_box_the_status_is_missing(clone: Clone) -> None:
+    assert clone.status() == "missing"
+
+
+def test_a_box_made_from_what_is_there_is_current(clone: Clone) -> None:
+    clone.place_box()
+    assert clone.status() == "current"
+
+
+def test_every_input_of_a_bake_makes_the_box_stale(clone: Clone) -> None:
+    clone.place_box()
+    for name in MADE_FROM:
+        path = clone.root / name
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n")
+        assert clone.status() == "stale", name
+        path.write_bytes(before)
+        assert clone.status() == "current", name
+
+
+def test_a_new_or_renamed_input_makes_the_box_stale(clone: Clone) -> None:
+    clone.place_box()
+    extra = clone.root / "lab" / "new.py"
+    extra.write_text("")
+    assert clone.status() == "stale"
+    extra.unlink()
+    (clone.root / "provision/guest/motd.sh").rename(clone.root / "provision/guest/welcome.sh")
+    assert clone.status() == "stale"
+
+
+def test_what_is_not_in_the_box_leaves_it_current(clone: Clone) -> None:
+    clone.place_box()
+    (clone.root / "packer/images/ubuntu-22.04.pkrvars.hcl").write_text("# another image's\n")
+    (clone.root / "lab/__pycache__").mkdir()
+    (clone.root / "lab/__pycache__/units.cpython-311.pyc").write_bytes(b"compiled")
+    (clone.root / "packer/output/debian-12.log").write_text("of the last bake\n")
+    (clone.root / "README.md").write_text("words\n")
+    assert clone.status() == "current"
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "raidlab-debian-12.box"])
+def test_half_a_box_is_no_box(clone: Clone, lost: str) -> None:
+    (clone.place_box() / lost).unlink()
+    assert clone.status() == "missing"
+
+
+def test_a_damaged_manifest_makes_the_box_stale(clone: Clone) -> None:
+    (clone.place_box() / "manifest.json").write_text('{"image": "debian')
+    assert clone.status() == "stale"
+
+
+def test_images_are_told_apart(clone: Clone) -> None:
+    clone.place_box("debian-12")
+    assert clone.status("debian-12") == "current"
+    assert clone.status("ubuntu-24.04") == "missing"
+
+
+def test_a_current_box_is_not_baked_again(clone: Clone) -> None:
+    box = clone.place_box() / "raidlab-debian-12.box"
+    answer = clone.run("packer/bake.sh", "debian-12")
+    assert answer.returncode == 0
+    assert answer.stderr.splitlines() == [f"image: debian-12 is current: {box}"]
+
+
+def test_status_takes_less_than_a_second(clone: Clone) -> None:
+    """Vagrant asks before every start."""
+    clone.place_box()
+    before = os.times()
+    clone.status()
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "which image? next: bake.sh IMAGE, one of debian-12 debian-12-local ubuntu-22.04 ubuntu-24.04"),
+        (("debain",), "there is no image 'debain'; there are debian-12 debian-12-local"),
+        (("debian-12", "ubuntu-24.04"), "one image at a time: debian-12 or ubuntu-24.04"),
+        (("debian-12", "--fast"), "no such option: --fast"),
+        (("debian-12", "--accelerator", "xen"), "the accelerator is kvm, tcg or auto, not 'xen'"),
+        (("debian-12", "--accelerator"), "the accelerator is kvm, tcg or auto, not ''"),
+        (("../output/x",), "there is no image '../output/x'"),
+    ],
+)
+def test_a_wrong_argument_is_named_and_nothing_is_done(clone: Clone, arguments: tuple[str, ...], words: str) -> None:
+    answer = clone.run("packer/bake.sh", *arguments)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"image: {words}")
+    assert answer.stdout == ""
+    assert not (clone.root / "packer/output").exists()
+
+
+def test_missing_programs_are_named_at_once_with_the_next_action(clone: Clone, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in [
+        "bash",
+        "env",
+        "sed",
+        "find",
+        "sort",
+        "xargs",
+        "sha256sum",
+        "cut",
+        "dirname",
+        "basename",
+        "mkdir",
+        "flock",
+        "grep",
+        "paste",
+    ]:
+        found = shutil.which(name)
+        assert found, name
+        (programs / name).symlink_to(found)
+    # /usr/sbin is searched as well, and cannot be hidden; packer and the like are not there.
+    answer = clone.run("packer/bake.sh", "debian-12", PATH=str(programs))
+    assert answer.returncode == 3
+    assert "packer qemu-system-x86_64 qemu-img ssh-keygen python3" in answer.stderr
+    assert "next: provision/host/packages.sh image" in answer.stderr
+    assert clone.status() == "missing"
+
+
+class TestRecovery:
+    def test_the_rest_of_an_unfinished_bake_is_removed(self, clone: Clone) -> None:
+        folder = clone.root / "packer/output/.bake-debian-12.abc"
+        (folder / "machine").mkdir(parents=True)
+        (folder / "machine/lab.qcow2").write_bytes(b"half")
+        assert clone.run("packer/steps/recover.sh").returncode == 0
+        assert not folder.exists()
+
+    def test_a_bake_cut_off_between_its_two_renames_gets_the_old_box_back(self, clone: Clone) -> None:
+        folder = clone.place_box()
+        folder.rename(folder.with_name(".old-debian-12"))
+        assert clone.status() == "missing"
+        assert clone.run("packer/steps/recover.sh").returncode == 0
+        assert clone.status() == "current"
+
+    def test_an_old_box_is_removed_once_the_new_one_is_in_place(self, clone: Clone) -> None:
+        folder = clone.place_box()
+        shutil.copytree(folder, folder.with_name(".old-debian-12"))
+        assert clone.run("packer/steps/recover.sh").returncode == 0
+        assert not folder.with_name(".old-debian-12").exists()
+        assert clone.status() == "current"
+
+    def test_the_machine_of_a_killed_bake_is_ended(self, clone: Clone, tmp_path: Path) -> None:
+        folder = clone.root / "packer/output/.bake-debian-12.abc"
+        folder.mkdir(parents=True)
+        # A process by the name of QEMU that names a file of the folder, and one that only has the name.
+        program = tmp_path / "qemu-system-x86_64"
+        shutil.copy2("/bin/sleep", program)
+        script = 'exec -a "$0 -drive $1" "$0" 60'
+        ours = subprocess.Popen(["bash", "-c", script, str(program), f"{folder}/machine/lab.qcow2"])
+        other = subprocess.Popen([str(program), "60"])
+        try:
+            assert clone.run("packer/steps/recover.sh").returncode == 0
+            assert ours.wait(timeout=10) != 0
+            assert other.poll() is None
+        finally:
+            for process in (ours, other):
+                process.kill()
+                process.wait()
+        assert not folder.exists()

@@ -1,0 +1,75 @@
+"""The templates with real Packer: every image is valid, and each wrong value meets the sentence that belongs to it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import everything_required
+from tests.unit.image.conftest import REPOSITORY, run
+
+IMAGES = sorted((REPOSITORY / "packer/images").glob("*.pkrvars.hcl"))
+# Other releases have no package of Packer.
+HAS_PACKAGE = "VERSION_CODENAME=bookworm" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(autouse=True)
+def packer() -> None:
+    if shutil.which("packer"):
+        return
+    reason = "packer is not installed; next: provision/host/packages.sh image (Debian 12)"
+    if everything_required() and HAS_PACKAGE:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def validate(image: str, **variables: str) -> tuple[int, str]:
+    """Status and words, line breaks taken out: Packer folds them at the width of a terminal."""
+    given = [argument for name, value in variables.items() for argument in ("-var", f"{name}={value}")]
+    file = f"-var-file=packer/images/{image}.pkrvars.hcl"
+    answer = run("packer", "validate", file, *given, "packer", cwd=REPOSITORY, environment={"CHECKPOINT_DISABLE": "1"})
+    return answer.returncode, " ".join((answer.stdout + answer.stderr).split())
+
+
+@pytest.mark.parametrize("image", [path.name.removesuffix(".pkrvars.hcl") for path in IMAGES])
+def test_every_image_is_valid_without_network(image: str) -> None:
+    assert validate(image) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("image_url", "/tmp/disk.qcow2", "The image_url must start with https:// or file://"),
+        ("image_url", "", "The image_url must start with https:// or file://"),
+        ("image_checksum", "md5:0", "The image_checksum must be sha256:HEX, sha512:HEX or file:https://"),
+        ("image_checksum", "none", "The image_checksum must be sha256:HEX, sha512:HEX or file:https://"),
+        ("base_builder", "../evil", "The base_builder must be the name of a script in packer/base"),
+        ("disk_size_gib", "2", "The disk_size_gib must be a whole number from 4 to 64."),
+        ("disk_size_gib", "8.5", "The disk_size_gib must be a whole number from 4 to 64."),
+        ("lab_disk_count", "17", "The lab_disk_count must be a whole number from 4"),
+        ("cpus", "0", "The cpus must be a whole number from 1 to 16."),
+        ("memory_mib", "256", "The memory_mib must be at least 768"),
+        ("accelerator", "xen", "The accelerator must be kvm (hardware virtualisation) or tcg (emulation)."),
+        ("boot_minutes", "0", "The boot_minutes must be at least 1."),
+        ("work_dir", "relative", "The work_dir must be an absolute path without a comma"),
+        ("work_dir", "/a,b", "The work_dir must be an absolute path without a comma"),
+    ],
+)
+def test_a_wrong_value_fails_with_its_own_sentence(variable: str, value: str, sentence: str) -> None:
+    status, words = validate("debian-12-local", **{variable: value})
+    assert status != 0
+    assert sentence in words
+
+
+def test_every_variable_has_a_type_and_a_description_and_is_checked_or_free() -> None:
+    text = (REPOSITORY / "packer/variables.pkr.hcl").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r'^variable "(\w+)" \{\n(.*?)^\}', text, re.MULTILINE | re.DOTALL))
+    assert len(blocks) == text.count('variable "')
+    for name, body in blocks.items():
+        assert re.search(r"^  type +=", body, re.MULTILINE), name
+        assert re.search(r'^  description = ".+\."$', body, re.MULTILINE), name
+        # QEMU knows the names of processors; all else is known here.
+        assert "validation {" in body or name == "cpu_model", name

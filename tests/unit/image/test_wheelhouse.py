@@ -1,0 +1,17 @@
+"""The wheels that a guest without network is given, and that its installation is whole or not there."""
+
+from __future__ import annotations
+
+import re
+
+from lab import __version__
+from tests.unit.image.conftest import REPOSITORY
+
+
+def test_every_requirement_of_the_guest_is_locked_with_hashes() -> None:
+    text = (REPOSITORY / "requirements/runtime.txt").read_text(encoding="utf-8")
+    names = re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)
+    assert {"msgspec", "textual", "cyclopts"} <= set(names)
+    # Downloading for another Python evaluates markers for this one, so there must be none.
+    assert not re.search(r"^[a-z0-9-]+==[^;\\]*;", text, re.MULTILINE)
+    assert __version__
