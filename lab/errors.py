@@ -102,5 +102,9 @@ class ExperimentError(LabError):
     """An experiment could not be carried out as written."""
 
 
+class RunCancelled(ExperimentError):
+    """Whoever started the experiment ended it before its time; what was measured is kept."""
+
+
 class ResultError(LabError):
     """A result could not be stored or read."""

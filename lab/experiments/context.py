@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lab.disks import Lab
+from lab.errors import RunCancelled
 from lab.experiments.bench import BuiltArray
 from lab.experiments.schema import Experiment
 from lab.experiments.stopwatch import Stopwatch
@@ -38,6 +39,30 @@ class Observer(Protocol):
         ...
 
 
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+class CancellableObserver:
+    """Passes on what it hears, and ends the run at the next step when it is cancelled. Raises RunCancelled."""
+
+    def __init__(self, observer: Observer, is_cancelled: Callable[[], bool]) -> None:
+        self._observer = observer
+        self._is_cancelled = is_cancelled
+
+    def doing(self, what: str, expected_seconds: float) -> None:
+        if self._is_cancelled():
+            raise RunCancelled(f"the run was cancelled before: {what}")
+        self._observer.doing(what, expected_seconds)
+
+    def done(self, key: str) -> None:
+        self._observer.done(key)
+
+    def on_sample(self, sample: Sample) -> None:
+        self._observer.on_sample(sample)
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What every part of a run needs."""
@@ -47,3 +72,4 @@ class RunContext:
     journal: RunJournal
     stopwatch: Stopwatch
     observer: Observer
+    is_cancelled: Callable[[], bool] = never

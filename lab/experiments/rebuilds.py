@@ -160,6 +160,7 @@ class RebuildRunner:
             self._options(load),
             repeat=cell.repeat,
             on_sample=self._context.observer.on_sample,
+            is_cancelled=self._context.is_cancelled,
         )
         self._add_cell(cell, built, load, measured, phase)
         return PhaseRecord(name=phase, seconds=load.runtime_seconds)

@@ -119,6 +119,7 @@ class ExperimentRunner:
                 self._options(workload),
                 repeat=cell.repeat,
                 on_sample=self._observer.on_sample,
+                is_cancelled=self._context.is_cancelled,
             )
         except (WorkloadError, SpecError) as error:
             if not self._experiment.keeps_going:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lab import __version__
 from lab.disks import open_lab
 from lab.errors import ExperimentError, LabError, ResultError
-from lab.experiments.context import Observer, RunContext
+from lab.experiments.context import CancellableObserver, Observer, RunContext, never
 from lab.experiments.runner import ExperimentRunner
 from lab.experiments.schedule import planned_keys
 from lab.experiments.schema import Experiment, check
@@ -36,6 +36,8 @@ class RunRequest:
     observer: Observer
     on_notice: Callable[[str], None]
     on_machine: Callable[[Machine], None] = lambda _: None
+    is_cancelled: Callable[[], bool] = never
+    """Asked at every step and every sample: ends the run, which can be resumed."""
     started_seconds: float | None = None
     """When the user's command began, on the host's clock; None: now."""
 
@@ -108,12 +110,13 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
         request.on_machine(machine)
 
     _require_room(request.host.state.results)
-    request.observer.doing("start the machine", 3.0)
+    observer = CancellableObserver(request.observer, request.is_cancelled)
+    observer.doing("start the machine", 3.0)
     opened = open_lab(
         request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
     )
     with opened as lab, begin(read_conditions(lab)) as journal:
-        runner = ExperimentRunner(RunContext(lab, experiment, journal, stopwatch, request.observer))
+        runner = ExperimentRunner(RunContext(lab, experiment, journal, stopwatch, observer, request.is_cancelled))
         try:
             return runner.run()
         except LabError as error:

@@ -10,7 +10,7 @@ import msgspec
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.disks import Lab
-from lab.errors import WorkloadError
+from lab.errors import RunCancelled, WorkloadError
 from lab.machine.api import CommandResult, RunningCommand
 from lab.measure.cpu import cpu_figures
 from lab.measure.recorder import Recorder
@@ -85,10 +85,12 @@ def run_workload(
     repeat: int = 0,
     on_sample: Callable[[Sample], None] | None = None,
     on_live: Callable[[LiveInterval], None] | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Measured:
     """Run one repeat of a workload while sampling.
 
-    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit.
+    ``is_cancelled`` is asked at every sample; fio is stopped when it says so.
+    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled.
     """
     target = place.job_target(repeat=repeat, file_bytes=options.file_bytes)
     invocations = fio_invocations(
@@ -99,11 +101,14 @@ def run_workload(
         status_interval_seconds=options.live_interval_seconds,
     )
     parts: list[tuple[FioInvocation, JobFigures, CommandResult]] = []
-    with Recorder(lab.machine, place.array, place.members, hertz=options.hertz, on_sample=on_sample) as recorder:
+    watch = _CancelWatch(is_cancelled, on_sample)
+    with Recorder(lab.machine, place.array, place.members, hertz=options.hertz, on_sample=watch.hear) as recorder:
         for invocation in invocations:
             lab.guard.check(invocation.step())
-            command = lab.machine.stream(invocation.argv, stdin_text=invocation.job_text)
+            watch.command = command = lab.machine.stream(invocation.argv, stdin_text=invocation.job_text)
             result = _follow(command, on_live if invocation.phase is not Phase.PREPARE else None)
+            if is_cancelled():
+                raise RunCancelled(f"{workload.title} was stopped before its end")
             figures = parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
             if invocation.phase is not Phase.PREPARE:
                 parts.append((invocation, figures, result))
@@ -118,6 +123,23 @@ def run_workload(
         parts[0][0].job_text,
         target.file_bytes,
     )
+
+
+class _CancelWatch:
+    """Hears every sample, on the recorder's thread, and stops the running fio once if it is to end."""
+
+    def __init__(self, is_cancelled: Callable[[], bool], on_sample: Callable[[Sample], None] | None) -> None:
+        self.command: RunningCommand | None = None
+        self._is_cancelled = is_cancelled
+        self._on_sample = on_sample
+        self._has_stopped = False
+
+    def hear(self, sample: Sample) -> None:
+        if self.command and not self._has_stopped and self._is_cancelled():
+            self._has_stopped = True
+            self.command.stop()
+        if self._on_sample:
+            self._on_sample(sample)
 
 
 def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
