@@ -126,9 +126,10 @@ def current() -> Context:
 def default_target(host: Host) -> str:
     """``local:`` on a computer with lab disks of its own (the virtual machine), otherwise ``uml:``."""
     blocks = host.files.path("/sys/block")
-    serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial")]
+    serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
     for path in serials:
-        if (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "").startswith("RAIDLAB-"):
+        # A SCSI disk has four bytes before its serial.
+        if "RAIDLAB-" in (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "")[:12]:
             return "local:"
     return "uml:"
 

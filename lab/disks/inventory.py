@@ -70,7 +70,10 @@ def _attributes(name: str) -> tuple[str, ...]:
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
         return (*common, "loop/backing_file")
-    return common if name.startswith(("md", "nbd", "ram")) else (*common, "serial", "device/serial")
+    if name.startswith(("md", "nbd", "ram")):
+        return common
+    page = ("device/vpd_pg80",) if name.startswith("sd") else ()
+    return (*common, "serial", "device/serial", *page)
 
 
 def _with_size(machine: Machine, names: Sequence[str]) -> tuple[str, ...]:
@@ -120,7 +123,7 @@ def _device(
         name=name,
         device_number=number,
         size_bytes=int(text("size") or 0) * SECTOR_BYTES,
-        serial=text("serial") or text("device/serial"),
+        serial=text("serial") or text("device/serial") or scsi_serial(texts.get(f"{base}/device/vpd_pg80") or ""),
         holders=listed.get(f"{base}/holders", ()),
         members=listed.get(f"{base}/slaves", ()),
         partitions=tuple(entry for entry in listed.get(base, ()) if entry.startswith(name)),
@@ -129,6 +132,14 @@ def _device(
         is_read_only=text("ro") == "1",
         loop_file=text("loop/backing_file"),
     )
+
+
+def scsi_serial(page: str) -> str:
+    """The serial number of a SCSI disk from its vital product data page 80h, behind four bytes of header (SPC-4).
+
+    Text in which bytes that are none have become replacement characters will do.
+    """
+    return page[4:].strip("\0 ") if page[:1] == "\0" else ""
 
 
 def resolve_node(machine: Machine, node: str) -> str:

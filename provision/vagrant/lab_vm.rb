@@ -91,6 +91,8 @@ module RaidlabVM
     # No screen: one thing less that listens, and starts sooner. The serial console is there: virsh console NAME.
     libvirt.graphics_type = "none"
     libvirt.random model: "random"
+    # vagrant-libvirt chooses the kind of SCSI controller only if the system disk is on it too.
+    libvirt.disk_bus = wanted[:disk_bus]
     wanted[:disks].times { |index| libvirt.storage(:file, **disk(index + 1, wanted)) }
   end
 

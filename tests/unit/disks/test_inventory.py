@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.disks.inventory import parse_mountinfo, read_devices, resolve_node
+from lab.disks.inventory import parse_mountinfo, read_devices, resolve_node, scsi_serial
 from lab.disks.lab import virtio_disks
 from lab.errors import LabError
 from tests.unit.disks.machines import MOUNTINFO, SIZE, Device, machine_of
-from tests.unit.fakes import FakeMachine, Scripted
+from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 
 def test_a_device_with_everything() -> None:
@@ -107,3 +107,20 @@ def test_virtio_disks_are_found_by_their_serials() -> None:
         ("disk01", "/dev/vdc", "RAIDLAB-01"),
         ("disk02", "/dev/vdb", "RAIDLAB-02"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "serial"),
+    [
+        (b"\x00\x80\x00\x0aRAIDLAB-01", "RAIDLAB-01"),
+        (b"\x00\x80\x00\x14            RAIDLAB-16", "RAIDLAB-16"),
+        (b"\x00\x80\x00\x00", ""),
+        (b"", ""),
+        (b"RAIDLAB-01", ""),
+    ],
+)
+def test_the_serial_of_a_scsi_disk_is_in_its_page(page: bytes, serial: str) -> None:
+    assert scsi_serial(page.decode("utf-8", "replace")) == serial
+    fake = machine_of(Device("sdb"))
+    fake.files["/sys/block/sdb/device/vpd_pg80"] = page.decode("utf-8", "replace")
+    assert read_devices(as_machine(fake))["sdb"].serial == serial
