@@ -1,0 +1,101 @@
+"""`vagrant up` of the baked box until `raidlab doctor` answers, against a plain box of the same base disk. In pairs.
+
+Everything runs in namespaces of its own (tests/vm/computer.py). Bakes first if the box is missing or stale.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.support.plain_box import make_plain_box
+from benchmarks.support.report import finish, spread
+from tests.conftest import CURE, missing_for
+from tests.vm.computer import IMAGE, REPOSITORY, Computer, private_computer
+
+PAIRS = 3
+BOUND = 1.2
+OUTPUT = REPOSITORY / "packer" / "output"
+# As the lab's machine, without its disks.
+PLAIN = """
+load File.expand_path("lab_vm.rb", ENV.fetch("LAB_VM"))
+Vagrant.configure("2") do |config|
+  wanted = RaidlabVM.settings
+  config.vm.box = "plain"
+  config.vm.synced_folder ".", "/vagrant", disabled: true
+  config.vm.provider(:libvirt) { |libvirt| RaidlabVM.configure_libvirt(libvirt, wanted.merge(disks: 0)) }
+end
+"""
+
+
+def ready_seconds(computer: Computer, folder: Path, question: str) -> float:
+    """From starting `vagrant up` until the machine has answered; the machine is destroyed afterwards."""
+    begin = time.monotonic()
+    computer.run("vagrant", "up", cwd=folder, timeout=900)
+    computer.run("vagrant", "ssh", "-c", question, cwd=folder)
+    seconds = time.monotonic() - begin
+    computer.run("vagrant", "destroy", "-f", cwd=folder)
+    return seconds
+
+
+def add_boxes(computer: Computer) -> Path:
+    """Give the computer the baked box and the plain one; returns the plain one's folder."""
+    shutil.copytree(OUTPUT / IMAGE, computer.clone / "packer" / "output" / IMAGE)
+    (base,) = (OUTPUT / ".base").glob("debian-12-*.qcow2")
+    plain = computer.folder / "plain"
+    plain.mkdir()
+    make_plain_box(base, REPOSITORY / "provision" / "guest" / "files" / "vagrant.pub", computer.folder / "plain.box")
+    (plain / "Vagrantfile").write_text(PLAIN, encoding="ascii")
+    computer.run("vagrant", "box", "add", "--name", "plain", str(computer.folder / "plain.box"), cwd=computer.folder)
+    return plain
+
+
+def measure() -> list[tuple[float, float]]:
+    """Seconds of the lab and of the plain box, pair by pair."""
+    with private_computer() as computer:
+        computer.environment["LAB_VM"] = str(computer.clone / "provision" / "vagrant")
+        plain = add_boxes(computer)
+        # One of each, not counted: the first copies its box into libvirt's storage.
+        ready_seconds(computer, computer.clone, "raidlab doctor")
+        ready_seconds(computer, plain, "true")
+        return [
+            (ready_seconds(computer, computer.clone, "raidlab doctor"), ready_seconds(computer, plain, "true"))
+            for _ in range(PAIRS)
+        ]
+
+
+def main() -> None:
+    """Measure, and report the median of the ratios."""
+    missing = missing_for("vm")
+    if missing or os.geteuid() != 0:
+        cause = f"needs {', '.join(missing)}; next: {CURE['vm']}" if missing else "needs root"
+        json.dump({"benchmark": "vm_boot", "left_out": cause}, sys.stdout, indent=2)
+        print()
+        return
+    subprocess.run([REPOSITORY / "packer" / "bake.sh", IMAGE], check=True, stdout=sys.stderr)
+    manifest = json.loads((OUTPUT / IMAGE / "manifest.json").read_text(encoding="utf-8"))
+    pairs = measure()
+    finish(
+        "vm_boot",
+        "vagrant up until raidlab doctor answers ÷ the same of a plain box of the same base, median of pairs",
+        statistics.median(ours / plain for ours, plain in pairs),
+        BOUND,
+        at_most=True,
+        details={
+            "pairs": PAIRS,
+            "lab_seconds": spread([ours for ours, _ in pairs]),
+            "plain_seconds": spread([plain for _, plain in pairs]),
+            "bake_seconds": manifest["bake_seconds"],
+            "box_mebibytes": round((OUTPUT / IMAGE / f"raidlab-{IMAGE}.box").stat().st_size / 2**20),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
