@@ -355,7 +355,7 @@ def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSes
     create(session, "raid5", D[6:9])
     forecast = predict(session, "md0", "rand-write-4k")
     assert forecast.iops is not None
-    assert "member I/Os" in forecast.reason
+    assert "member reads" in forecast.reason
     do(session, plans.destroy(session, "md0"))
     create(session, "raid5", D[:3])
     assert predict(session, "md0", "rand-write-4k").iops is None
