@@ -19,6 +19,7 @@ from lab.session.site import MARK_BYTES, Site, mark_bytes, mount_of, site_of
 from lab.units import KIB, human_bytes
 
 _MARKS_FILE = "marks.json"
+_VERDICTS_FILE = "verdicts.json"
 _MARK_FILE_NAME = ".raidlab-mark"
 _BLOCK_BYTES = 4 * KIB
 _NAMED_STRETCHES = 3
@@ -58,6 +59,13 @@ class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict is Verdict.INTACT
 
 
+class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a mark's data were like when they were last read."""
+
+    verdict: Verdict
+    checked_utc: str
+
+
 class _Found(msgspec.Struct, frozen=True):
     """What mark_program.py prints."""
 
@@ -84,11 +92,21 @@ def write_mark(session: LabSession, name: str) -> DataMark:
     )
     _call(session, "write", mark)
     _save(session, {**read_marks(session), mark.uuid: mark})
+    _keep_verdict(session, mark.uuid, None)
     return mark
 
 
 def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
-    """Read a mark past the caches and say what became of it. Raises MachineLost, but nothing that is about the data."""
+    """Read a mark past the caches and say what became of it; the verdict is kept beside the mark.
+
+    Raises MachineLost, but nothing that is about the data.
+    """
+    found = _verify(session, mark)
+    _keep_verdict(session, mark.uuid, found.verdict)
+    return found
+
+
+def _verify(session: LabSession, mark: DataMark) -> MarkVerdict:
     try:
         site = site_of(session, mark.array)
         if site.uuid != mark.uuid:
@@ -154,11 +172,21 @@ def read_marks(session: LabSession) -> dict[str, DataMark]:
         return {}
 
 
+def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
+    """What each mark was like when it was last read, by the UUID of its array; nothing is read now."""
+    try:
+        text = (session.folder / _VERDICTS_FILE).read_bytes()
+        return msgspec.json.decode(text, type=dict[str, LastVerdict])
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return {}
+
+
 def forget_mark(session: LabSession, uuid: str) -> None:
     """Drop a mark whose array is gone."""
     marks = read_marks(session)
     if marks.pop(uuid, None):
         _save(session, marks)
+        _keep_verdict(session, uuid, None)
 
 
 def _where(session: LabSession, site: Site) -> tuple[str, int, int]:
@@ -193,3 +221,14 @@ _PAST = {"write": "written", "verify": "read"}
 def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
     session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_file(session.folder / _MARKS_FILE, msgspec.json.encode(tuple(marks.values())))
+
+
+def _keep_verdict(session: LabSession, uuid: str, verdict: Verdict | None) -> None:
+    """Keep the verdict on a mark; None: data that nobody has read yet."""
+    kept = last_verdicts(session)
+    kept.pop(uuid, None)
+    if verdict is not None:
+        now = session.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        kept[uuid] = LastVerdict(verdict=verdict, checked_utc=now)
+    session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_file(session.folder / _VERDICTS_FILE, msgspec.json.encode(kept))
