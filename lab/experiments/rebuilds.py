@@ -183,15 +183,11 @@ class RebuildRunner:
 
     def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
         # On a bare device the load has its own regions, from the start on; the last part is the witness's.
-        skip = (read_array(self._lab.machine, built.spec.name).size_bytes - _WITNESS_BYTES) >> 20
+        size = read_array(self._lab.machine, built.spec.name).size_bytes
+        length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
+        skip = (size - length) >> 20
         if write:
-            argv = (
-                "dd",
-                "if=/dev/urandom",
-                f"of={built.spec.device}",
-                "bs=1M",
-                f"seek={skip}",
-                f"count={_WITNESS_BYTES >> 20}",
-            )
+            place = (f"of={built.spec.device}", f"seek={skip}", f"count={length >> 20}")
+            argv = ("dd", "if=/dev/urandom", *place, "bs=1M")
             self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
-        return sum_device(self._lab.machine, built.spec.device, _WITNESS_BYTES, skip_bytes=skip << 20)
+        return sum_device(self._lab.machine, built.spec.device, length, skip_bytes=skip << 20)
