@@ -106,5 +106,9 @@ class RunCancelled(ExperimentError):
     """Whoever started the experiment ended it before its time; what was measured is kept."""
 
 
+class LessonError(LabError):
+    """A lesson cannot be worked at in this way, or its progress cannot be kept."""
+
+
 class ResultError(LabError):
     """A result could not be stored or read."""

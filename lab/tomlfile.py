@@ -54,6 +54,14 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(f"'{source}' is not TOML: {error}", hint="mend the line named above") from None
+    return convert_tree(tree, kind, source=source)
+
+
+def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
+    """A tree of tables and values as a ``kind``: for parts of a file whose kind another part names.
+
+    Raises SpecError as decode_toml does, but for syntax.
+    """
     problems: list[str] = []
     tree = _with_sizes(tree, problems, "")
     problems += _problems(tree, kind, "")

@@ -167,6 +167,10 @@ class ResultStore:
         """All results, newest first; those that cannot be read are there with their problem."""
         return tuple(self._summary(name) for name in sorted(self._ids(), reverse=True))
 
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all results, newest first; none is read."""
+        return tuple(sorted(self._ids(), reverse=True))
+
     def find(self, name: str) -> str:
         """The id meant by an id, the unique beginning of one, or ``latest``. Raises ResultError for none or several."""
         ids = sorted(self._ids())

@@ -1,0 +1,337 @@
+"""Checks on arrays, disks and data. Each is a name, typed arguments and one look at a scene: no lesson runs code.
+
+``that`` in a lesson file names the class by its tag. A check that ``lasts`` stays passed for its step once it was seen
+to hold: it is about something that happened, which may be gone at the next look.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import msgspec
+
+from lab.arrays.level_names import layout_name
+from lab.arrays.levels import LevelName
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.lessons.scene import Facts, Outcome, Scene
+from lab.session.events import EventKind
+from lab.units import human_bytes, parse_bytes
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
+    """One thing that must hold. Subclasses carry a tag, the name in lesson files."""
+
+    lasts: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """The name in lesson files, and the key of what it wants in the words of each language."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def facts(self) -> Facts:
+        """What fills the placeholders of the words."""
+        return {
+            key: value for key, value in msgspec.structs.asdict(self).items() if isinstance(value, str | int | float)
+        }
+
+    @property
+    def wanted(self) -> str:
+        """The key of the sentence that says what must hold."""
+        return self.name
+
+    @abstractmethod
+    def look(self, scene: Scene) -> Outcome:
+        """Whether it holds in this scene, and what was found instead."""
+
+
+class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on one running array."""
+
+    array: str = "md0"
+
+    def look(self, scene: Scene) -> Outcome:
+        status = scene.arrays.get(self.array)
+        if status is None:
+            return Outcome(False, "array-missing", {"array": self.array})
+        return self.judge(status, scene)
+
+    @abstractmethod
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        """The look at an array that runs."""
+
+
+class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.exists"):
+    """The array runs."""
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        return Outcome(status.state.is_running, "array-is-state", {"array": self.array, "state": status.state.value})
+
+
+class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.level"):
+    """The array is of this level, such as ``raid5``."""
+
+    level: str
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        return Outcome(status.level == self.level, "array-is-level", {"array": self.array, "level": status.level})
+
+
+class ArrayState(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.state"):
+    """md/array_state is one of these words."""
+
+    is_one_of: tuple[str, ...]
+
+    @property
+    def facts(self) -> Facts:
+        return {"array": self.array, "states": ", ".join(self.is_one_of)}
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        found = status.state.value
+        return Outcome(found in self.is_one_of, "array-is-state", {"array": self.array, "state": found})
+
+
+class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.healthy"):
+    """Every member is there and in sync, and no sync is running or owed."""
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        if status.is_degraded:
+            return _degraded(status)
+        if _owes_sync(status):
+            return Outcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+        return Outcome(not status.state.is_broken, "array-is-state", {"array": self.array, "state": status.state.value})
+
+
+class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.degraded"):
+    """So many members are missing; md counts them in ``degraded``."""
+
+    equals: int
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        found = _degraded(status)
+        return Outcome(status.degraded_count == self.equals, found.said, found.facts)
+
+
+class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.members"):
+    """The array has so many slots."""
+
+    equals: int
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        found = status.raid_disks
+        return Outcome(found == self.equals, "array-has-members", {"array": self.array, "members": found})
+
+
+class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
+    """The array consists of these disks, written ``disk01,disk02``, in any order; faulty ones count."""
+
+    disks: str
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        names = {node: name for name, node in scene.nodes.items()}
+        found = {names.get(member.device, member.device) for member in status.members}
+        facts = {"array": self.array, "disks": ", ".join(sorted(found))}
+        return Outcome(found == set(self.disks.split(",")), "array-has-disks", facts)
+
+
+class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.chunk"):
+    """The array's chunk, written ``64K``."""
+
+    equals: str
+
+    def __post_init__(self) -> None:
+        parse_bytes(self.equals, what="equals")
+
+    @property
+    def facts(self) -> Facts:
+        return {"array": self.array, "chunk": human_bytes(parse_bytes(self.equals))}
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        found = human_bytes(status.chunk_bytes) if status.chunk_bytes else "–"
+        facts = {"array": self.array, "chunk": found}
+        return Outcome(status.chunk_bytes == parse_bytes(self.equals), "array-has-chunk", facts)
+
+
+class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.layout"):
+    """The array's layout, such as ``left-symmetric`` or ``n2``."""
+
+    layout: str
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        found = None
+        if status.layout_number is not None and status.level in tuple(LevelName):
+            found = layout_name(LevelName(status.level), status.layout_number)
+        return Outcome(found == self.layout, "array-has-layout", {"array": self.array, "layout": found or "–"})
+
+
+class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
+    """The array has a write-intent bitmap, or has none."""
+
+    present: bool = True
+
+    @property
+    def wanted(self) -> str:
+        return self.name if self.present else "array.no-bitmap"
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        said = "array-has-bitmap" if status.has_bitmap else "array-has-no-bitmap"
+        return Outcome(status.has_bitmap is self.present, said, {"array": self.array})
+
+
+class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
+    """So many spares wait in the array."""
+
+    equals: int
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        found = len(status.spares)
+        return Outcome(found == self.equals, "array-has-spares", {"array": self.array, "spares": found})
+
+
+class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
+    """The array lost more members than its level can do without; md says so in one of two ways."""
+
+    parity_members: int = 0
+    """Members that a parity level can miss: those levels never show the state ``broken`` (md.rst)."""
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        if status.state.is_broken:
+            return Outcome(True, "array-is-state", {"array": self.array, "state": status.state.value})
+        found = _degraded(status)
+        return Outcome(0 < self.parity_members < status.degraded_count, found.said, found.facts)
+
+
+class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
+    """The disk works in the array: in its slot, and in sync."""
+
+    disk: str
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        state = _state(scene.member(self.array, self.disk))
+        return Outcome(state == "in sync", "disk-is", {"array": self.array, "disk": self.disk, "state": state})
+
+
+class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
+    """The array runs without this disk: it is faulty, or gone from it.
+
+    On the embedded kernel a faulty disk is gone at the next command: md leaves it out when the array starts again.
+    """
+
+    disk: str
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        state = _state(scene.member(self.array, self.disk))
+        facts = {"array": self.array, "disk": self.disk, "state": state}
+        return Outcome(state in ("faulty", "not a member"), "disk-is", facts)
+
+
+class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
+    """The disk came back into sync during this step, and so much of its part of the array was written for it.
+
+    The counter of the disk itself tells a whole rebuild from one by bitmap.
+    """
+
+    lasts = True
+    disk: str
+    at_least_percent: float = 0.0
+    at_most_percent: float = 1000.0
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.name}.at-least" if self.at_least_percent else f"{self.name}.at-most"
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        came = {(kind.value, self.array, self.disk) for kind in (EventKind.MEMBER_ADDED, EventKind.MEMBER_IN_SYNC)}
+        member = scene.member(self.array, self.disk)
+        if not came & scene.events or not member or not member.is_in_sync or not status.component_bytes:
+            return Outcome(False, "disk-not-rebuilt", self.facts)
+        percent = 100 * scene.written_bytes.get(self.disk, 0) / status.component_bytes
+        is_passed = self.at_least_percent <= percent <= self.at_most_percent
+        return Outcome(is_passed, "disk-was-written", {**self.facts, "percent": f"{percent:.0f}"})
+
+
+class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sync.finished"):
+    """Nothing is being rebuilt, resynchronised, scrubbed or reshaped, and nothing of that is owed."""
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        if _owes_sync(status):
+            return Outcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+        return Outcome(True, "array-idle", {"array": self.array})
+
+
+class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.found"):
+    """The last scrub of the array, during this step, counted mismatches."""
+
+    lasts = True
+
+    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+        if status.sync_action.is_busy:
+            return Outcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+        found = status.mismatch_sectors or 0
+        return Outcome(found > 0, "scrub-counted", {"array": self.array, "sectors": found})
+
+
+class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
+    """Known data lie on the array."""
+
+    array: str = "md0"
+
+    def look(self, scene: Scene) -> Outcome:
+        is_there = self.array in scene.marks
+        return Outcome(is_there, "mark-there" if is_there else "mark-missing", {"array": self.array})
+
+
+class MarkVerdict(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
+    """The known data were looked at in this step, with this verdict: intact, changed or unreadable."""
+
+    lasts = True
+    array: str = "md0"
+    verdict: str
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.name}.{self.verdict}"
+
+    def look(self, scene: Scene) -> Outcome:
+        mark = scene.marks.get(self.array)
+        if mark is None:
+            return Outcome(False, "mark-missing", {"array": self.array})
+        if mark.verdict is None or mark.checked_utc < scene.step_began_utc:
+            return Outcome(False, "mark-unchecked", {"array": self.array})
+        return Outcome(mark.verdict == self.verdict, f"mark-{mark.verdict}", {"array": self.array})
+
+
+class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
+    """Something happened to the array during this step, as the lab's events name it."""
+
+    lasts = True
+    event: EventKind
+    array: str = "md0"
+    disk: str = ""
+
+    def look(self, scene: Scene) -> Outcome:
+        seen = any(
+            kind == self.event and array == self.array and self.disk in ("", disk) for kind, array, disk in scene.events
+        )
+        return Outcome(seen, "event-seen" if seen else "event-missing", self.facts)
+
+
+def _state(member: MemberStatus | None) -> str:
+    if member is None:
+        return "not a member"
+    if member.is_faulty:
+        return "faulty"
+    if member.is_rebuilding:
+        return "rebuilding"
+    return "spare" if member.is_spare else "in sync" if member.is_in_sync else ", ".join(sorted(member.flags))
+
+
+def _owes_sync(status: ArrayStatus) -> bool:
+    is_busy = status.sync_action.is_busy or status.sync_progress is not None
+    return is_busy or status.awaits_rebuild or status.awaits_resync
+
+
+def _degraded(status: ArrayStatus) -> Outcome:
+    facts: Facts = {"array": status.name, "degraded": status.degraded_count, "members": status.raid_disks}
+    return Outcome(False, "array-is-degraded" if status.is_degraded else "array-is-complete", facts)

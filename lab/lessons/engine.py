@@ -1,0 +1,179 @@
+"""The state of a student in a lesson, and how it moves on. Pure: no clock, no files, no machine.
+
+A step is done when its question is answered and all its checks hold at one look; checks about something that happened
+stay passed for their step. Done steps stay done: a later step may well undo what they asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from lab.errors import LessonError
+from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
+from lab.lessons.scene import Outcome, Scene
+from lab.lessons.schema import HINTS
+from lab.tomlfile import unknown_word
+
+FORMAT_VERSION = 1
+
+
+class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a student has done in one step."""
+
+    began_utc: str
+    done_utc: str = ""
+    """Empty: not yet."""
+    answer: str = ""
+    """The key of the chosen option."""
+    hints: int = 0
+    """How many hints were shown."""
+    by_lab: bool = False
+    """The lab carried the step out for the student."""
+    passed: tuple[int, ...] = ()
+    """Checks about something that happened which were seen to hold."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a student has done in one lesson. Times are ISO 8601 in UTC."""
+
+    format_version: int = FORMAT_VERSION
+    lesson: str
+    seed: str = ""
+    language: str = "en"
+    target: str = ""
+    """The machine on whose lab the lesson is done."""
+    began_utc: str
+    steps: dict[str, StepProgress] = {}
+
+    def in_step(self, step_id: str) -> StepProgress:
+        """The progress in one step, as nothing if it has not begun."""
+        return self.steps.get(step_id, StepProgress(began_utc=""))
+
+    def is_done(self, step_id: str) -> bool:
+        """Whether a step was passed."""
+        return bool(self.in_step(step_id).done_utc)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """One check of a step as the student sees it; ``outcome`` None: nobody has looked yet."""
+
+    name: str
+    facts: dict[str, str | int | float]
+    is_passed: bool
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One look at the current step."""
+
+    step: ReadyStep
+    checks: tuple[CheckView, ...]
+    mistake: ReadyMistake | None
+    is_done: bool
+
+    @property
+    def passed_count(self) -> int:
+        """How many checks hold."""
+        return sum(check.is_passed for check in self.checks)
+
+
+def begin(lesson: ReadyLesson, *, target: str, now_utc: str) -> Progress:
+    """A fresh start."""
+    first = {lesson.steps[0].id: StepProgress(began_utc=now_utc)}
+    return Progress(
+        lesson=lesson.id, seed=lesson.seed, language=lesson.language, target=target, began_utc=now_utc, steps=first
+    )
+
+
+def current_step(lesson: ReadyLesson, progress: Progress) -> ReadyStep | None:
+    """The first step that is not done; None at the end of the lesson."""
+    return next((step for step in lesson.steps if not progress.is_done(step.id)), None)
+
+
+def done_count(lesson: ReadyLesson, progress: Progress) -> int:
+    """How many steps are done."""
+    return sum(progress.is_done(step.id) for step in lesson.steps)
+
+
+def answer(lesson: ReadyLesson, progress: Progress, key: str) -> Progress:
+    """Answer the question of the current step; a prediction may be changed until the step is done.
+
+    Raises LessonError where nothing is asked, SpecError with the nearest option.
+    """
+    step = _require_step(lesson, progress)
+    if step.ask is None:
+        raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what is to be done")
+    if key not in step.ask.options:
+        raise unknown_word("answer", key, step.ask.options)
+    return _with_step(progress, step, answer=key)
+
+
+def take_hint(lesson: ReadyLesson, progress: Progress) -> tuple[Progress, int]:
+    """One more hint for the current step; the number of hints now shown. The last one stays the last."""
+    step = _require_step(lesson, progress)
+    count = min(HINTS, progress.in_step(step.id).hints + 1)
+    return _with_step(progress, step, hints=count), count
+
+
+def note_help(lesson: ReadyLesson, progress: Progress) -> Progress:
+    """The lab does the current step for the student."""
+    return _with_step(progress, _require_step(lesson, progress), by_lab=True)
+
+
+def look(lesson: ReadyLesson, progress: Progress, scene: Scene) -> StepView | None:
+    """The checks of the current step against a scene; None at the end of the lesson."""
+    step = current_step(lesson, progress)
+    if step is None:
+        return None
+    views = [] if step.ask is None else [_question_view(progress, step)]
+    kept = progress.in_step(step.id).passed
+    for number, check in enumerate(step.checks):
+        outcome = check.look(scene)
+        is_passed = outcome.is_passed or (check.lasts and number in kept)
+        views.append(CheckView(check.wanted, dict(check.facts), is_passed, outcome))
+    is_done = all(view.is_passed for view in views)
+    return StepView(step, tuple(views), None if is_done else _mistake(step, scene), is_done)
+
+
+def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
+    """Keep what a look showed: lasting checks that hold, and the end of the step. The same object if nothing is new."""
+    step = view.step
+    offset = step.ask is not None
+    held = {
+        number for number, check in enumerate(step.checks) if check.lasts and view.checks[number + offset].is_passed
+    }
+    before = progress.in_step(step.id)
+    if not view.is_done:
+        kept = tuple(sorted(held | set(before.passed)))
+        return progress if kept == before.passed else _with_step(progress, step, passed=kept)
+    progress = _with_step(progress, step, done_utc=now_utc)
+    following = current_step(lesson, progress)
+    return progress if following is None else _with_step(progress, following, began_utc=now_utc)
+
+
+def _question_view(progress: Progress, step: ReadyStep) -> CheckView:
+    return CheckView("answered", {}, bool(progress.in_step(step.id).answer))
+
+
+def _mistake(step: ReadyStep, scene: Scene) -> ReadyMistake | None:
+    for mistake in step.mistakes:
+        if all(check.look(scene).is_passed for check in mistake.when):
+            return mistake
+    return None
+
+
+def _require_step(lesson: ReadyLesson, progress: Progress) -> ReadyStep:
+    step = current_step(lesson, progress)
+    if step is None:
+        raise LessonError(f"lesson {lesson.id} is done", hint="'raidlab lesson reset' starts it again")
+    return step
+
+
+def _with_step(progress: Progress, step: ReadyStep, **changes: object) -> Progress:
+    before = progress.in_step(step.id)
+    steps = progress.steps | {step.id: msgspec.structs.replace(before, **changes)}
+    return msgspec.structs.replace(progress, steps=steps)

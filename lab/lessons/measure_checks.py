@@ -1,0 +1,160 @@
+"""Checks on measurements: directions and bands of ratios between two parts of one result, never a figure of its own.
+
+An absolute figure says more about the computer than about RAID; a ratio measured minutes apart on the same disks says
+something about RAID.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from lab.lessons.checks import Check
+from lab.lessons.scene import Facts, Outcome, Scene
+from lab.results.record import CellRecord, ResultRecord
+from lab.units import human_bytes, human_rate, human_seconds
+from lab.workloads.fio_output import DirectionFigures
+
+
+class Figure(StrEnum):
+    """What is compared."""
+
+    IOPS = "iops"
+    """I/Os a second, of the typical moment."""
+    BANDWIDTH = "bandwidth"
+    """Bytes a second, of the typical moment."""
+    P50 = "p50"
+    """Median latency."""
+    P99 = "p99"
+
+    def of(self, figures: DirectionFigures) -> float | None:
+        """The figure of one measured direction, in I/Os or bytes a second, or seconds.
+
+        By Little's law requests in flight = rate × mean latency, so the rate at which the *median* request was served
+        is rate × mean / median. A short run on a computer that does other things pauses now and then: pauses lengthen
+        the mean and leave the median alone.
+        """
+        if self is Figure.P50 or self is Figure.P99:
+            return figures.p50_seconds if self is Figure.P50 else figures.p99_seconds
+        typical = figures.mean_seconds / figures.p50_seconds if figures.p50_seconds else 1.0
+        rate = figures.iops if self is Figure.IOPS else figures.bandwidth_bytes_per_second
+        return rate * typical
+
+    def text(self, value: float) -> str:
+        """With its unit, for people."""
+        if self is Figure.IOPS:
+            return f"{human_rate(value)} IOPS"
+        return f"{human_bytes(value)}/s" if self is Figure.BANDWIDTH else human_seconds(value)
+
+
+class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of a result is meant; an empty workload: the only one."""
+
+    array: str
+    workload: str = ""
+    phase: str = "healthy"
+
+    def find(self, record: ResultRecord) -> list[CellRecord]:
+        """Its cells, one per repeat, in order."""
+        found = [cell for cell in record.cells if cell.array == self.array and cell.phase == self.phase]
+        found = [cell for cell in found if self.workload in ("", cell.workload)]
+        return sorted(found, key=lambda cell: cell.repeat)
+
+
+class ResultSaved(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.saved"):
+    """This measurement of the lesson was run to its end."""
+
+    measure: str
+
+    def look(self, scene: Scene) -> Outcome:
+        record = scene.results.get(self.measure)
+        if record is None:
+            return Outcome(False, "result-missing", {"measure": self.measure})
+        return Outcome(True, "result-there", {"measure": self.measure, "result": record.id})
+
+
+class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
+    """One figure of two parts of a measurement, divided: it lies between ``at_least`` and ``at_most``.
+
+    With several repeats the ratio of every pair must agree; otherwise nobody can tell.
+    """
+
+    measure: str
+    of: CellChoice
+    to: CellChoice
+    figure: Figure = Figure.IOPS
+    at_least: float = 0.0
+    at_most: float = float("inf")
+
+    @property
+    def facts(self) -> Facts:
+        return {
+            "measure": self.measure,
+            "of": _label(self.of, self.to),
+            "to": _label(self.to, self.of),
+            "figure": self.figure.value,
+            "at_least": f"{self.at_least:g}",
+            "at_most": f"{self.at_most:g}",
+        }
+
+    @property
+    def wanted(self) -> str:
+        if self.at_least and self.at_most != float("inf"):
+            return "ratio.between"
+        return "ratio.at-least" if self.at_least else "ratio.at-most"
+
+    def look(self, scene: Scene) -> Outcome:
+        record = scene.results.get(self.measure)
+        if record is None:
+            return Outcome(False, "result-missing", {"measure": self.measure})
+        above, below = self._values(record, self.of), self._values(record, self.to)
+        if not above or not below or min(below) <= 0:
+            return Outcome(False, "ratio-lacks", {**self.facts, "measure": self.measure})
+        ratio = statistics.median(above) / statistics.median(below)
+        facts = {
+            **self.facts,
+            "above": self.figure.text(statistics.median(above)),
+            "below": self.figure.text(statistics.median(below)),
+            "ratio": f"{ratio:.2g}",
+        }
+        inside = [self.at_least <= a / b <= self.at_most for a, b in zip(above, below, strict=False)]
+        if any(inside) and not all(inside):
+            return Outcome(False, "ratio-unclear", facts)
+        return Outcome(all(inside), "ratio-is", facts)
+
+    def _values(self, record: ResultRecord, choice: CellChoice) -> list[float]:
+        found = [self.figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]
+        return [value for value in found if value is not None]
+
+
+class RebuildIntact(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.data_unchanged"):
+    """After every measured rebuild of this array its data had the checksum from before."""
+
+    measure: str
+    array: str
+
+    def look(self, scene: Scene) -> Outcome:
+        record = scene.results.get(self.measure)
+        if record is None:
+            return Outcome(False, "result-missing", {"measure": self.measure})
+        verdicts: Sequence[bool | None] = [each.data_unchanged for each in record.rebuilds if each.array == self.array]
+        is_intact = bool(verdicts) and all(verdicts)
+        return Outcome(is_intact, "rebuild-intact" if is_intact else "rebuild-not-intact", self.facts)
+
+
+def _label(choice: CellChoice, other: CellChoice) -> str:
+    """What tells the two parts apart: the array, and the workload or phase where those differ."""
+    words = [choice.array] if choice.array != other.array else []
+    if choice.workload != other.workload:
+        words.append(choice.workload)
+    if choice.phase != other.phase:
+        words.append(choice.phase)
+    return " ".join(words) or choice.array
+
+
+def _only_direction(cell: CellRecord) -> DirectionFigures | None:
+    """The direction that the job measured; of a mix the reads, which are what users wait for."""
+    return cell.figures.reads or cell.figures.writes

@@ -1,0 +1,195 @@
+"""The proof of a lesson on a real lab.
+
+Nothing passes on a fresh lab, the lesson's own solution passes everything, and each recorded wrong solution fails in
+the way that the lesson recognises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from lab.disks import DiskKind, open_lab, specs
+from lab.experiments.service import RunRequest, run_experiment
+from lab.lessons import engine
+from lab.lessons.actions import Action
+from lab.lessons.desk import Seat, blank_lab, now_utc
+from lab.lessons.engine import StepView
+from lab.lessons.hands import Watch, carry_out, look_once_more
+from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
+from lab.machine import Host, Target, TargetKind, parse_target
+from lab.measure.samples import Sample
+from lab.results.store import ResultStore
+from lab.session.session import LabSession
+from lab.units import MIB
+
+DISK_BYTES = 64 * MIB
+"""Small disks, so that syncs take an instant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What became of it."""
+
+    lesson: str
+    checks: int
+    passed_fresh: int
+    """Of all checks, on a blank lab; must be 0."""
+    passed_solved: int
+    """Of all checks, each after its own step was carried out; must be all."""
+    wrong_told_apart: int
+    """Wrong solutions that failed in the recorded way."""
+    failures: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """One line for people."""
+        counts = f"fresh {self.passed_fresh}/{self.checks}, solved {self.passed_solved}/{self.checks}"
+        return f"{self.lesson}: {counts}, wrong solutions told apart {self.wrong_told_apart}"
+
+
+class _Silent:
+    """Observes a measurement without a word."""
+
+    def doing(self, what: str, expected_seconds: float) -> None: ...
+
+    def done(self, key: str) -> None: ...
+
+    def on_sample(self, sample: Sample) -> None: ...
+
+
+class _Prover:
+    """Works at one lesson in an open lab, as a student would."""
+
+    def __init__(self, lesson: ReadyLesson, session: LabSession, target: Target, host: Host) -> None:
+        self._lesson = lesson
+        self._session = session
+        self._target = target
+        self._host = host
+        self.failures: list[str] = []
+        self._began_utc = now_utc(host.clock)
+
+    def run(self) -> Proof:
+        fresh = self._fresh()
+        solved = self._solve()
+        told = sum(self._wrong(wrong) for wrong in self._lesson.wrong)
+        return Proof(self._lesson.id, self._lesson.check_count, fresh, solved, told, tuple(self.failures))
+
+    def _seat(self) -> Seat:
+        """A new student at a blank lab; measurements of this proof are found again."""
+        blank_lab(self._session)
+        progress = engine.begin(self._lesson, target=str(self._target), now_utc=self._began_utc)
+        results = ResultStore(self._host.state.results)
+        seat = Seat(self._lesson, progress, keep=lambda _: None, results=results, clock=self._host.clock)
+        seat.find_results()
+        return seat
+
+    def _fresh(self) -> int:
+        """How many checks hold on a blank lab."""
+        scene = Watch(self._seat(), self._session).scene()
+        passed = 0
+        for step in self._lesson.steps:
+            for check in step.checks:
+                if check.look(scene).is_passed:
+                    passed += 1
+                    self.failures.append(f"{self._lesson.id}, step {step.id}: {check.name} holds on a blank lab")
+        return passed
+
+    def _solve(self) -> int:
+        """How many checks hold when each step was carried out."""
+        seat = self._seat()
+        passed = 0
+        for step in self._lesson.steps:
+            view = self._do_step(seat, step, is_first_time=True)
+            passed += view.passed_count if view else 0
+            if view is None or not view.is_done:
+                self._fail(step, "its own solution does not pass", seat, view)
+                break
+        return passed
+
+    def _do_step(self, seat: Seat, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
+        """Answer and do a step. The first time its measurements are not there yet, so nothing may pass before."""
+        before = self._look(seat) if is_first_time else None
+        if before is not None and before.is_done:
+            self._fail(step, "it is done before anything was done", seat, before)
+        if step.ask is not None:
+            seat.answer(step.ask.answer or next(iter(step.ask.options)))
+            if not step.checks:
+                return self._look(seat)
+            asked = self._look(seat) if is_first_time else None
+            if asked is not None and asked.is_done:
+                self._fail(step, "an answer alone passes it", seat, asked)
+                return asked
+        return self._carry_out(seat, step.do)
+
+    def _wrong(self, wrong: ReadyWrong) -> bool:
+        """Whether a wrong solution fails as recorded."""
+        seat = self._seat()
+        for step in self._lesson.steps:
+            if step.id == wrong.step:
+                break
+            self._do_step(seat, step, is_first_time=False)
+        step = self._lesson.step(wrong.step)
+        if seat.step is not step:
+            self._fail(step, "the wrong solution could not be tried: a step before it failed", seat, None)
+            return False
+        if step.ask is not None:
+            seat.answer(next(iter(step.ask.options)))
+        view = self._carry_out(seat, wrong.do)
+        if view is None or view.is_done:
+            self._fail(step, "a wrong solution passes", seat, view)
+            return False
+        found = view.mistake.id if view.mistake else "none"
+        if found != wrong.mistake:
+            self._fail(step, f"the mistake {wrong.mistake} was to be recognised, and {found} was", seat, view)
+        return found == wrong.mistake
+
+    def _carry_out(self, seat: Seat, actions: Sequence[Action]) -> StepView | None:
+        return carry_out(actions, seat, opener=self._opener, run_measure=lambda name: self._measure(seat, name))
+
+    def _look(self, seat: Seat) -> StepView | None:
+        return look_once_more(seat, self._opener)
+
+    def _opener(self) -> AbstractContextManager[LabSession]:
+        return nullcontext(self._session)
+
+    def _measure(self, seat: Seat, name: str) -> None:
+        if name not in seat.results:
+            experiment, text = seat.experiment(name)
+            run_experiment(experiment, text, RunRequest(self._target, self._host, _Silent(), lambda _: None))
+
+    def _fail(self, step: ReadyStep, what: str, seat: Seat, view: StepView | None) -> None:
+        words = seat.words
+        open_checks = [
+            f"{words.want(each.name, each.facts)} ({words.find(each.outcome.said, each.outcome.facts)})"
+            for each in (view.checks if view else ())
+            if not each.is_passed and each.outcome
+        ]
+        missing = f"; missing: {', '.join(open_checks)}" if open_checks else ""
+        self.failures.append(f"{self._lesson.id}, step {step.id}: {what}{missing}")
+
+
+def prove_in(lesson: ReadyLesson, session: LabSession) -> Proof:
+    """Prove a lesson in an open lab whose disks may be made blank."""
+    return _Prover(lesson, session, session.target, session.host).run()
+
+
+def prove(
+    lesson: ReadyLesson, target: Target, host: Host, *, on_notice: Callable[[str], None] = lambda _: None
+) -> Proof:
+    """Prove a lesson in a lab of its own, with small disks that are gone afterwards."""
+    with open_proof_session(target, host, disks=lesson.disks, on_notice=on_notice) as session:
+        return prove_in(lesson, session)
+
+
+@contextmanager
+def open_proof_session(
+    target: Target, host: Host, *, disks: int, on_notice: Callable[[str], None] = lambda _: None
+) -> Iterator[LabSession]:
+    """A lab with so many small disks, for proofs."""
+    wanted = specs(disks, DiskKind.FILE, size_bytes=DISK_BYTES)
+    with open_lab(target, host, wanted=wanted, on_notice=on_notice) as lab:
+        # What is remembered of these disks must not mix with what the lab that lasts remembers of its own.
+        is_named = target.kind is TargetKind.UML
+        yield LabSession(parse_target("uml:?name=lesson-proof") if is_named else target, host, lab)

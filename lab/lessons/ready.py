@@ -1,0 +1,181 @@
+"""A lesson for one student: the seed's values filled in, checks and actions made, texts in the student's language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lab.errors import SpecError
+from lab.experiments import schema as experiments
+from lab.experiments.schema import Experiment
+from lab.lessons.actions import Action, Measure
+from lab.lessons.checks import Check
+from lab.lessons.registry import make_action, make_check
+from lab.lessons.schema import SOURCE_LANGUAGE, Arguments, Lesson, Mistake, Question, Step, StepText, Translation, Wrong
+from lab.lessons.seeds import Values, draw, fill, fill_tree
+from lab.tomlfile import decode_toml, unknown_word
+
+BY_HAND = "{by_hand}"
+"""In a hint: the commands of the step's own solution."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMistake:
+    """A mistake that can be recognised."""
+
+    id: str
+    when: tuple[Check, ...]
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyStep:
+    """One step as the student meets it."""
+
+    id: str
+    say: str
+    ask: Question | None
+    do: tuple[Action, ...]
+    checks: tuple[Check, ...]
+    hints: tuple[str, ...]
+    explain: str
+    mistakes: tuple[ReadyMistake, ...]
+
+    @property
+    def check_count(self) -> int:
+        """Checks of the step, its question included."""
+        return len(self.checks) + (self.ask is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyWrong:
+    """A recorded wrong solution."""
+
+    step: str
+    do: tuple[Action, ...]
+    mistake: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyLesson:
+    """One lesson as the student meets it."""
+
+    id: str
+    title: str
+    goal: str
+    needs: tuple[str, ...]
+    minutes: int
+    disks: int
+    language: str
+    seed: str
+    values: Values
+    steps: tuple[ReadyStep, ...]
+    measures: Mapping[str, tuple[Experiment, str]]
+    """Name -> the experiment, and the text of its file."""
+    wrong: tuple[ReadyWrong, ...]
+
+    @property
+    def check_count(self) -> int:
+        """Checks of all steps: the N in N of N."""
+        return sum(step.check_count for step in self.steps)
+
+    def step(self, step_id: str) -> ReadyStep:
+        """A step by id. Raises SpecError with the nearest one."""
+        for step in self.steps:
+            if step.id == step_id:
+                return step
+        raise unknown_word(f"step of lesson {self.id}", step_id, [step.id for step in self.steps])
+
+    @property
+    def disk_names(self) -> tuple[str, ...]:
+        """The disks of the lab that this lesson may use."""
+        return tuple(f"disk{number:02d}" for number in range(1, self.disks + 1))
+
+
+def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
+    """The lesson for this seed and language. Raises SpecError that names step and remedy."""
+    values = draw(lesson, seed)
+    texts = translation.steps if translation else {}
+    measures = {name: _experiment(lesson, name, values) for name in lesson.measure}
+    steps = tuple(_step(lesson, step, texts.get(step.id), values) for step in lesson.steps)
+    wrong = tuple(_wrong(lesson, each, values) for each in lesson.wrong)
+    for action in (*(each for step in steps for each in step.do), *(each for one in wrong for each in one.do)):
+        if isinstance(action, Measure) and action.measure not in measures:
+            raise unknown_word(f"measurement of lesson {lesson.id}", action.measure, measures)
+    return ReadyLesson(
+        id=lesson.id,
+        title=fill(translation.title if translation else lesson.title, values),
+        goal=fill(translation.goal if translation else lesson.goal, values),
+        needs=lesson.needs,
+        minutes=lesson.minutes,
+        disks=lesson.disks,
+        language=translation.language if translation else SOURCE_LANGUAGE,
+        seed=seed,
+        values=values,
+        steps=steps,
+        measures=measures,
+        wrong=wrong,
+    )
+
+
+def experiment_id(lesson_id: str, measure: str) -> str:
+    """The id under which a lesson's measurement is stored with the results."""
+    return f"lesson-{lesson_id}-{measure}"
+
+
+def _step(lesson: Lesson, step: Step, text: StepText | None, values: Values) -> ReadyStep:
+    where = f"lesson {lesson.id}, step {step.id}"
+    do = tuple(make_action(each, where=where) for each in _filled(step.do, values))
+    hints = text.hints if text else step.hints
+    commands = "\n".join(action.by_hand() for action in do)
+    code = f"\n```\n{commands}\n```\n"
+    ask = step.ask
+    if ask and text and text.ask:
+        ask = Question(question=text.ask.question, options=text.ask.options, answer=ask.answer)
+    return ReadyStep(
+        id=step.id,
+        say=fill(text.say if text else step.say, values),
+        ask=_question(ask, values) if ask else None,
+        do=do,
+        checks=_checks(step.check, values, where),
+        hints=tuple(fill(hint, values).replace(BY_HAND, code) for hint in hints),
+        explain=fill(text.explain if text else step.explain, values),
+        mistakes=tuple(_mistake(each, text, values, where) for each in step.mistakes),
+    )
+
+
+def _question(ask: Question, values: Values) -> Question:
+    options = {key: fill(option, values) for key, option in ask.options.items()}
+    return Question(question=fill(ask.question, values), options=options, answer=fill(ask.answer, values))
+
+
+def _mistake(mistake: Mistake, text: StepText | None, values: Values, where: str) -> ReadyMistake:
+    hint = text.mistakes.get(mistake.id, mistake.hint) if text else mistake.hint
+    return ReadyMistake(mistake.id, _checks(mistake.when, values, f"{where}, mistake {mistake.id}"), fill(hint, values))
+
+
+def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:
+    where = f"lesson {lesson.id}, wrong solution of step {wrong.step}"
+    return ReadyWrong(
+        wrong.step, tuple(make_action(each, where=where) for each in _filled(wrong.do, values)), wrong.mistake
+    )
+
+
+def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[Check, ...]:
+    return tuple(make_check(each, where=where) for each in _filled(written, values))
+
+
+def _filled(written: Iterable[Arguments], values: Values) -> list[Arguments]:
+    return [fill_tree(each, values) for each in written]
+
+
+def _experiment(lesson: Lesson, name: str, values: Values) -> tuple[Experiment, str]:
+    where = f"lesson {lesson.id}, measure {name}"
+    head = f'format_version = {experiments.FORMAT_VERSION}\nid = "{experiment_id(lesson.id, name)}"\n'
+    text = head + fill(lesson.measure[name].lstrip("\n"), values)
+    experiment = decode_toml(text, Experiment, source=where)
+    try:
+        experiments.check(experiment)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error.message}", hint=error.hint) from None
+    return experiment, text

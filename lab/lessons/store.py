@@ -1,0 +1,89 @@
+"""What is kept between commands: which lesson is open, with which seed and language, and the progress in every lesson.
+
+::
+
+    <state>/lessons/desk.json       the open lesson, the student's seed and language
+    <state>/lessons/ID.json         the progress in one lesson
+    <state>/lessons/ID-NAME.toml    a measurement of a lesson with the seed filled in, for 'raidlab run'
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lab.errors import LessonError, ResultError
+from lab.lessons.engine import FORMAT_VERSION, Progress
+from lab.machine.state_folder import StateFolder, make_folder
+from lab.results.atomic import write_file
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class DeskState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for all lessons of a student."""
+
+    lesson: str = ""
+    """The open lesson by id, or the path of its file; empty: none."""
+    seed: str = ""
+    language: str = ""
+    """Empty: not chosen."""
+
+
+class LessonStore:
+    """Reads and writes below ``<state>/lessons``; a reader finds the old text or the new, never a part."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._folder = state.root / "lessons"
+
+    def desk(self) -> DeskState:
+        """What holds for all lessons; as new where nothing readable is kept."""
+        try:
+            return self._read("desk.json", DeskState) or DeskState()
+        except LessonError:
+            return DeskState()
+
+    def keep_desk(self, desk: DeskState) -> None:
+        """Raises LessonError if it cannot be written."""
+        self._write("desk.json", msgspec.json.encode(desk))
+
+    def progress(self, lesson_id: str) -> Progress | None:
+        """The progress in a lesson; None if it was never begun. Raises LessonError if the file is damaged."""
+        found = self._read(f"{lesson_id}.json", Progress)
+        if found and found.format_version > FORMAT_VERSION:
+            raise LessonError(
+                f"the progress in {lesson_id} was written by a newer raidlab",
+                hint=f"work with that one, or start again: raidlab lesson start {lesson_id} --again",
+            )
+        return found
+
+    def keep_progress(self, progress: Progress) -> None:
+        """Raises LessonError if it cannot be written."""
+        self._write(f"{progress.lesson}.json", msgspec.json.format(msgspec.json.encode(progress), indent=1))
+
+    def keep_experiment(self, name: str, text: str) -> Path:
+        """An experiment file for ``raidlab run``; returns where it lies."""
+        return self._write(f"{name}.toml", text.encode())
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        path = self._folder / name
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, UnicodeError, OSError) as error:
+            raise LessonError(
+                f"'{path}' cannot be read: {error}", hint="start the lesson again: raidlab lesson start NAME --again"
+            ) from None
+
+    def _write(self, name: str, data: bytes) -> Path:
+        make_folder(self._folder, what="the folder for lessons")
+        path = self._folder / name
+        try:
+            write_file(path, data)
+        except ResultError as error:
+            hint = "free some room, or choose another state folder with RAIDLAB_STATE=FOLDER"
+            raise LessonError(error.message, hint=hint) from error
+        return path

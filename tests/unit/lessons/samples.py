@@ -1,0 +1,136 @@
+"""Lessons written for tests, and states of arrays for their checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
+from lab.lessons.scene import Scene
+
+LESSON = """
+format_version = 1
+id = "01-first"
+title = "First"
+goal = "Build a {seed.level}."
+minutes = 5
+disks = 4
+
+[seed]
+level = { one_of = ["raid1", "raid5"] }
+members = { case = "level", of = { raid1 = 2, raid5 = 3 } }
+disks = { disks = "members" }
+victim = { disk_from = "disks" }
+
+[[steps]]
+id = "build"
+say = "Build `md0` of {seed.disks}."
+do = [{ act = "array.create", level = "{seed.level}", disks = "{seed.disks}" }]
+check = [{ that = "array.level", level = "{seed.level}" }, { that = "array.healthy" }]
+hints = ["one", "two", "{by_hand}"]
+explain = "Because."
+
+[steps.ask]
+question = "Faster?"
+options = { yes = "yes", no = "no" }
+answer = "yes"
+
+[[steps.mistakes]]
+id = "striped"
+when = [{ that = "array.level", level = "raid0" }]
+hint = "That is a RAID 0."
+
+[[steps]]
+id = "fail"
+say = "Let {seed.victim} fail."
+do = [{ act = "array.fail", disk = "{seed.victim}" }]
+check = [{ that = "array.degraded", equals = 1 }, { that = "scrub.found" }]
+hints = ["a", "b", "{by_hand}"]
+explain = "So it is."
+
+[[wrong]]
+step = "build"
+do = [{ act = "array.create", level = "raid0", disks = "{seed.disks}" }]
+mistake = "striped"
+"""
+
+TRANSLATION = """
+format_version = 1
+id = "01-first"
+language = "sv"
+title = "Först"
+goal = "Bygg en {seed.level}."
+
+[steps.build]
+say = "Bygg `md0` av {seed.disks}."
+hints = ["ett", "två", "{by_hand}"]
+explain = "Därför."
+mistakes = { striped = "Det är en RAID 0." }
+
+[steps.build.ask]
+question = "Snabbare?"
+options = { yes = "ja", no = "nej" }
+
+[steps.fail]
+say = "Låt {seed.victim} gå sönder."
+hints = ["a", "b", "{by_hand}"]
+explain = "Så är det."
+"""
+
+
+def write(folder: Path, text: str = LESSON, name: str = "01-first", **translations: str) -> Path:
+    """A lesson file with its translations; returns its path."""
+    path = folder / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    for language, translated in translations.items():
+        (folder / f"{name}.{language}.toml").write_text(translated, encoding="utf-8")
+    return path
+
+
+def member(device: str, slot: int | None, *flags: str) -> MemberStatus:
+    return MemberStatus(device, slot, frozenset(flags or ("in_sync",)), 0, 2048, 62 << 10)
+
+
+def array(
+    level: str = "raid5",
+    members: tuple[MemberStatus, ...] = (),
+    *,
+    name: str = "md0",
+    degraded: int = 0,
+    state: ArrayState = ArrayState.CLEAN,
+    action: SyncAction = SyncAction.IDLE,
+    progress: SyncProgress | None = None,
+    chunk_bytes: int | None = 64 << 10,
+    layout_number: int | None = 2,
+    mismatches: int = 0,
+    bitmap: str | None = None,
+) -> ArrayStatus:
+    """One look at an array; three working members unless told otherwise."""
+    members = members or tuple(member(f"/dev/ubd{letter}", slot) for slot, letter in enumerate("abc"))
+    return ArrayStatus(
+        name=name,
+        level=level,
+        state=state,
+        raid_disks=3,
+        degraded_count=degraded,
+        size_bytes=124 << 20,
+        chunk_bytes=chunk_bytes,
+        layout_number=layout_number,
+        component_size_kib=62 << 10,
+        metadata_version="1.2",
+        consistency_policy="resync",
+        sync_action=action,
+        sync_progress=progress,
+        sync_speed_kib_per_second=None,
+        mismatch_sectors=mismatches,
+        bitmap_location=bitmap,
+        reshape_position_sectors=None,
+        resync_start_sectors=None,
+        members=members,
+        holders=(),
+    )
+
+
+def scene(*arrays: ArrayStatus, **more: object) -> Scene:
+    """A scene with disks disk01 to disk04 behind /dev/ubda to /dev/ubdd."""
+    nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcd", 1)}
+    return Scene(arrays={each.name: each for each in arrays}, nodes=nodes, **more)  # type: ignore[arg-type]

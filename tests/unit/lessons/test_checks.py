@@ -1,0 +1,275 @@
+"""Each check, on a scene that it holds in and on others that it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.arrays.status import ArrayState, SyncAction, SyncProgress
+from lab.lessons.registry import ACTIONS, CHECKS, make_action, make_check
+from lab.lessons.scene import MarkSeen, Scene
+from lab.lessons.words import word_languages, words_in
+from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
+from lab.workloads.fio_output import DirectionFigures, JobFigures
+from tests.unit.lessons.samples import array, member, scene
+
+BEGAN = "2026-01-01T00:00:00Z"
+LATER = "2026-01-01T00:01:00Z"
+BEFORE = "2025-12-31T23:59:59Z"
+RAID5 = array()
+SYNCING = array(action=SyncAction.RECOVER, progress=SyncProgress(1, 10))
+DEGRADED = array(members=(member("/dev/ubda", 0), member("/dev/ubdb", 1)), degraded=1)
+FAULTY = array(
+    members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", None, "faulty")), degraded=1
+)
+REBUILDING = array(
+    members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", 2, "spare")), degraded=1
+)
+SPARE = array(members=(*RAID5.members, member("/dev/ubdd", None, "spare")))
+
+
+def figures(iops: float, p50: float, *, pause: float = 0.0) -> JobFigures:
+    """A read job whose median request took ``p50`` seconds; ``pause`` is added to the mean."""
+    reads = DirectionFigures(
+        iops=iops,
+        bandwidth_bytes_per_second=iops * 4096,
+        total_ios=round(iops * 3),
+        io_bytes=round(iops * 3) * 4096,
+        runtime_seconds=3.0,
+        mean_seconds=p50 + pause,
+        max_seconds=1.0,
+        p50_seconds=p50,
+        p99_seconds=3 * p50,
+    )
+    return JobFigures(job_name="j", reads=reads, fio_user_cpu_percent=1.0, fio_system_cpu_percent=1.0)
+
+
+def cell(name: str, repeat: int, measured: JobFigures, phase: str = "healthy") -> CellRecord:
+    return CellRecord(
+        array=name, workload="reads", phase=phase, repeat=repeat, order_index=0, started_utc=BEGAN, figures=measured
+    )
+
+
+def record(*cells: CellRecord, rebuilds: tuple[RebuildRecord, ...] = ()) -> ResultRecord:
+    conditions = Conditions(
+        target="uml:",
+        host_name="h",
+        kernel_release="6",
+        architecture="x",
+        cpu_count=1,
+        memory_bytes=1,
+        is_embedded=True,
+        mdadm_version="4",
+        fio_version="3",
+    )
+    return ResultRecord(
+        id="r",
+        created_utc=LATER,
+        raidlab_version="0",
+        experiment="e",
+        experiment_toml="",
+        conditions=conditions,
+        cells=cells,
+        rebuilds=rebuilds,
+    )
+
+
+def measured(*cells: CellRecord, **more: Any) -> Scene:
+    return scene(results={"m": record(*cells, **more)})
+
+
+def rebuilt(is_unchanged: bool | None) -> RebuildRecord:
+    return RebuildRecord(array="a", repeat=0, rebuild_seconds=1.0, rebuilt_bytes=1, data_unchanged=is_unchanged)
+
+
+def ratio(**more: object) -> dict[str, object]:
+    return {"that": "ratio", "measure": "m", "of": {"array": "a"}, "to": {"array": "b"}, **more}
+
+
+FOUR_TIMES = (cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(75, 0.200)))
+PAUSED = (cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
+SPLIT = (*FOUR_TIMES, cell("a", 1, figures(100, 0.050)), cell("b", 1, figures(75, 0.050)))
+CAME = frozenset({("member-added", "md0", "disk03")})
+
+HOLDS: list[tuple[dict[str, object], Scene]] = [
+    ({"that": "array.exists"}, scene(RAID5)),
+    ({"that": "array.level", "level": "raid5"}, scene(RAID5)),
+    ({"that": "array.state", "is_one_of": ["clean", "active"]}, scene(RAID5)),
+    ({"that": "array.healthy"}, scene(RAID5)),
+    ({"that": "array.degraded", "equals": 1}, scene(DEGRADED)),
+    ({"that": "array.members", "equals": 3}, scene(RAID5)),
+    ({"that": "array.disks", "disks": "disk03,disk01,disk02"}, scene(RAID5)),
+    ({"that": "array.chunk", "equals": "64K"}, scene(RAID5)),
+    ({"that": "array.layout", "layout": "left-symmetric"}, scene(RAID5)),
+    ({"that": "array.bitmap"}, scene(array(bitmap="+8"))),
+    ({"that": "array.bitmap", "present": False}, scene(RAID5)),
+    ({"that": "array.spares", "equals": 1}, scene(SPARE)),
+    ({"that": "array.lost"}, scene(array(state=ArrayState.BROKEN))),
+    ({"that": "array.lost", "parity_members": 1}, scene(array(degraded=2))),
+    ({"that": "disk.in_array", "disk": "disk03"}, scene(RAID5)),
+    ({"that": "disk.out_of_array", "disk": "disk03"}, scene(DEGRADED)),
+    ({"that": "disk.out_of_array", "disk": "disk03"}, scene(FAULTY)),
+    (
+        {"that": "disk.rebuilt", "disk": "disk03", "at_least_percent": 80},
+        scene(RAID5, events=CAME, written_bytes={"disk03": 62 << 20}),
+    ),
+    (
+        {"that": "disk.rebuilt", "disk": "disk03", "at_most_percent": 20},
+        scene(RAID5, events=CAME, written_bytes={"disk03": 6 << 20}),
+    ),
+    ({"that": "sync.finished"}, scene(RAID5)),
+    ({"that": "scrub.found"}, scene(array(mismatches=128))),
+    ({"that": "mark.written"}, scene(RAID5, marks={"md0": MarkSeen()})),
+    (
+        {"that": "mark.verdict", "verdict": "intact"},
+        scene(marks={"md0": MarkSeen("intact", LATER)}, step_began_utc=BEGAN),
+    ),
+    ({"that": "event.seen", "event": "degraded"}, scene(events=frozenset({("degraded", "md0", "")}))),
+    (
+        {"that": "event.seen", "event": "member-faulty", "disk": "disk02"},
+        scene(events=frozenset({("member-faulty", "md0", "disk02")})),
+    ),
+    ({"that": "result.saved", "measure": "m"}, measured()),
+    (ratio(at_least=3, at_most=5), measured(*FOUR_TIMES)),
+    (ratio(at_least=3, at_most=5), measured(*PAUSED)),
+    (ratio(at_most=0.5, figure="p50"), measured(*FOUR_TIMES)),
+    (ratio(at_least=3, figure="bandwidth"), measured(*FOUR_TIMES)),
+    (ratio(at_most=0.5, figure="p99"), measured(*FOUR_TIMES)),
+    ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, measured(rebuilds=(rebuilt(True),))),
+]
+
+FAILS: list[tuple[dict[str, object], Scene, str]] = [
+    ({"that": "array.exists"}, scene(array(state=ArrayState.INACTIVE)), "md0 is inactive"),
+    ({"that": "array.level", "level": "raid6"}, scene(RAID5), "md0 is raid5"),
+    ({"that": "array.state", "is_one_of": ["active"]}, scene(RAID5), "md0 is clean"),
+    ({"that": "array.healthy"}, scene(DEGRADED), "md0 misses 1 of 3 members"),
+    ({"that": "array.healthy"}, scene(SYNCING), "a sync is going on or owed (recover)"),
+    ({"that": "array.healthy"}, scene(array(state=ArrayState.BROKEN)), "md0 is broken"),
+    ({"that": "array.degraded", "equals": 1}, scene(RAID5), "md0 has all 3 members"),
+    ({"that": "array.members", "equals": 4}, scene(RAID5), "md0 has 3 members"),
+    ({"that": "array.disks", "disks": "disk01,disk02"}, scene(RAID5), "md0 consists of disk01, disk02, disk03"),
+    ({"that": "array.chunk", "equals": "512K"}, scene(RAID5), "the chunk of md0 is 64 KiB"),
+    ({"that": "array.chunk", "equals": "512K"}, scene(array("raid1", chunk_bytes=None)), "the chunk of md0 is –"),
+    ({"that": "array.layout", "layout": "n2"}, scene(RAID5), "the layout of md0 is left-symmetric"),
+    ({"that": "array.bitmap"}, scene(RAID5), "md0 has no bitmap"),
+    ({"that": "array.spares", "equals": 1}, scene(RAID5), "md0 has 0 spare disks"),
+    ({"that": "array.lost"}, scene(array(degraded=2)), "md0 misses 2 of 3 members"),
+    ({"that": "disk.in_array", "disk": "disk03"}, scene(REBUILDING), "disk03 in md0: rebuilding"),
+    ({"that": "disk.in_array", "disk": "disk04"}, scene(SPARE), "disk04 in md0: spare"),
+    ({"that": "disk.out_of_array", "disk": "disk03"}, scene(RAID5), "disk03 in md0: in sync"),
+    ({"that": "disk.rebuilt", "disk": "disk03"}, scene(RAID5, written_bytes={"disk03": 9}), "has not come back"),
+    (
+        {"that": "disk.rebuilt", "disk": "disk03", "at_most_percent": 20},
+        scene(RAID5, events=CAME, written_bytes={"disk03": 62 << 20}),
+        "100 % of disk03 were written",
+    ),
+    ({"that": "sync.finished"}, scene(SYNCING), "a sync is going on or owed"),
+    ({"that": "scrub.found"}, scene(RAID5), "counted 0 sectors"),
+    ({"that": "scrub.found"}, scene(array(mismatches=8, action=SyncAction.CHECK)), "a sync is going on"),
+    ({"that": "mark.written"}, scene(RAID5), "no known data lie on md0"),
+    ({"that": "mark.verdict", "verdict": "intact"}, scene(RAID5), "no known data lie on md0"),
+    ({"that": "mark.verdict", "verdict": "intact"}, scene(marks={"md0": MarkSeen()}), "have not been read back"),
+    (
+        {"that": "mark.verdict", "verdict": "intact"},
+        scene(marks={"md0": MarkSeen("intact", BEFORE)}, step_began_utc=BEGAN),
+        "have not been read back",
+    ),
+    (
+        {"that": "mark.verdict", "verdict": "intact"},
+        scene(marks={"md0": MarkSeen("changed", LATER)}, step_began_utc=BEGAN),
+        "have changed",
+    ),
+    (
+        {"that": "event.seen", "event": "degraded"},
+        scene(events=frozenset({("degraded", "md1", "")})),
+        "has not happened to md0",
+    ),
+    ({"that": "result.saved", "measure": "m"}, scene(), "has not been run"),
+    (ratio(at_least=3), scene(), "has not been run"),
+    (ratio(at_least=3), measured(FOUR_TIMES[0]), "lacks a or b"),
+    (ratio(at_least=5), measured(*FOUR_TIMES), "ratio 4"),
+    (ratio(at_most=3), measured(*FOUR_TIMES), "a 300 IOPS, b 75 IOPS: ratio 4"),
+    (ratio(at_least=3), measured(*SPLIT), "the repeats do not agree"),
+    (
+        {"that": "rebuild.data_unchanged", "measure": "m", "array": "a"},
+        measured(rebuilds=(rebuilt(True), rebuilt(False))),
+        "not the same",
+    ),
+    (
+        {"that": "rebuild.data_unchanged", "measure": "m", "array": "a"},
+        measured(rebuilds=(rebuilt(None),)),
+        "not the same",
+    ),
+    ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, measured(), "not the same"),
+    ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, scene(), "has not been run"),
+]
+
+
+@pytest.mark.parametrize(("written", "at"), HOLDS, ids=[str(each[0]["that"]) for each in HOLDS])
+def test_it_holds(written: dict[str, object], at: Scene) -> None:
+    outcome = make_check(written, where="test").look(at)
+    assert outcome.is_passed, outcome
+
+
+@pytest.mark.parametrize(("written", "at", "said"), FAILS, ids=[f"{each[0]['that']}: {each[2]}" for each in FAILS])
+def test_it_fails_and_says_what_is_there(written: dict[str, object], at: Scene, said: str) -> None:
+    outcome = make_check(written, where="test").look(at)
+    assert not outcome.is_passed
+    assert said in words_in("en").find(outcome.said, outcome.facts)
+
+
+@pytest.mark.parametrize("written", [each[0] for each in HOLDS], ids=str)
+def test_it_does_not_hold_on_a_fresh_lab(written: dict[str, object]) -> None:
+    assert not make_check(written, where="test").look(scene()).is_passed
+
+
+@pytest.mark.parametrize("language", word_languages())
+def test_every_check_has_words_in_every_language(language: str) -> None:
+    words = words_in(language)
+    for written, at in [*HOLDS, *((each[0], each[1]) for each in FAILS)]:
+        check = make_check(written, where="test")
+        outcome = check.look(at)
+        assert words.want(check.wanted, check.facts)
+        assert words.find(outcome.said, outcome.facts)
+
+
+def test_every_check_is_tested_both_ways() -> None:
+    assert {str(each[0]["that"]) for each in HOLDS} == {str(each[0]["that"]) for each in FAILS} == set(CHECKS)
+
+
+def test_every_check_and_action_says_what_it_is() -> None:
+    for kind in (*CHECKS.values(), *ACTIONS.values()):
+        assert (kind.__doc__ or "").strip().endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("written", "command"),
+    [
+        (
+            {
+                "act": "array.create",
+                "level": "raid1",
+                "disks": "disk01,disk02",
+                "bitmap": "internal",
+                "bitmap_chunk": "1M",
+            },
+            "raidlab array create md0 --level raid1 --disks disk01,disk02 --bitmap internal --bitmap-chunk 1M",
+        ),
+        (
+            {
+                "act": "array.create",
+                "level": "raid5",
+                "disks": "disk01,disk02,disk03",
+                "chunk": "64K",
+                "spares": "disk04",
+            },
+            "raidlab array create md0 --level raid5 --disks disk01,disk02,disk03 --spares disk04 --chunk 64K",
+        ),
+        ({"act": "array.fail", "disk": "disk02", "break_array": True}, "raidlab array fail md0 disk02 --break-array"),
+        ({"act": "array.scrub", "repair": True}, "raidlab array scrub md0 repair"),
+        ({"act": "measure", "measure": "depth"}, "raidlab lesson measure depth"),
+    ],
+)
+def test_an_action_knows_its_command(written: dict[str, object], command: str) -> None:
+    assert make_action(written, where="test").by_hand() == command

@@ -1,0 +1,126 @@
+"""A student's progress: done by answers and by what is there; mistakes are recognised, nothing is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays.status import SyncAction, SyncProgress
+from lab.errors import LessonError, SpecError
+from lab.lessons import engine
+from lab.lessons.engine import Progress
+from lab.lessons.ready import ReadyLesson, make_ready
+from lab.lessons.scene import Scene
+from lab.lessons.schema import Lesson
+from lab.tomlfile import decode_toml
+from tests.unit.lessons.samples import LESSON, array, member, scene
+
+EARLY, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
+WANTED = array("raid1")
+
+
+@pytest.fixture
+def lesson() -> ReadyLesson:
+    return make_ready(decode_toml(LESSON, Lesson))
+
+
+@pytest.fixture
+def begun(lesson: ReadyLesson) -> Progress:
+    return engine.begin(lesson, target="uml:", now_utc=EARLY)
+
+
+def look(lesson: ReadyLesson, progress: Progress, at: Scene) -> tuple[engine.StepView, Progress]:
+    view = engine.look(lesson, progress, at)
+    assert view is not None
+    return view, engine.note(lesson, progress, view, now_utc=LATER)
+
+
+def first_step_done(lesson: ReadyLesson, begun: Progress) -> Progress:
+    return look(lesson, engine.answer(lesson, begun, "no"), scene(WANTED))[1]
+
+
+def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: Progress) -> None:
+    view, same = look(lesson, begun, scene(WANTED))
+    assert (view.passed_count, view.is_done) == (2, False)
+    assert same is begun
+    answered = engine.answer(lesson, begun, "no")
+    assert not look(lesson, answered, scene())[0].is_done
+    view, done = look(lesson, answered, scene(WANTED))
+    assert view.is_done
+    assert done.in_step("build").done_utc == done.in_step("fail").began_utc == LATER
+    assert engine.current_step(lesson, done) is lesson.steps[1]
+
+
+def test_a_prediction_may_be_wrong_and_may_change(lesson: ReadyLesson, begun: Progress) -> None:
+    twice = engine.answer(lesson, engine.answer(lesson, begun, "no"), "yes")
+    assert twice.in_step("build").answer == "yes"
+
+
+def test_an_unknown_answer_names_the_options(lesson: ReadyLesson, begun: Progress) -> None:
+    with pytest.raises(SpecError) as caught:
+        engine.answer(lesson, begun, "maybe")
+    assert caught.value.hint == "known: no, yes"
+
+
+def test_where_nothing_is_asked_there_is_no_answer(lesson: ReadyLesson, begun: Progress) -> None:
+    with pytest.raises(LessonError, match="asks nothing"):
+        engine.answer(lesson, first_step_done(lesson, begun), "yes")
+
+
+def test_hints_come_one_by_one_and_the_last_stays(lesson: ReadyLesson, begun: Progress) -> None:
+    progress, counts = begun, []
+    for _ in range(4):
+        progress, count = engine.take_hint(lesson, progress)
+        counts.append(count)
+    assert counts == [1, 2, 3, 3]
+    assert "raidlab array create md0 --level raid1 --disks disk01,disk02" in lesson.steps[0].hints[2]
+
+
+def test_a_mistake_is_recognised_while_the_step_is_open(lesson: ReadyLesson, begun: Progress) -> None:
+    view, _ = look(lesson, begun, scene(array("raid0")))
+    assert view.mistake is not None
+    assert view.mistake.hint == "That is a RAID 0."
+    assert look(lesson, begun, scene(WANTED))[0].mistake is None
+
+
+def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Progress) -> None:
+    second = first_step_done(lesson, begun)
+    view, scrubbed = look(lesson, second, scene(array("raid1", mismatches=8)))
+    assert not view.is_done
+    assert scrubbed.in_step("fail").passed == (1,)
+    # The count is gone with the next start of the array; that it was seen is kept.
+    left = (member("/dev/ubda", 0),)
+    view, done = look(lesson, scrubbed, scene(array("raid1", left, degraded=1)))
+    assert view.is_done
+    assert engine.current_step(lesson, done) is None
+    assert engine.done_count(lesson, done) == 2
+
+
+def test_a_state_that_is_gone_does_not_count(lesson: ReadyLesson, begun: Progress) -> None:
+    second = first_step_done(lesson, begun)
+    _, progress = look(lesson, second, scene(array("raid1", degraded=1)))
+    view, _ = look(lesson, progress, scene(array("raid1", mismatches=8)))
+    assert [check.is_passed for check in view.checks] == [False, True]
+
+
+def test_done_steps_stay_done(lesson: ReadyLesson, begun: Progress) -> None:
+    assert first_step_done(lesson, begun).is_done("build")
+    view, after = look(lesson, first_step_done(lesson, begun), scene())
+    assert after.is_done("build")
+    assert view.step.id == "fail"
+
+
+def test_at_the_end_there_is_nothing_to_look_at(lesson: ReadyLesson, begun: Progress) -> None:
+    done = look(lesson, first_step_done(lesson, begun), scene(array("raid1", degraded=1, mismatches=8)))[1]
+    assert engine.look(lesson, done, scene()) is None
+    with pytest.raises(LessonError, match="is done"):
+        engine.take_hint(lesson, done)
+
+
+def test_a_step_done_by_the_lab_is_remembered_as_such(lesson: ReadyLesson, begun: Progress) -> None:
+    assert engine.note_help(lesson, begun).in_step("build").by_lab
+
+
+def test_a_running_sync_is_not_yet_healthy(lesson: ReadyLesson, begun: Progress) -> None:
+    busy = array("raid1", action=SyncAction.RESYNC, progress=SyncProgress(1, 10))
+    view, _ = look(lesson, engine.answer(lesson, begun, "no"), scene(busy))
+    assert [check.is_passed for check in view.checks] == [True, True, False]

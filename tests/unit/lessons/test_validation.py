@@ -1,0 +1,265 @@
+"""Every mistake that can be made in a lesson file is named with its file, its step and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import SpecError
+from lab.lessons.course import COURSE_FOLDER, Course, built_in_course, read_course, read_lesson
+from lab.lessons.validation import check_file, course_problems, lesson_problems
+from lab.lessons.words import WORDS_FOLDER, word_languages, words_in
+from tests.unit.lessons.samples import LESSON, TRANSLATION, write
+
+
+def test_the_course_is_sound() -> None:
+    assert course_problems(built_in_course()) == ()
+
+
+def test_the_course_has_its_lessons_in_order() -> None:
+    ids = built_in_course().ids
+    assert len(ids) >= 10
+    assert list(ids) == sorted(ids)
+    assert [each[:2] for each in ids] == [f"{number:02d}" for number in range(1, len(ids) + 1)]
+
+
+def test_no_stray_files_lie_in_the_course() -> None:
+    ids = built_in_course().ids
+    stems = {path.name.split(".")[0] for path in COURSE_FOLDER.iterdir()}
+    assert stems == set(ids)
+    assert {path.suffix for path in COURSE_FOLDER.iterdir()} == {".toml"}
+
+
+def test_the_sample_is_sound(tmp_path: Path) -> None:
+    assert lesson_problems(read_lesson(write(tmp_path, sv=TRANSLATION))) == ()
+
+
+READ_ERRORS = [
+    ('title = "First"', 'titel = "First"', "unknown key 'titel': did you mean 'title'?"),
+    ("minutes = 5", "", "key 'minutes' is missing"),
+    ("minutes = 5", 'minutes = "five"', "minutes: Expected `int`, got `str`"),
+    ('explain = "Because."', 'explains = "Because."', "unknown key 'steps[0].explains': did you mean 'explain'?"),
+    ('id = "01-first"', 'id = "01-first', "is not TOML"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), READ_ERRORS, ids=[each[2] for each in READ_ERRORS])
+def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_lesson(write(tmp_path, LESSON.replace(old, new, 1)))
+    assert "01-first.toml" in caught.value.message
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+ERRORS = [
+    ("format_version = 1", "format_version = 9", "format_version is 9; this raidlab reads 1"),
+    ('id = "01-first"', 'id = "01-frist"', 'write id = "01-first"'),
+    ("minutes = 5", "minutes = 0", "minutes is 0: make it 1 to 60"),
+    ("disks = 4", "disks = 40", "disks is 40: write 1 to 16"),
+    ('hints = ["one", "two", "{by_hand}"]', 'hints = ["one"]', "step build: it has 1 hints: write 3"),
+    ('hints = ["one", "two", "{by_hand}"]', 'hints = ["one", "one", "x"]', "step build: two hints are the same"),
+    ('hints = ["one", "two", "{by_hand}"]', 'hints = ["one", "", "x"]', "step build: a hint is empty"),
+    ('explain = "Because."', 'explain = " "', "step build: 'explain' is empty"),
+    ('say = "Build `md0` of {seed.disks}."', 'say = ""', "step build: 'say' is empty"),
+    ('id = "fail"', 'id = "build"', "two steps are called 'build'"),
+    ('options = { yes = "yes", no = "no" }', 'options = { yes = "yes" }', "fewer than two options"),
+    ('answer = "yes"', 'answer = "yse"', "the answer 'yse' is no option: did you mean 'yes'?"),
+    ('answer = "yes"', 'answer = "{seed.level}"', "the answer 'raid1' is no option"),
+    (
+        'that = "array.degraded"',
+        'that = "array.degrade"',
+        "there is no check 'array.degrade': did you mean 'array.degraded'?",
+    ),
+    ('that = "array.degraded", ', "", "step fail: a check without 'that'"),
+    ("equals = 1", "equal = 1", "unknown key 'equal': did you mean 'equals'?"),
+    ("equals = 1", 'equals = "one"', "equals: Expected `int`, got `str`"),
+    ('act = "array.fail"', 'act = "array.fial"', "there is no action 'array.fial': did you mean 'array.fail'?"),
+    ('act = "array.fail", disk', 'act = "array.fail", disc', "unknown key 'disc': did you mean 'disk'?"),
+    ('do = [{ act = "array.fail", disk = "{seed.victim}" }]', "", "step fail: it checks the lab and has no solution"),
+    (
+        'check = [{ that = "array.degraded", equals = 1 }, { that = "scrub.found" }]',
+        "",
+        "step fail: nothing is checked or asked",
+    ),
+    (
+        'say = "Let {seed.victim}',
+        'say = "Let {seed.victm}',
+        "there is no seed variable 'victm': did you mean 'victim'?",
+    ),
+    ('mistake = "striped"', 'mistake = "stripes"', "no mistake 'stripes' is told apart: did you mean 'striped'?"),
+    ('step = "build"', 'step = "bild"', "wrong solution: there is no step 'bild': did you mean 'build'?"),
+    ('hint = "That is a RAID 0."', 'hint = ""', "step build: mistake striped needs both 'when' and 'hint'"),
+    ('{ that = "scrub.found" }', '{ that = "result.saved", measure = "speed" }', "there is no measurement 'speed'"),
+    (
+        'act = "array.fail", disk = "{seed.victim}"',
+        'act = "measure", measure = "x"',
+        "no measurement of lesson 01-first 'x'",
+    ),
+    ('level = { one_of = ["raid1", "raid5"] }', "level = { one_of = [] }", "seed.level has 0 of the keys"),
+    ("raid5 = 3 }", "raid6 = 3 }", "seed.members has no value for level = raid5"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), ERRORS, ids=[each[2] for each in ERRORS])
+def test_a_mistake_in_a_lesson_is_named_with_its_remedy(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in LESSON
+    problems = lesson_problems(read_lesson(write(tmp_path, LESSON.replace(old, new, 1))))
+    assert any(said in problem for problem in problems), problems
+    assert all(problem.startswith("01-first.toml: ") for problem in problems)
+
+
+def test_a_lesson_without_a_wrong_solution_is_refused(tmp_path: Path) -> None:
+    text = "wrong = []\n" + LESSON.partition("[[wrong]]")[0]
+    assert "write a [[wrong]]" in "".join(lesson_problems(read_lesson(write(tmp_path, text))))
+
+
+EXPERIMENT = '''
+[measure]
+speed = """
+title = "t"
+question = "q"
+repeats = 1
+
+[disks]
+kind = "spindle"
+personality = "hdd-7200"
+
+[[arrays]]
+id = "drive"
+level = "single"
+members = 1
+
+[[jobs]]
+id = "reads"
+workload = "rand-read-4k"
+"""
+
+[[steps]]
+'''
+RATIO = '{ that = "ratio", measure = "speed", of = { array = "drive" }, to = { array = "drive", workload = "reads" } }'
+MEASURED = LESSON.replace("[[steps]]\n", EXPERIMENT, 1).replace('{ that = "scrub.found" }', RATIO)
+
+
+def test_a_measurement_is_checked_with_its_lesson(tmp_path: Path) -> None:
+    assert lesson_problems(read_lesson(write(tmp_path, MEASURED))) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'of = { array = "drive" }',
+            'of = { array = "drvie" }',
+            "measurement speed has no array 'drvie': did you mean 'drive'?",
+        ),
+        (
+            'workload = "reads" } }',
+            'workload = "rads" } }',
+            "measurement speed has no workload 'rads': did you mean 'reads'?",
+        ),
+        ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
+        ('personality = "hdd-7200"', 'personality = "hdd-720"', "no personality 'hdd-720'"),
+        ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use small letters"),
+    ],
+)
+def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    problems = "".join(lesson_problems(read_lesson(write(tmp_path, MEASURED.replace(old, new, 1)))))
+    assert said.replace("no personality 'hdd-720'", "hdd-720") in problems
+
+
+TRANSLATION_ERRORS = [
+    ('language = "sv"', 'language = "es"', 'write language = "sv"'),
+    ('id = "01-first"', 'id = "02-first"', 'write id = "01-first"'),
+    ("format_version = 1", "format_version = 2", "format_version is 2"),
+    ("[steps.fail]", "[steps.fial]", "steps.fail is missing: translate it"),
+    ("[steps.fail]", "[steps.fial]", "steps.fial is not in the lesson: did you mean 'fail'?"),
+    ('no = "nej"', 'nay = "nej"', "steps.build.ask.options.no is missing"),
+    ('striped = "Det', 'strped = "Det', "steps.build.mistakes.striped is missing"),
+    ('hints = ["ett", "två", "{by_hand}"]', 'hints = ["ett", "två"]', "steps.build.hints has 2 texts and the lesson 3"),
+    (
+        'hints = ["ett", "två", "{by_hand}"]',
+        'hints = ["ett", "två", "x"]',
+        "steps.build.hints, number 3 lacks {by_hand}",
+    ),
+    ("av {seed.disks}", "av {seed.victim}", "steps.build.say lacks {seed.disks} and has {seed.victim}"),
+    ('explain = "Därför."', 'explain = ""', "steps.build.explain is empty: translate it"),
+    ('goal = "Bygg en {seed.level}."', 'goal = "Bygg."', "goal lacks {seed.level}"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), TRANSLATION_ERRORS, ids=[each[2] for each in TRANSLATION_ERRORS])
+def test_a_translation_has_exactly_the_lessons_texts(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in TRANSLATION
+    problems = lesson_problems(read_lesson(write(tmp_path, sv=TRANSLATION.replace(old, new, 1))))
+    assert any(problem.startswith("01-first.sv.toml: ") and said in problem for problem in problems), problems
+
+
+def test_a_question_that_is_not_translated_is_named(tmp_path: Path) -> None:
+    head, _, rest = TRANSLATION.partition("[steps.build.ask]")
+    text = head + "[steps.fail]" + rest.partition("[steps.fail]")[2]
+    problems = lesson_problems(read_lesson(write(tmp_path, sv=text)))
+    assert problems == ("01-first.sv.toml: steps.build.ask is missing: write what the lesson has",)
+
+
+def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:
+    needs = 'minutes = 5\nneeds = ["02-second"]'
+    write(tmp_path, LESSON.replace("minutes = 5", needs))
+    write(
+        tmp_path,
+        LESSON.replace("01-first", "02-second").replace("minutes = 5", 'needs = ["01-frist"]\nminutes = 5'),
+        "02-second",
+    )
+    problems = course_problems(read_course(tmp_path))
+    assert problems == (
+        "01-first.toml: needs '02-second', which does not come before it: change needs or the numbers",
+        "02-second.toml: needs '01-frist', which is no lesson: did you mean '01-first'?",
+    )
+
+
+def test_two_lessons_with_one_number_are_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path, LESSON.replace("01-first", "01-other"), "01-other")
+    assert course_problems(read_course(tmp_path)) == ("two lessons have the number 01: give each its own place",)
+
+
+def test_one_file_is_checked_with_everything_that_is_wrong_in_it(tmp_path: Path) -> None:
+    path = write(tmp_path, LESSON.replace("minutes = 5", 'minutes = 99\nneeds = ["05-failing-and-rebuildin"]'))
+    with pytest.raises(SpecError) as caught:
+        check_file(path)
+    assert "minutes is 99" in caught.value.message
+    assert "did you mean '05-failing-and-rebuilding'?" in caught.value.message
+
+
+def test_lessons_are_found_by_number_and_by_part_of_their_names() -> None:
+    course = built_in_course()
+    assert course.find("5").lesson.id == course.find("failing").lesson.id == "05-failing-and-rebuilding"
+    with pytest.raises(SpecError, match="may be"):
+        course.find("i")
+    with pytest.raises(SpecError) as caught:
+        course.find("05-failing-and-rebuildin-g")
+    assert "did you mean '05-failing-and-rebuilding'?" in caught.value.hint
+
+
+def test_an_empty_course_is_a_course() -> None:
+    assert course_problems(Course(())) == ()
+
+
+def test_all_languages_have_the_same_words_with_the_same_placeholders() -> None:
+    english = sorted(words_in("en").keys())
+    assert word_languages()[0] == "en"
+    assert {path.stem for path in WORDS_FOLDER.iterdir()} == set(word_languages())
+    for language in word_languages():
+        words = words_in(language)
+        assert words.language == language
+        assert sorted(words.keys()) == english
+
+
+def test_every_translated_lesson_has_words_in_its_language() -> None:
+    languages = {language for files in built_in_course().lessons for language in files.languages}
+    assert languages <= set(word_languages())
+
+
+def test_one_lesson_is_there_in_spanish_and_swedish() -> None:
+    assert built_in_course().find("05-failing-and-rebuilding").languages == ("en", "es", "sv")
