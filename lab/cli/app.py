@@ -22,6 +22,7 @@ _COMMANDS = (
     ("array", "lab.cli.array:app", "Create, show, change, break and mend arrays."),
     ("watch", "lab.cli.watch:watch", "Arrays, members and rebuilds, live."),
     ("run", "lab.cli.run:run", "Run an experiment."),
+    ("lesson", "lab.cli.lesson:app", "Guided lessons: read, predict, do, check, understand."),
     ("results", "lab.cli.results:app", "Stored results."),
     ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),
 )

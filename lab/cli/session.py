@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context
+from lab.cli.lesson_watch import watched
 from lab.cli.output import err, out, out_json
 from lab.cli.progress import ProgressReporter
 from lab.disks import Lab
@@ -21,8 +22,11 @@ _WAIT_UNITS = 0.999
 
 
 @contextmanager
-def open_session(context: Context, *, start_arrays: bool = True) -> Iterator[LabSession]:
-    """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens."""
+def open_session(context: Context, *, start_arrays: bool = True, watches: bool = True) -> Iterator[LabSession]:
+    """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens.
+
+    With ``watches`` the open lesson is checked at the end, while everything is still there.
+    """
 
     def opener(
         _target: Target, _host: Host, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
@@ -38,7 +42,7 @@ def open_session(context: Context, *, start_arrays: bool = True) -> Iterator[Lab
         on_plan=narrator.announce,
         opener=opener,
     )
-    with opened as session:
+    with opened as session, watched(context, session) if watches else nullcontext():
         yield session
 
 

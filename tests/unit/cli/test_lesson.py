@@ -1,0 +1,149 @@
+"""``raidlab lesson``: what is typed, what is kept between commands, and how wrong words are answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cli.main import run
+from tests.unit.fakes import FakeMachine
+from tests.unit.lessons.samples import LESSON, TRANSLATION, write
+
+UML = ["--on", "uml:"]
+ReadJson = dict[str, Any]
+
+
+def said(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    """What a command prints, on both streams."""
+    capfd.readouterr()
+    assert run([*UML, *arguments]) == status
+    printed = capfd.readouterr()
+    return printed.out + printed.err
+
+
+def value(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> ReadJson:
+    capfd.readouterr()
+    assert run([*UML, "--json", *arguments]) == status
+    read: ReadJson = json.loads(capfd.readouterr().out)
+    return read
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    """The path of a lesson file of the student's own."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    return str(write(folder, sv=TRANSLATION))
+
+
+def test_the_course_is_listed_without_a_machine(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    text = said(capfd, "lesson", "list")
+    assert "05-failing-and-rebuilding" in text
+    assert "begin with 'raidlab lesson start 01-what-a-disk-promises'" in text
+    assert machine.runs == []
+
+
+def test_a_lesson_is_begun_shown_and_left(capfd: pytest.CaptureFixture[str]) -> None:
+    text = said(capfd, "lesson", "start", "1")
+    assert "# What a disk promises" in text
+    assert "- `same`" in text
+    assert "Step 1 of 4" in said(capfd, "lesson")
+    assert ">  01-what-a-disk-promises" in said(capfd, "lesson", "list")
+    said(capfd, "lesson", "leave")
+    assert "no lesson is open" in said(capfd, "lesson", "show", status=1)
+    assert "you go on where you left" in said(capfd, "lesson", "start", "1")
+
+
+def test_lessons_build_on_each_other_unless_told_otherwise(capfd: pytest.CaptureFixture[str]) -> None:
+    text = said(capfd, "lesson", "start", "2", status=1)
+    assert "builds on 01-what-a-disk-promises" in text
+    assert "--anyway" in text
+
+
+def test_a_lesson_that_needs_more_disks_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    text = said(capfd, "lesson", "start", "5", "--anyway", status=1)
+    assert "uses disk01 to disk07, and the lab has no disk06, disk07" in text
+    assert "raidlab disks add --kind file --count 2" in text
+
+
+def test_the_prediction_is_kept_and_checked(capfd: pytest.CaptureFixture[str]) -> None:
+    said(capfd, "lesson", "start", "1")
+    assert "did you mean 'same'" in said(capfd, "lesson", "answer", "sam", status=2)
+    assert "You predicted: about as many answers" in said(capfd, "lesson", "answer", "same")
+    text = said(capfd, "lesson", "check", status=1)
+    assert "✓ your prediction is given" in text
+    assert "✗ many-at-a-time against one-at-a-time: between 0.5 and 2 times the IOPS" in text
+    assert "now: measurement depth has not been run to its end" in text
+
+
+def test_hints_are_graded(capfd: pytest.CaptureFixture[str]) -> None:
+    said(capfd, "lesson", "start", "1")
+    texts = [said(capfd, "lesson", "hint") for _ in range(3)]
+    assert [text.split("**")[1] for text in texts] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3"]
+    assert "raidlab lesson measure depth" in texts[2]
+    assert value(capfd, "lesson", "show")["step"]["hints_shown"][0] in texts[0]
+
+
+def test_what_the_lab_would_do_is_printed(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    said(capfd, "lesson", "start", "1")
+    machine.runs.clear()
+    assert said(capfd, "lesson", "do", "--plan") == "raidlab lesson measure depth\n"
+    assert machine.runs == []
+
+
+def test_the_seed_is_kept_for_the_next_lesson(capfd: pytest.CaptureFixture[str], mine: str) -> None:
+    said(capfd, "lesson", "start", "1", "--seed", "anna")
+    shown = value(capfd, "lesson", "start", mine)
+    assert shown["seed"] == "anna"
+    assert shown["values"]["disks"] == "disk02,disk03"
+
+
+def test_a_lesson_speaks_the_language_that_was_asked_for(capfd: pytest.CaptureFixture[str], mine: str) -> None:
+    assert "Steg 1 av 2" in said(capfd, "lesson", "start", mine, "--language", "sv")
+    assert "✗ din förutsägelse är gjord" in said(capfd, "lesson", "check", status=1)
+    assert "no language of lesson 01-first 'se'" in said(capfd, "lesson", "start", mine, "--language", "se", status=2)
+
+
+def test_the_locale_chooses_the_language(
+    capfd: pytest.CaptureFixture[str], mine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "sv_SE.UTF-8")
+    assert value(capfd, "lesson", "start", mine)["language"] == "sv"
+    monkeypatch.setenv("LC_ALL", "fi_FI.UTF-8")
+    assert value(capfd, "lesson", "start", mine, "--again")["language"] == "sv"
+
+
+def test_every_command_asks_for_a_lesson_first(capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("show", "check", "hint", "do", "reset"):
+        text = said(capfd, "lesson", command, status=1)
+        assert "no lesson is open" in text
+        assert "raidlab lesson list" in text
+
+
+def test_an_unknown_lesson_names_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean '03-mirroring'" in said(capfd, "lesson", "start", "03-mirorring", status=2)
+
+
+def test_a_lesson_file_is_verified(capfd: pytest.CaptureFixture[str], mine: str, tmp_path: Path) -> None:
+    assert said(capfd, "lesson", "verify", mine) == "01-first: sound\n"
+    bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
+    assert "minutes is 99" in said(capfd, "lesson", "verify", str(bad), status=2)
+    assert "12-choosing-a-level: sound" in said(capfd, "lesson", "verify")
+
+
+def test_damaged_progress_is_told_and_can_be_begun_anew(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said(capfd, "lesson", "start", "1")
+    progress = tmp_path / "lessons" / "01-what-a-disk-promises.json"
+    progress.write_text("{", encoding="utf-8")
+    assert "--again" in said(capfd, "lesson", "show", status=1)
+    assert "01-what-a-disk-promises" in said(capfd, "lesson", "list")
+    assert "# What a disk promises" in said(capfd, "lesson", "start", "1", "--again")
+
+
+def test_other_commands_do_not_mind_a_damaged_desk(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said(capfd, "lesson", "start", "1")
+    (tmp_path / "lessons" / "01-what-a-disk-promises.json").write_text("{", encoding="utf-8")
+    assert "the lesson is not followed" in said(capfd, "disks")
