@@ -88,6 +88,16 @@ def _working_member(state: LabState) -> bool:
     return bool(state.is_open and found and not found[1].is_faulty)
 
 
+def _present(state: LabState) -> bool:
+    disk = selected_disk(state)
+    return bool(state.is_open and disk and not _pulled(state))
+
+
+def _pulled(state: LabState) -> bool:
+    disk = selected_disk(state)
+    return bool(state.is_open and disk and state.look and disk.kernel_name in state.look.vanished)
+
+
 def _removable(state: LabState) -> bool:
     found = selected_member(state)
     return bool(state.is_open and found and (found[1].is_faulty or found[1].is_spare))
@@ -131,6 +141,22 @@ def _has_mark(state: LabState) -> bool:
 
 
 ACTIONS = (
+    Action("load", "w", "Load", "Put a workload on the array: reads and writes until you stop it", "load",
+           Group.ARRAY, _can_load, in_footer=True),
+    Action("stop_load", "w", "Stop load", "End the workload that runs; its figures are shown", "load",
+           Group.ARRAY, _has_load, in_footer=True),
+    Action("pull", "p", "Pull", "The selected disk vanishes while in use, as if its cable were pulled", "array pull",
+           Group.DISK, _present),
+    Action("plug_in", "p", "Plug in", "Bring a pulled disk back; then add or re-add it", "array plug-in",
+           Group.DISK, _pulled),
+    Action("corrupt", "c", "Corrupt", "Overwrite some of the member's data behind md's back: no error, wrong data",
+           "array corrupt", Group.DISK, _working_member),
+    Action("slow", "d", "Slow down", "Let an emulated drive answer more slowly from now on", "disks slow",
+           Group.DISK, _is_spindle),
+    Action("mark", "m", "Mark", "Write known data on the array, to prove later that nothing was lost", "array mark",
+           Group.ARRAY, _has_array),
+    Action("verify", "v", "Verify", "Read the known data past all caches: intact, changed or unreadable",
+           "array verify", Group.ARRAY, _has_mark),
     Action("fail", "f", "Fail", "Mark the selected disk as faulty, as md does when it stops answering", "array fail",
            Group.DISK, _working_member, in_footer=True),
     Action("remove", "x", "Remove", "Take a faulty disk or a spare out of its array", "array remove",

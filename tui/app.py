@@ -17,6 +17,8 @@ from tui import messages as happened
 from tui.background import Background
 from tui.client.client import LabClient
 from tui.glyphs import ASCII, UNICODE, Glyphs
+from tui.loads import Loads
+from tui.marks import Marks
 from tui.operations import Operations
 from tui.plain import AsciiFilter, needs_ascii
 from tui.registry import SCREENS
@@ -91,9 +93,12 @@ class RaidlabApp(App[object], inherit_bindings=False):
             self._filters.append(AsciiFilter())
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.operations = Operations(self)
+        self.loads = Loads(self)
+        self.marks = Marks(self)
         self.shells = Shell(self)
         self.backgrounds = Background(self)
         self.ask, self.job, self.look_up = self.operations.ask, self.operations.job, self.operations.look_up
+        self.start_load, self.stop_load = self.loads.start, self.loads.stop
         self.shell, self.interrupt_shell = self.shells.run, self.shells.interrupt
         self.background, self.cancel_background = self.backgrounds.run, self.backgrounds.cancel
         self._settings_file = settings_file or state_file()
@@ -146,15 +151,15 @@ class RaidlabApp(App[object], inherit_bindings=False):
                 self.notify(message.text, markup=False)
             case happened.LabLooked():
                 self._after_look()
-            case happened.LoadEnded() if message.error:
-                self.tell(message.error)
             case _:
                 pass
-        for owner in (self.backgrounds, self.shells):
+        for owner in (self.backgrounds, self.shells, self.loads):
             owner.hear(message)
         self.show_soon()
 
     def _after_look(self) -> None:
+        if self.lab.new_events:
+            self.marks.hear(self.lab.new_events)
         for listener in self._listeners:
             listener(self.lab)
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.errors import LabError
     from lab.machine.api import MachineFacts
+    from lab.measure.job import Measured
+    from lab.session.data_mark import DataMark
+    from lab.session.load import LoadPhase
     from lab.session.monitor import Look
     from lab.workloads.live import LiveInterval
     from tui.client.jobs import Job
@@ -145,13 +148,28 @@ class LoadTicked(LabMessage):
         """End of the interval on the machine's clock, the axis of the looks."""
 
 
-class LoadEnded(LabMessage):
-    """The load is over: what it measured, or why it could not."""
+class LoadEntered(LabMessage):
+    """The load has come to its next phase."""
 
-    def __init__(self, measured: Any, error: LabError | None) -> None:
+    def __init__(self, phase: LoadPhase) -> None:
         super().__init__()
-        self.measured = measured
-        self.error = error
+        self.phase = phase
+
+
+class LoadEnded(LabMessage):
+    """The load is over: what it measured (None: stopped before it measured anything), or why it failed."""
+
+    def __init__(self, outcome: Measured | LabError | None) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class MarksRead(LabMessage):
+    """Which arrays carry known data."""
+
+    def __init__(self, marks: dict[str, DataMark]) -> None:
+        super().__init__()
+        self.marks = marks
 
 
 class ShellPrinted(LabMessage):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.errors import LabError
     from lab.machine.api import MachineFacts
+    from lab.measure.job import Measured
+    from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.events import Event
     from lab.session.history import History
+    from lab.session.load import Forecast
     from lab.session.monitor import Look
     from lab.workloads.live import LiveInterval
 
@@ -79,9 +82,10 @@ class LoadView:
     array: str
     runtime_seconds: float | None
     is_running: bool = True
-    prediction: Any = None
-    measured: Any = None
-    error: LabError | None = None
+    phase: str = "preparing"
+    forecast: Forecast | None = None
+    """What theory says, and why; None: not computed yet."""
+    outcome: Measured | LabError | None = None
     newest: LiveInterval | None = None
 
 
@@ -89,8 +93,8 @@ class LoadView:
 class MarkView:
     """Known data on an array, and the verdict of the last look at them; None: not looked since they were written."""
 
-    mark: Any
-    verdict: Any = None
+    mark: DataMark
+    verdict: MarkVerdict | None = None
     is_stale: bool = False
     """Something happened to the array after the verdict."""
 
@@ -107,6 +111,8 @@ class LabState:
     found: BroughtUp | None = None
     look: Look | None = None
     history: History | None = None
+    new_events: tuple[Event, ...] = ()
+    """Those that the newest look has brought."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
     operation: RunningOperation | None = None
     load: LoadView | None = None

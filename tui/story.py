@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tui.conditions import BROKEN, condition
 from tui.state import LabState, Phase
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
 
 _SYNC_WORDS = {
-    "resync": "is being made redundant for the first time",
+    "resync": "is made redundant",
     "recover": "rebuilds",
     "check": "is being checked",
     "repair": "is being repaired",
@@ -19,40 +20,46 @@ _SYNC_WORDS = {
 
 
 def next_step(state: LabState) -> str:
-    """One line of markup, keys in bold, that always says what can be done."""
+    """One line of markup, keys in bold, that always says what can be done; at most 76 characters of text."""
     if state.phase is Phase.OPENING:
-        return "The machine is starting; look around meanwhile. [b]F1[/b] explains each screen."
+        return "The machine is starting; look around meanwhile. [b]F1[/b] explains the screen."
     if state.phase is not Phase.OPEN:
         return "[b]Ctrl+R[/b] starts the machine again. Results are kept."
     if state.look is None:
         return "Looking for arrays."
     status = state.selected
     if status is None:
-        return (
-            "Nothing is built yet. [b]b[/b] builds a good first RAID 5; [b]2[/b] lets you choose everything yourself."
-        )
+        return "Nothing is built yet. [b]b[/b] builds a good first RAID 5; [b]2[/b] lets you choose."
+    if state.load and state.load.is_running and state.load.phase == "preparing":
+        return f"{state.load.workload} first writes what it will read; a moment."
     return _about(state, status)
 
 
 def _about(state: LabState, status: ArrayStatus) -> str:
     name = status.name
     has_load = bool(state.load and state.load.is_running)
+    if condition(status)[1] == BROKEN:
+        return f"{name} has lost more than it survives. [b]Del[/b] clears it away; then build anew."
     if status.sync_action.is_busy:
         doing = _SYNC_WORDS.get(str(status.sync_action), "is busy")
-        more = "[b]t[/b] slows it down or lets it run." if has_load else "[b]w[/b] puts a load on it meanwhile."
+        more = "[b]t[/b] slows it down." if has_load else "[b]w[/b] puts a load on it."
         return f"{name} {doing}: watch the bar. {more}"
     mark = state.marks.get(name)
     if status.is_degraded:
         return _degraded(state, status)
-    if mark is None and not has_load:
-        return f"[b]m[/b] writes known data on {name}, so that you can prove later that nothing was lost."
-    if mark and mark.verdict and not mark.is_stale and has_load:
-        return f"{name} works under load. Select a disk in the rack and press [b]f[/b] to fail it."
-    if mark and mark.verdict and not mark.is_stale:
-        return "Done: the data are what was written. Try RAID 6 with [b]2[/b], or break two disks."
+    if status.level in ("raid0", "linear"):
+        return f"{name} has no redundancy: [b]w[/b] loads it, and a failed disk ends it."
+    if mark is None:
+        return f"[b]m[/b] writes known data on {name}, to prove later that nothing was lost."
+    if mark.verdict and not mark.is_stale and mark.verdict.is_intact:
+        if not has_load:
+            return "Done: the data are what was written. Try RAID 6 with [b]2[/b], or break two."
+        return "The data are intact, under load. [b]w[/b] stops the load and shows its figures."
+    if mark.verdict and not mark.is_stale:
+        return "The data are not what was written. [b]s[/b] scrubs: it finds where, not which."
     if not has_load:
         return f"[b]w[/b] puts a load on {name}; then fail a disk under it with [b]f[/b]."
-    return f"{name} works under load. Select one of its disks in the rack and press [b]f[/b] to fail it."
+    return f"{name} works. Select one of its disks in the rack; [b]f[/b] fails it."
 
 
 def _degraded(state: LabState, status: ArrayStatus) -> str:
@@ -61,8 +68,8 @@ def _degraded(state: LabState, status: ArrayStatus) -> str:
     fault = next((member for member in status.members if member.is_faulty), None)
     if state.free_disks:
         spare = state.free_disks[0].name
-        return f"{status.name} is degraded and still answers. Press [b]a[/b] to add {spare}: md rebuilds on it at once."
+        return f"{status.name} is degraded and still answers. [b]a[/b] adds {spare}: md rebuilds."
     if fault:
         name = state.disk_name(fault.device)
-        return f"{status.name} is degraded. Press [b]x[/b] to take {name} out, then [b]a[/b] to add it anew."
+        return f"{status.name} is degraded. [b]x[/b] takes {name} out, [b]a[/b] then adds it anew."
     return f"{status.name} is degraded and no disk is free: 'raidlab disks add' makes more."

@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui import messages as happened
-from tui.state import LabState, Phase, RunningOperation
+from tui.state import LabState, MarkView, Phase, RunningOperation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lab.session.data_mark import DataMark
     from lab.session.monitor import Look
 
 
@@ -35,7 +38,12 @@ def update(state: LabState, message: happened.LabMessage) -> None:
                 state.history.add_load(message.interval, message.time_seconds)
         case happened.LoadEnded():
             if state.load:
-                state.load = replace(state.load, is_running=False, measured=message.measured, error=message.error)
+                state.load = replace(state.load, is_running=False, phase="over", outcome=message.outcome)
+        case happened.LoadEntered():
+            if state.load:
+                state.load = replace(state.load, phase=message.phase.value)
+        case happened.MarksRead():
+            _marks(state, message.marks)
         case happened.JobStarted() | happened.StepStarted() | happened.JobFinished() | happened.JobFailed():
             _job(state, message)
         case _:
@@ -45,14 +53,23 @@ def update(state: LabState, message: happened.LabMessage) -> None:
 def _looked(state: LabState, look: Look) -> None:
     from lab.session.events import events_between
 
-    if state.look is not None:
-        for event in events_between(state.look, look):
-            state.events.append(event)
-            if (view := state.marks.get(event.array or "")) and view.verdict:
-                state.marks[event.array or ""] = replace(view, is_stale=True)
+    state.new_events = events_between(state.look, look, name_of=state.disk_name) if state.look else ()
+    for event in state.new_events:
+        state.events.append(event)
+        if (view := state.marks.get(event.array)) and view.verdict:
+            state.marks[event.array] = replace(view, is_stale=True)
     state.look = look
     if state.history is not None:
         state.history.add(look)
+
+
+def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
+    """Verdicts stay with the mark that they are about."""
+    known = state.marks
+    state.marks = {
+        name: known[name] if name in known and known[name].mark.seed == mark.seed else MarkView(mark)
+        for name, mark in marks.items()
+    }
 
 
 def _opened(state: LabState, message: happened.SessionOpened) -> None:
@@ -73,7 +90,7 @@ def _ended(state: LabState, message: happened.SessionEnded) -> None:
         state.phase = Phase.LOST if message.was_open else Phase.FAILED
     state.operation = None
     if state.load and state.load.is_running:
-        state.load = replace(state.load, is_running=False, error=message.error)
+        state.load = replace(state.load, is_running=False, phase="over", outcome=message.error)
 
 
 def _job(

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from lab.session.events import Event
     from lab.session.history import Point
 
+# In the order of what a look with several of them is named after.
 _MARK_WORDS = {
-    "member-faulty": "fail",
-    "member-removed": "remove",
-    "member-added": "add",
-    "sync-started": "sync",
-    "sync-finished": "done",
     "array-appeared": "built",
     "array-broken": "broken",
     "disk-vanished": "pulled",
-    "disk-returned": "back",
+    "member-faulty": "fail",
     "mismatch": "mismatch",
+    "disk-returned": "back",
+    "restored": "whole",
+    "sync-finished": "done",
+    "member-added": "add",
+    "member-removed": "remove",
+    "sync-started": "sync",
 }
 
 
@@ -105,12 +107,14 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
 def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
     """What happened to an array and its disks, for the charts' axis. One cause, one mark."""
     nodes = {disk.node for disk in state.disks}
-    concerned = [event for event in state.events if event.array == status.name or event.device in nodes]
-    return tuple(
-        Mark(event.time_seconds, _MARK_WORDS[event.kind.value], tone_of(event))
-        for event in concerned
-        if event.kind.value in _MARK_WORDS
-    )
+    order = list(_MARK_WORDS)
+    shown: dict[float, Event] = {}
+    for event in state.events:
+        if event.kind.value in order and (event.array == status.name or event.device in nodes):
+            other = shown.get(event.time_seconds)
+            if other is None or order.index(event.kind.value) < order.index(other.kind.value):
+                shown[event.time_seconds] = event
+    return tuple(Mark(time, _MARK_WORDS[event.kind.value], tone_of(event)) for time, event in shown.items())
 
 
 def tone_of(event: Event) -> Tone:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lab.machine import Host
     from lab.plans import Plan, Step
+    from lab.session.monitor import Monitor
     from lab.session.session import LabSession, Opener
 
 HERTZ = 4.0
@@ -63,6 +64,7 @@ class LabClient:
         self._opener = opener
         self._hertz = hertz
         self._host: Host | None = None
+        self._monitor: Monitor | None = None
         self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -122,6 +124,18 @@ class LabClient:
         with suppress(MachineLost):
             session.rescan()
             self._post(messages.DisksChanged(session.lab.disks, session.found))
+            self._tell_marks(session)
+
+    def machine_seconds(self) -> float:
+        """What the machine's clock shows now, on the axis of the looks; 0 before the first look."""
+        monitor = self._monitor
+        return (monitor.machine_seconds() if monitor else None) or 0.0
+
+    def _tell_marks(self, session: LabSession) -> None:
+        from lab.session.data_mark import read_marks
+
+        marks, names = read_marks(session), {status.uuid: status.name for status in session.statuses()}
+        self._post(messages.MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:
         while not self._closing.is_set():
@@ -167,7 +181,7 @@ class LabClient:
                 **options,
             )
         )
-        monitor = Monitor(
+        self._monitor = monitor = Monitor(
             session,
             hertz=self._hertz,
             on_look=lambda look: self._post(messages.LabLooked(look)),
@@ -176,6 +190,7 @@ class LabClient:
         stack.callback(self._stop_helpers)
         self.session = session
         self._post(messages.SessionOpened(session.lab.machine.facts, session.lab.disks, session.found))
+        self._tell_marks(session)
         monitor.start()
         stack.callback(monitor.stop)
         return session

@@ -68,6 +68,8 @@ class LabScreen(LabActions, ModeScreen):
         rack.show(bays_of(state))
         if state.selected_disk and (rack.current is None or rack.current.name != state.selected_disk):
             rack.move_to(state.selected_disk)
+        if rack.current and state.disk(state.selected_disk or "") is None:
+            self.app.select(disk=rack.current.name)
         free = len(state.free_disks)
         rack.border_subtitle = f"{free} of {len(state.disks)} free" if state.disks else ""
         self.query_one(ArrayList).show(state)

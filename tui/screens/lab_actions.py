@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _KIB_PER_MIB = 1024
 _SPEEDS_MIB = (1, 4, 16, 64)
 FIRST_MEMBERS = 4
+USUAL_LOADS = ("rand-mix-4k", "rand-read-4k", "rand-write-4k", "seq-read-1m", "seq-write-1m")
 
 
 class LabActions(Screen[None]):
@@ -63,6 +64,97 @@ class LabActions(Screen[None]):
         if status and breaks(status, status.member(node)):
             return f"{name} cannot do without {disk}: after this its data are lost."
         return f"{name} survives this: it goes on degraded, and answers from the other members."
+
+    def action_load(self) -> None:
+        """Choose a workload; it runs until it is stopped."""
+        status = target_array(self.app.lab)
+        if status is None:
+            return
+        name = status.name
+
+        def then(workload: str) -> None:
+            self.app.start_load(name, workload)
+
+        self._pick(
+            f"Load on {name}",
+            workload_choices(),
+            then,
+            "It runs until you stop it. Data on a bare array are overwritten.",
+        )
+
+    def action_stop_load(self) -> None:
+        self.app.stop_load()
+
+    def action_mark(self) -> None:
+        status = target_array(self.app.lab)
+        if status:
+            self.app.marks.write(status.name)
+
+    def action_verify(self) -> None:
+        status = target_array(self.app.lab)
+        if status:
+            self.app.marks.verify(status.name)
+
+    def action_pull(self) -> None:
+        disk = selected_disk(self.app.lab)
+        if disk is None:
+            return
+        found = selected_member(self.app.lab)
+        note = self._failing_note(found[0].name, disk.name) if found else "No array has it: it only vanishes."
+
+        def make(session: LabSession) -> Plan:
+            from lab.session import breaking
+
+            return breaking.pull(session, disk.name, breaks_array=True)
+
+        self.app.ask(make, note=note)
+
+    def action_plug_in(self) -> None:
+        disk = selected_disk(self.app.lab)
+        if disk is None:
+            return
+
+        def make(session: LabSession) -> Plan:
+            from lab.session import breaking
+
+            return breaking.plug_in(session, disk.name)
+
+        self.app.ask(make, note=f"{disk.name} comes back as it was; md does not take it in by itself.")
+
+    def action_corrupt(self) -> None:
+        found, disk = selected_member(self.app.lab), selected_disk(self.app.lab)
+        if found is None or disk is None:
+            return
+        name = found[0].name
+
+        def make(session: LabSession) -> Plan:
+            from lab.session import breaking
+
+            return breaking.corrupt(session, name, disk.name)
+
+        self.app.ask(
+            make, note="md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
+        )
+
+    def action_slow(self) -> None:
+        disk = selected_disk(self.app.lab)
+        if disk is None:
+            return
+        from lab.disks.personalities import all_personalities
+
+        choices = [Choice(name, name, personality.title) for name, personality in all_personalities().items()]
+
+        def then(personality: str) -> None:
+            def make(session: LabSession) -> Plan:
+                from lab.session import breaking
+
+                return breaking.slow(session, disk.name, personality)
+
+            self.app.operations.make_and_run(make)
+
+        self._pick(
+            f"Pace of {disk.name}", choices, then, "How fast shall it answer from now on? Never faster than it is."
+        )
 
     def action_remove(self) -> None:
         self._on_member("remove", "The disk leaves the array and is free for other things.")
@@ -215,3 +307,16 @@ def first_array(session: LabSession) -> Plan:
         bitmap_chunk_bytes=256 * KIB,
     )
     return plans.create(session, spec)
+
+
+def workload_choices() -> list[Choice]:
+    """The catalogue, the usual ones first."""
+    from lab.workloads.catalogue import all_workloads
+
+    found = all_workloads()
+    first = [name for name in USUAL_LOADS if name in found]
+    names = [*first, *(name for name in sorted(found) if name not in first)]
+    return [
+        Choice(name, name, found[name].title, str(number) if number <= len(first) else "")
+        for number, name in enumerate(names, start=1)
+    ]

@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.units import human_bytes
+from tui.conditions import condition
 from tui.glyphs import Glyphs, glyphs_of
 from tui.state import LabState
 from tui.tones import Tone
@@ -134,35 +135,6 @@ def _cell(state: LabState, member: MemberStatus | None, glyphs: Glyphs) -> Conte
     if member.is_journal:
         return Content.styled(f"{glyphs.journal}{name}", "$text-accent")
     return Content.styled(f"{glyphs.member}{name}", "$text-success")
-
-
-def condition(status: ArrayStatus) -> tuple[Tone, str]:
-    """How an array stands, in a word or two."""
-    from lab.session.checks import level_of
-
-    if status.state.is_broken or _has_lost_too_much(status, level_of):
-        return Tone.BAD, "broken"
-    if status.is_degraded:
-        words = "rebuilding" if status.sync_action.is_busy else f"degraded, {status.degraded_count} missing"
-        return Tone.NOTICE, words
-    if status.sync_action.is_busy:
-        return Tone.BUSY, str(status.sync_action)
-    return Tone.GOOD, "whole" if status.level != "raid0" else "no redundancy"
-
-
-def _has_lost_too_much(status: ArrayStatus, level_of: object) -> bool:
-    from lab.errors import SpecError
-    from lab.session.checks import level_of as level
-
-    if not status.is_degraded:
-        return False
-    try:
-        maths = level(status)
-    except SpecError:
-        return False
-    working = {member.slot for member in status.members if member.is_in_sync}
-    lost = frozenset(slot for slot in range(status.raid_disks) if slot not in working)
-    return not maths.survives(lost, status.raid_disks)
 
 
 def _resting(found: BroughtUp | None, running: set[str], glyphs: Glyphs) -> list[tuple[str, Content]]:

@@ -12,12 +12,13 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from lab.units import human_bytes
+from tui.conditions import condition
 from tui.glyphs import glyphs_of
 from tui.quantities import Unit
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import added, marks_of, member_series, sync_view, tone_of
-from tui.widgets.array_list import condition, stripe
+from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar
 from tui.widgets.tiles import Tile, Verdict
 from tui.widgets.time_chart import Series, TimeChart
@@ -31,6 +32,7 @@ CHARTS = ("rate", "latency", "members", "work")
 _CHART_ROWS = 9
 _CHART_CELLS = 56
 _EVENTS_FROM_ROWS = 30
+_STRIPE_FROM_CELLS = 64
 
 
 class ArrayPanel(Vertical):
@@ -45,8 +47,8 @@ class ArrayPanel(Vertical):
         with Horizontal(id="panel-tiles"):
             yield Tile("IOPS", id="tile-iops")
             yield Tile("throughput", id="tile-bytes")
-            yield Tile("p99 latency", id="tile-p99")
-            yield Tile("md's CPU", id="tile-cpu")
+            yield Tile("p99", id="tile-p99")
+            yield Tile("md CPU", id="tile-cpu")
         with Grid(id="panel-charts"):
             yield TimeChart("I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, id="chart-rate")
             yield TimeChart(
@@ -122,7 +124,9 @@ class ArrayPanel(Vertical):
             (f", {status.mismatch_sectors} sectors mismatch" if status.mismatch_sectors else "", "$text-error"),
             ("   ", ""),
         )
-        self.query_one("#panel-state", Static).update(text + stripe(state, status, glyphs))
+        if self.size.width >= _STRIPE_FROM_CELLS:
+            text += stripe(state, status, glyphs)
+        self.query_one("#panel-state", Static).update(text)
 
     def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
         view, bar = sync_view(state, status), self.query_one(SyncBar)
@@ -134,8 +138,8 @@ class ArrayPanel(Vertical):
         is_known = view is not None and view.verdict is not None and not view.is_stale
         banner.display = is_known
         if is_known and view and view.verdict:
-            tone = Tone.GOOD if str(view.verdict.verdict) == "intact" else Tone.BAD
-            banner.show(tone, f"DATA {str(view.verdict.verdict).upper()}", view.verdict.sentence)
+            tone = Tone.GOOD if view.verdict.is_intact else Tone.BAD
+            banner.show(tone, f"DATA {view.verdict.verdict.upper()}", view.verdict.sentence)
 
     def _show_tiles(self, state: LabState, status: ArrayStatus, history: History) -> None:
         from lab.session.history import LoadMeasure, Measure, load_value

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
 
+from lab.arrays.names import is_array_name
 from lab.plans import Danger, Plan, Step
 from tui.widgets.lines import Line, LineWidget, wrapped
 
@@ -158,7 +159,10 @@ class PlanView(LineWidget, can_focus=True):
 
 
 def _names(step: Step) -> str:
-    return ", ".join(device.removeprefix("/dev/") for device in step.writes_devices) or "the disks named below"
+    """What loses data: a step that takes a disk into an array writes on both, and only the disk's own data go."""
+    names = [device.removeprefix("/dev/") for device in step.writes_devices]
+    disks = [name for name in names if not is_array_name(name)]
+    return ", ".join(disks or names) or "the disks named below"
 
 
 def _command_lines(argv: Sequence[str], width: int) -> list[str]:

@@ -1,0 +1,113 @@
+"""The app on a fake lab, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.fake_lab import FakeLab
+from tui.app import RaidlabApp
+from tui.client.client import LabClient
+from tui.glyphs import UNICODE, Glyphs
+from tui.settings import Settings, save_settings
+
+PATIENCE_SECONDS = 15.0
+HERE = Path(__file__).parent
+AppPilot = Pilot[object]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in Path(item.path).parents:
+            item.add_marker(pytest.mark.tui)
+
+
+@pytest.fixture(autouse=True)
+def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No clock, place or terminal of the computer shows in what the app paints."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.setenv("RAIDLAB_CONFIG", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def fake_lab(tmp_path: Path) -> FakeLab:
+    return FakeLab(tmp_path / "state")
+
+
+AppMaker = Callable[..., RaidlabApp]
+
+
+@pytest.fixture
+def app_on(fake_lab: FakeLab, tmp_path: Path) -> Iterator[AppMaker]:
+    """Makes apps on the fake lab; all are closed in the end."""
+    made: list[RaidlabApp] = []
+
+    def make(
+        settings: Settings | None = None, *, glyphs: Glyphs = UNICODE, keys_file: Path | None = None
+    ) -> RaidlabApp:
+        file = tmp_path / "app.json"
+        save_settings(file, settings or Settings(was_welcomed=True))
+        app = RaidlabApp(
+            "uml:",
+            make_client=lambda post: LabClient("uml:", post, make_host=lambda: fake_lab.host, opener=fake_lab.open),
+            settings_file=file,
+            keys_file=keys_file,
+            glyphs=glyphs,
+        )
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        app.client.close()
+
+
+@asynccontextmanager
+async def running(app: RaidlabApp, size: tuple[int, int] = (120, 40)) -> AsyncIterator[AppPilot]:
+    """The app with its lab open."""
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.lab.is_open, "the lab is open")
+        yield pilot
+
+
+async def until(pilot: AppPilot, is_reached: Callable[[], bool], what: str) -> None:
+    """Wait for something that the app's threads bring about."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_reached():
+        assert time.monotonic() < deadline, f"never: {what}"
+        await asyncio.sleep(0.01)
+    await pilot.pause()
+
+
+async def looked(pilot: AppPilot, app: RaidlabApp, fake_lab: FakeLab, count: int = 1) -> None:
+    """Let the fake lab look so many times, and the screens show it."""
+    stream = lambda: fake_lab.machine.stream_of_samples is not None  # noqa: E731
+    await until(pilot, stream, "the monitor asks for samples")
+    for _ in range(count):
+        fake_lab.tick()
+        wanted = fake_lab.seconds
+        await until(pilot, lambda wanted=wanted: _has_seen(app, wanted), f"the look at {wanted}")  # type: ignore[misc]
+    app.show_now()
+    await pilot.pause()
+
+
+def _has_seen(app: RaidlabApp, seconds: float) -> bool:
+    return app.lab.look is not None and app.lab.look.time_seconds >= seconds
+
+
+async def idle(pilot: AppPilot, app: RaidlabApp) -> None:
+    """Wait until every job that was asked for is done and shown."""
+    done: list[object] = []
+    app.look_up(lambda _: None, on_done=done.append, on_error=done.append)
+    await until(pilot, lambda: bool(done), "the queue is empty")
+    app.show_now()
+    await pilot.pause()

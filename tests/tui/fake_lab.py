@@ -1,0 +1,161 @@
+"""A lab for tests of the app: captured sysfs of real arrays on a machine that looks only when the test says so."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks.kinds import serial_of
+from lab.errors import MachineLost
+from lab.machine import Host, Machine, RawSample, SampleRequest, Target
+from lab.machine.state_folder import StateFolder
+from lab.seams.files import HostFiles
+from lab.seams.processes import HostProcesses
+from lab.units import MIB
+from tests.unit.arrays import captures
+from tests.unit.cli.superblocks import as_read
+from tests.unit.fakes import FakeClock, FakeMachine, Scripted
+
+DISKS = 9
+TICK_SECONDS = 0.25
+FIRST_SECONDS = 100.0
+_LETTERS = "abcdefghi"
+
+
+class TickStream:
+    """Samples that the test hands out."""
+
+    def __init__(self) -> None:
+        self._samples: queue.SimpleQueue[RawSample | MachineLost | None] = queue.SimpleQueue()
+
+    def put(self, sample: RawSample | MachineLost | None) -> None:
+        self._samples.put(sample)
+
+    def __iter__(self) -> Iterator[RawSample]:
+        while (sample := self._samples.get()) is not None:
+            if isinstance(sample, MachineLost):
+                raise sample
+            yield sample
+
+    def stop(self) -> None:
+        self.put(None)
+
+
+class TickingMachine(FakeMachine):
+    """A FakeMachine whose samples come from ``FakeLab.tick``."""
+
+    stream_of_samples: TickStream | None = None
+
+    def sample(self, request: SampleRequest) -> TickStream:  # type: ignore[override] # another kind of stream
+        self._require_alive()
+        self.sample_requests.append(request)
+        self.stream_of_samples = TickStream()
+        return self.stream_of_samples
+
+
+class FakeLab:
+    """Nine file disks, and whatever array the test shows on them."""
+
+    def __init__(self, state_folder: Path) -> None:
+        self.clock = FakeClock()
+        processes = HostProcesses()
+        state = StateFolder(state_folder, processes, self.clock, command="tests")
+        self.host = Host(processes, HostFiles(state_folder / "root"), self.clock, state)
+        (state_folder / "labs" / "default").mkdir(parents=True, exist_ok=True)
+        self.machine = TickingMachine()
+        self.opened = 0
+        self.failure: Exception | None = None
+        """Raised instead of opening, if set."""
+        self.seconds = FIRST_SECONDS
+        self.busy = 0
+        """Bytes that every member moves in a tick."""
+        self._moved = dict.fromkeys((f"ubd{letter}" for letter in _LETTERS), 0)
+        self.show(None)
+
+    @property
+    def disks(self) -> tuple[LabDisk, ...]:
+        return tuple(
+            LabDisk(
+                name=f"disk{number:02d}",
+                kind=DiskKind.FILE,
+                node=f"/dev/ubd{letter}",
+                size_bytes=500 * MIB,
+                serial=serial_of(number),
+            )
+            for number, letter in enumerate(_LETTERS, start=1)
+        )
+
+    @contextmanager
+    def open(
+        self,
+        target: Target,
+        host: Host,
+        /,
+        *,
+        on_notice: Callable[[str], None],
+        on_machine: Callable[[Machine], None],
+    ) -> Iterator[Lab]:
+        """What ``open_session`` calls instead of ``open_lab``."""
+        if self.failure:
+            raise self.failure
+        self.opened += 1
+        self.machine.is_lost = False
+        on_machine(self.machine)
+        yield Lab(self.machine, self.host, self.disks)
+
+    def show(self, label: str | None) -> None:
+        """Let the machine have the captured array md0, or none."""
+        machine = self.machine
+        machine.answers = {
+            ("sh", "-c"): Scripted(stdout=as_read([None] * DISKS)),
+            ("wipefs", "--json"): Scripted(stdout='{"signatures": []}'),
+        }
+        machine.files, machine.dirs = {}, {"/sys/block": ()}
+        if label:
+            captures.show(machine, label)
+        blocks = [f"ubd{letter}" for letter in _LETTERS]
+        machine.dirs["/sys/block"] = (*(("md0",) if label else ()), *blocks)
+        for name in blocks:
+            machine.files[f"/sys/block/{name}/size"] = f"{500 * MIB // 512}\n"
+            machine.files[f"/sys/block/{name}/dev"] = f"98:{ord(name[-1])}\n"
+        machine.files["/proc/mdstat"] = f"Personalities : [raid6] [raid5]\nmd0 : active {label}\n" if label else "\n"
+
+    def tick(self, count: int = 1) -> None:
+        """Let time pass: a quarter of a second and one look each."""
+        for _ in range(count):
+            self.seconds += TICK_SECONDS
+            assert self.machine.stream_of_samples is not None
+            self.machine.stream_of_samples.put(self._sample())
+
+    def _sample(self) -> RawSample:
+        lines = []
+        members = sorted(entry for entry in self.machine.dirs.get("/sys/block/md0/md", ()) if entry.startswith("dev-"))
+        for number, name in enumerate(self._moved):
+            if f"dev-{name}" in members:
+                self._moved[name] += self.busy
+            sectors = self._moved[name] // 512
+            ios, busy_ms = self._moved[name] // 4096, self._moved[name] // 40960
+            lines.append(
+                f"98 {number} {name} {ios} 0 {sectors} {busy_ms} {ios // 2} 0 {sectors // 2} {busy_ms} 0 {busy_ms} 0"
+            )
+        total = sum(self._moved.values())
+        ios = total // 4096
+        lines.append(f"9 0 md0 {ios} 0 {total // 512} 0 {ios // 3} 0 {total // 1536} 0 0 {ios // 90} 0")
+        ticks = int(self.seconds * 100)
+        files = {
+            "/proc/stat": f"cpu {ticks // 4} 0 0 {ticks} 0 0 0 0 0 0\n",
+            "/proc/diskstats": "\n".join(lines) + "\n",
+            "/proc/mdstat": self.machine.files["/proc/mdstat"],
+        }
+        return RawSample(self.seconds, files, {"md0_raid5": ticks // 20})
+
+    def lose(self) -> None:
+        """The machine dies."""
+        self.machine.is_lost = True
+        assert self.machine.stream_of_samples is not None
+        self.machine.stream_of_samples.put(
+            MachineLost("the embedded kernel ended unexpectedly", hint="see its console log")
+        )

@@ -1,0 +1,191 @@
+"""How the app behaves around its screens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tui.conftest import AppMaker, idle, looked, running, until
+from tests.tui.fake_lab import FakeLab
+from tui.screens.help import HelpScreen
+from tui.screens.menu import MenuScreen
+from tui.screens.plan import PlanScreen
+from tui.screens.welcome import WelcomeScreen
+from tui.settings import Settings
+from tui.state import Origin, Phase
+
+
+async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker) -> None:
+    app = app_on(Settings())
+    async with running(app) as pilot:
+        assert isinstance(app.screen, WelcomeScreen)
+        await pilot.press("escape")
+        app.keep_settings()
+    again = app_on(app.settings.__class__(was_welcomed=True))
+    async with running(again):
+        assert not isinstance(again.screen, WelcomeScreen)
+
+
+async def test_one_key_of_the_welcome_builds_a_raid_5(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on(Settings())
+    async with running(app) as pilot:
+        await pilot.press("enter")
+        created = ("mdadm", "--create", "/dev/md0")
+        await until(pilot, lambda: any(run[:3] == created for run in fake_lab.machine.runs), "mdadm --create")
+        argv = next(run for run in fake_lab.machine.runs if run[:3] == created)
+        assert "--level=raid5" in argv
+        assert argv[-4:] == ("/dev/ubda", "/dev/ubdb", "/dev/ubdc", "/dev/ubdd")
+
+
+async def test_theme_screen_and_selection_come_back(app_on: AppMaker, tmp_path: Path) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await pilot.press("down", "down", "ctrl+t", "5")
+        await pilot.pause()
+        app.keep_settings()
+    stored = json.loads((tmp_path / "app.json").read_text())
+    again = app_on(Settings(**stored))
+    async with running(again) as pilot:
+        await idle(pilot, again)
+        assert again.theme == "raidlab-light"
+        assert again.current_mode == "commands"
+        assert again.lab.selected_disk == "disk03"
+
+
+async def test_a_plan_is_shown_before_it_runs_and_nothing_runs_on_cancel(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        await pilot.press("f")
+        await idle(pilot, app)
+        assert isinstance(app.screen, PlanScreen)
+        assert not any("--fail" in run for run in fake_lab.machine.runs)
+        await pilot.press("escape")
+        await idle(pilot, app)
+        assert not any("--fail" in run for run in fake_lab.machine.runs)
+
+
+async def test_a_confirmed_plan_runs_its_very_steps(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        await pilot.press("f")
+        await idle(pilot, app)
+        assert isinstance(app.screen, PlanScreen)
+        steps = [step.argv for step in app.screen.plan.steps]
+        await pilot.press("r")
+        await idle(pilot, app)
+        assert len(app.screen_stack) == 1, str(app.screen.query_one("#plan-failure").render())
+        assert [run for run in fake_lab.machine.runs if run in steps] == steps
+        logged = [entry for entry in app.lab.commands if entry.origin is Origin.PLAN]
+        assert logged[-1].why
+
+
+async def test_a_refusal_is_shown_with_its_hint(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        from lab.session import plans
+
+        app.ask(lambda session: plans.stop(session, "md7"))
+        await until(pilot, lambda: len(app._notifications) > 0, "a notification")
+        said = [notification.message for notification in app._notifications]
+        assert any("no array md7" in text and "next:" in text for text in said)
+
+
+async def test_a_lost_machine_keeps_the_screen_and_starts_again(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab, 3)
+        fake_lab.lose()
+        await until(pilot, lambda: app.lab.phase is Phase.LOST, "the machine is lost")
+        app.show_now()
+        await pilot.pause()
+        assert app.lab.arrays, "what was last seen is still shown"
+        assert app.screen.query_one("ProblemBar").display
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: app.lab.is_open, "the machine runs again")
+        assert fake_lab.opened == 2
+        app.show_now()
+        await pilot.pause()
+        assert not app.screen.query_one("ProblemBar").display
+
+
+async def test_a_machine_that_does_not_start_says_why(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    from lab.errors import ToolMissing
+
+    fake_lab.failure = ToolMissing("linux.uml is not installed", hint="run make lab")
+    app = app_on()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.lab.phase is Phase.FAILED, "it failed")
+        app.show_now()
+        await pilot.pause()
+        text = str(app.screen.query_one("ProblemBar").render())
+        assert "linux.uml is not installed" in text
+        assert "run make lab" in text
+
+
+async def test_help_lists_live_keys_with_their_ids(app_on: AppMaker) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        text = str(app.screen.query_one("#help-keys").render())
+        assert "lab.build" in text
+        assert "Build a good first RAID 5" in text
+
+
+async def test_the_keymap_file_gives_other_keys(app_on: AppMaker, fake_lab: FakeLab, tmp_path: Path) -> None:
+    keys = tmp_path / "keymap.toml"
+    keys.write_text('[keys]\n"lab.fail" = "f8"\n"lab.fial" = "x"\n')
+    fake_lab.show("raid5")
+    app = app_on(keys_file=keys)
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        assert any("lab.fial" in notification.message for notification in app._notifications)
+        await pilot.press("f8")
+        await idle(pilot, app)
+        assert isinstance(app.screen, PlanScreen)
+
+
+async def test_enter_on_a_disk_opens_what_can_be_done_with_it(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5-failed")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, MenuScreen)
+
+
+@pytest.mark.parametrize(("keys", "shown"), [("1", "lab"), ("5", "commands")])
+async def test_number_keys_change_the_screen(app_on: AppMaker, keys: str, shown: str) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        app.action_mode("commands" if shown == "lab" else "lab")
+        await pilot.pause()
+        app.screen.set_focus(None)
+        await pilot.press(keys)
+        await pilot.pause()
+        assert app.current_mode == shown
+
+
+async def test_a_typed_command_runs_and_its_output_shows(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    from tests.unit.fakes import Scripted
+
+    app = app_on()
+    async with running(app) as pilot:
+        fake_lab.machine.answers[("sh", "-c")] = Scripted(stdout="hello from the machine\n")
+        await pilot.press("5")
+        await pilot.pause()
+        await pilot.press(*"uname", "enter")
+        await until(pilot, lambda: not app.shells.running_line, "the command has ended")
+        await idle(pilot, app)
+        assert "hello from the machine" in app.shells.output
+        typed = [entry for entry in app.lab.commands if entry.origin is Origin.SHELL]
+        assert [entry.line for entry in typed] == ["uname"]

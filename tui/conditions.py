@@ -1,0 +1,40 @@
+"""How an array stands, in a word or two and a tone. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tui.tones import Tone
+
+if TYPE_CHECKING:
+    from lab.arrays.status import ArrayStatus
+
+BROKEN = "broken"
+
+
+def condition(status: ArrayStatus) -> tuple[Tone, str]:
+    """The worst that can be said of an array first."""
+    if status.state.is_broken or has_lost_too_much(status):
+        return Tone.BAD, BROKEN
+    if status.is_degraded:
+        words = "rebuilding" if status.sync_action.is_busy else f"degraded, {status.degraded_count} missing"
+        return Tone.NOTICE, words
+    if status.sync_action.is_busy:
+        return Tone.BUSY, str(status.sync_action)
+    return Tone.GOOD, "whole" if status.level not in ("raid0", "linear") else "no redundancy"
+
+
+def has_lost_too_much(status: ArrayStatus) -> bool:
+    """Whether more members are missing than the level survives: raid5 and raid6 say so only by their count."""
+    from lab.errors import SpecError
+    from lab.session.checks import level_of
+
+    if not status.is_degraded:
+        return False
+    try:
+        level = level_of(status)
+    except SpecError:
+        return False
+    working = {member.slot for member in status.members if member.is_in_sync}
+    lost = frozenset(slot for slot in range(status.raid_disks) if slot not in working)
+    return not level.survives(lost, status.raid_disks)
