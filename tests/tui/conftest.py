@@ -76,6 +76,8 @@ async def running(app: RaidlabApp, size: tuple[int, int] = (120, 40)) -> AsyncIt
     """The app with its lab open."""
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.lab.is_open, "the lab is open")
+        app.show_now()
+        await pilot.pause()
         yield pilot
 
 

@@ -46,6 +46,11 @@ class LabScreen(LabActions, ModeScreen):
         Binding("g", "turn", "Charts", show=False, id="lab.charts", tooltip="Begin with the next chart"),
     ]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._followed = ""
+        """The selected disk that the rack's cursor has been brought to."""
+
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
             with Vertical(id="lab-left"):
@@ -66,10 +71,13 @@ class LabScreen(LabActions, ModeScreen):
     def show_state(self, state: LabState) -> None:
         rack = self.query_one(Rack)
         rack.show(bays_of(state))
-        if state.selected_disk and (rack.current is None or rack.current.name != state.selected_disk):
+        # Only what was selected elsewhere moves the cursor: keys may be ahead of what the state knows.
+        if state.selected_disk and state.selected_disk != self._followed and state.disk(state.selected_disk):
+            self._followed = state.selected_disk
             rack.move_to(state.selected_disk)
         if rack.current and state.disk(state.selected_disk or "") is None:
-            self.app.select(disk=rack.current.name)
+            self._followed = rack.current.name
+            self.app.select(disk=self._followed)
         free = len(state.free_disks)
         rack.border_subtitle = f"{free} of {len(state.disks)} free" if state.disks else ""
         self.query_one(ArrayList).show(state)
@@ -85,6 +93,7 @@ class LabScreen(LabActions, ModeScreen):
         return True
 
     def on_rack_moved(self, event: Rack.Moved) -> None:
+        self._followed = event.bay.name
         status = self.app.lab.array_of(event.bay.name)
         self.app.select(disk=event.bay.name, array=status.name if status else None)
 
