@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+_ROWS_SHOWN = 12
+_COLUMNS_SHOWN = 160
+
 
 class Danger(StrEnum):
     """What a step can destroy."""
@@ -34,10 +37,24 @@ class Step:
     writes_devices: tuple[str, ...] = ()
     """Every device that this step writes on: what the guard checks before the step runs."""
     timeout_seconds: float = 120.0
+    stdin_text: str = ""
+    """What the command reads on its standard input, such as a long device-mapper table."""
 
     def shell_line(self) -> str:
-        """The step as a line that a person can type at a root shell."""
-        return shlex.join(self.argv)
+        """The step as a line that a person can type at a root shell, with a here-document for its standard input.
+
+        Of a long input only the beginnings are shown; ``stdin_text`` has it all.
+        """
+        line = shlex.join(self.argv)
+        if not self.stdin_text:
+            return line
+        rows = [
+            row if len(row) <= _COLUMNS_SHOWN else f"{row[:_COLUMNS_SHOWN]} ..." for row in self.stdin_text.split("\n")
+        ]
+        rows = rows[:-1] if not rows[-1] else rows
+        if len(rows) > _ROWS_SHOWN:
+            rows = [*rows[: _ROWS_SHOWN - 1], f"... {len(rows) - _ROWS_SHOWN + 1} lines more"]
+        return "\n".join((f"{line} <<'END'", *rows, "END"))
 
 
 def write_file_step(path: str, text: str, why: str) -> Step:

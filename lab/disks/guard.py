@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lab.disks.inventory import BlockDevice, read_devices
+from lab.disks.inventory import MAPPER, BlockDevice, kernel_names, read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.errors import DeviceRefused
 from lab.machine.api import Machine
@@ -32,7 +32,7 @@ def reasons_against(
     ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name.
     """
     if device.members:
-        return _reasons_against_array(device, disks)
+        return _reasons_against_array(device, disks, devices)
     disk = disks.get(device.name)
     found = [*_uses(device, devices, disks)]
     above = next((each.name for each in disks.values() if each.backing == device.node), None)
@@ -45,11 +45,23 @@ def reasons_against(
     return tuple(found)
 
 
-def _reasons_against_array(device: BlockDevice, disks: Mapping[str, LabDisk]) -> tuple[str, ...]:
-    foreign = [member for member in device.members if member not in disks]
+def _reasons_against_array(
+    device: BlockDevice, disks: Mapping[str, LabDisk], devices: Mapping[str, BlockDevice]
+) -> tuple[str, ...]:
+    foreign = [name for name in _leaves(device, devices) if name not in disks]
     if foreign:
-        return (f"it is an array with members that are no lab disks: {', '.join(foreign)}",)
+        what = "a mapping" if device.mapped_name else "an array"
+        return (f"it is {what} with members that are no lab disks: {', '.join(foreign)}",)
     return ()
+
+
+def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
+    """Kernel names of the devices on which this one lies in the end; what was not read counts as one."""
+    found: dict[str, None] = {}
+    for member in device.members:
+        below = devices.get(member)
+        found.update(dict.fromkeys(_leaves(below, devices) if below and below.members else (member,)))
+    return tuple(found)
 
 
 def _uses(device: BlockDevice, devices: Mapping[str, BlockDevice], disks: Mapping[str, LabDisk]) -> Iterable[str]:
@@ -64,7 +76,7 @@ def _uses(device: BlockDevice, devices: Mapping[str, BlockDevice], disks: Mappin
         yield "it is read-only"
     for holder in device.holders:
         holding = devices.get(holder)
-        if holding is None or _reasons_against_array(holding, disks):
+        if holding is None or _reasons_against_array(holding, disks, devices):
             yield f"it is in use by {holder}"
 
 
@@ -88,13 +100,13 @@ class Guard:
         """Raises DeviceRefused, naming all devices of the step that are refused, each with its reasons."""
         if not step.writes_devices:
             return
-        devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in step.writes_devices])
+        names = kernel_names(self._machine, step.writes_devices)
+        devices = read_devices(self._machine, names.values())
         problems = []
         for node in step.writes_devices:
-            name = node.removeprefix("/dev/")
-            device = devices.get(name)
-            # An array that the step itself is to make is not there yet; its members are named and checked.
-            if device is None and name.startswith("md"):
+            device = devices.get(names.get(node, ""))
+            # What the step itself is to make is not there yet; the devices that it lies on are named and checked.
+            if device is None and node.startswith(("/dev/md", MAPPER)):
                 continue
             reasons = ("there is no such device",) if device is None else reasons_against(device, self._disks, devices)
             if reasons:

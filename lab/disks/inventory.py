@@ -9,6 +9,8 @@ from lab.errors import LabError
 from lab.machine.api import Machine
 from lab.units import SECTOR_BYTES
 
+MAPPER = "/dev/mapper/"
+
 _UNINTERESTING = ("ram", "loop", "nbd", "zram")
 """Drivers that offer many devices with nothing behind them: listed only when they have a size."""
 
@@ -29,6 +31,8 @@ class BlockDevice:
     is_swap: bool
     is_read_only: bool
     loop_file: str
+    mapped_name: str = ""
+    """For a device of the device mapper: its name under /dev/mapper."""
 
     @property
     def node(self) -> str:
@@ -36,19 +40,47 @@ class BlockDevice:
         return f"/dev/{self.name.replace('!', '/')}"
 
 
+def kernel_names(machine: Machine, nodes: Iterable[str]) -> dict[str, str]:
+    """Node -> kernel name; of nodes under /dev/mapper only those that are there.
+
+    The kernel knows mapped devices as dm-0 and so on; dm/name tells which is which (ABI/testing/sysfs-block-dm).
+    """
+    nodes = tuple(nodes)
+    names = {node: node.removeprefix("/dev/") for node in nodes if not node.startswith(MAPPER)}
+    if len(names) == len(nodes):
+        return names
+    known = mapped_devices(machine)
+    mapped = {node: node.removeprefix(MAPPER) for node in nodes if node.startswith(MAPPER)}
+    return names | {node: known[name] for node, name in mapped.items() if name in known}
+
+
+def mapped_devices(machine: Machine) -> dict[str, str]:
+    """Name under /dev/mapper -> kernel name."""
+    blocks = [name for name in machine.list_dirs(["/sys/block"])["/sys/block"] if name.startswith("dm-")]
+    texts = machine.read([f"/sys/block/{block}/dm/name" for block in blocks]) if blocks else {}
+    return {(texts[f"/sys/block/{block}/dm/name"] or "").strip(): block for block in blocks}
+
+
 def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[str, BlockDevice]:
-    """Every block device with a size, by kernel name; with ``only``, these and what is stacked on or under them."""
+    """Every block device with a size, by kernel name; with ``only``, these and what is stacked on or under them.
+
+    Of what is not next to these, the arrays and mappings only: enough to tell on which disks each lies in the end.
+    """
     if only is None:
         names = _with_size(machine, machine.list_dirs(["/sys/block"])["/sys/block"])
         listed = machine.list_dirs(_folders(names))
     else:
         names = tuple(dict.fromkeys(only))
         listed = machine.list_dirs(_folders(names))
-        related = {other for name in names for below in _STACK for other in listed[f"/sys/block/{name}/{below}"]}
-        further = tuple(sorted(related - set(names)))
-        if further:
-            listed = {**listed, **machine.list_dirs(_folders(further))}
-        names = (*names, *further)
+        further = names
+        is_first = True
+        while further:
+            related = {other for name in further for below in _STACK for other in listed[f"/sys/block/{name}/{below}"]}
+            further = tuple(sorted(name for name in related - set(names) if is_first or name.startswith(_STACKED)))
+            is_first = False
+            if further:
+                listed = {**listed, **machine.list_dirs(_folders(further))}
+            names = (*names, *further)
     paths = [f"/sys/block/{name}/{attribute}" for name in names for attribute in _attributes(name)]
     texts = machine.read(["/proc/self/mountinfo", "/proc/swaps", *paths])
     mounts = parse_mountinfo(texts["/proc/self/mountinfo"] or "")
@@ -59,6 +91,8 @@ def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[st
 
 
 _STACK = ("holders", "slaves")
+_STACKED = ("md", "dm-")
+"""Drivers whose devices lie on others: slices of disks, arrays of slices, a volume on arrays."""
 
 
 def _folders(names: Iterable[str]) -> list[str]:
@@ -70,6 +104,8 @@ def _attributes(name: str) -> tuple[str, ...]:
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
         return (*common, "loop/backing_file")
+    if name.startswith("dm-"):
+        return (*common, "dm/name")
     if name.startswith(("md", "nbd", "ram")):
         return common
     page = ("device/vpd_pg80",) if name.startswith("sd") else ()
@@ -131,6 +167,7 @@ def _device(
         is_swap=f"/dev/{name}" in swaps,
         is_read_only=text("ro") == "1",
         loop_file=text("loop/backing_file"),
+        mapped_name=text("dm/name"),
     )
 
 

@@ -64,3 +64,15 @@ def test_a_value_is_written_as_it_stands(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a file"
     subprocess.run(write_file_step(str(path), text, "Why.").argv, check=True, timeout=30)
     assert path.read_text() == f"{text}\n"
+
+
+def test_standard_input_is_shown_as_a_here_document_that_can_be_typed() -> None:
+    step = Step(("cat",), "Why.", stdin_text="one $HOME\ntwo\n")
+    done = subprocess.run(["sh", "-c", step.shell_line()], capture_output=True, text=True, check=True, timeout=10)
+    assert done.stdout == step.stdin_text
+
+
+def test_of_a_long_standard_input_the_beginning_is_shown() -> None:
+    line = Step(("cat",), "Why.", stdin_text="x" * 500 + "\n" + "row\n" * 99).shell_line()
+    assert line.splitlines()[-2:] == ["... 89 lines more", "END"]
+    assert len(line) < 400

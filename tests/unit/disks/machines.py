@@ -38,6 +38,7 @@ class Device:
     read_only: bool = False
     serial: str = ""
     loop_file: str = ""
+    mapped_name: str = ""
 
 
 def add(fake: FakeMachine, *devices: Device) -> FakeMachine:
@@ -50,6 +51,8 @@ def add(fake: FakeMachine, *devices: Device) -> FakeMachine:
             fake.files[f"{base}/serial"] = f"{device.serial}\n"
         if device.loop_file:
             fake.files[f"{base}/loop/backing_file"] = f"{device.loop_file}\n"
+        if device.mapped_name:
+            fake.files[f"{base}/dm/name"] = f"{device.mapped_name}\n"
         fake.dirs[f"{base}/holders"] = device.holders
         fake.dirs[f"{base}/slaves"] = device.members
         fake.dirs[base] = tuple(sorted(("dev", "holders", "queue", "ro", "size", "slaves", *device.entries)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from lab.disks.guard import Guard
 from lab.disks.kinds import DiskKind, LabDisk
-from lab.disks.lab import Lab
+from lab.disks.lab import Lab, packed
 from lab.errors import CommandFailed, DeviceRefused, ModuleMissing, SpecError
 from lab.plans import Danger, Plan, Step
 from tests.unit.disks.machines import SIZE, Device, host_in, lab_disk, machine_of
@@ -243,3 +244,55 @@ def test_real_wipefs_is_understood(tmp_path: Path) -> None:
     subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=60, capture_output=True)
     with pytest.raises(DeviceRefused, match="/dev/ubda carries ext4"):
         blank_check(machine_of(UBDA), wipefs())
+
+
+VOLUME = (
+    Device("ubda", holders=("dm-0", "dm-1")),
+    Device("dm-0", number="254:0", members=("ubda",), holders=("md100",), mapped_name="adapt0-d00w00"),
+    Device("dm-1", number="254:1", members=("ubda",), mapped_name="adapt0-d00w01"),
+    Device("md100", number="9:100", members=("dm-0",), holders=("dm-2",)),
+    Device("dm-2", number="254:2", members=("md100",), mapped_name="adapt0"),
+)
+
+
+def test_slices_of_lab_disks_and_what_lies_on_them_may_be_written_on() -> None:
+    machine = machine_of(*VOLUME)
+    check(machine, "/dev/mapper/adapt0-d00w00", "/dev/md100", "/dev/mapper/adapt0", "/dev/ubda")
+
+
+def test_a_mapping_that_lies_on_another_disk_in_the_end_is_refused() -> None:
+    foreign = (
+        Device("sda", number="8:0", holders=("dm-3",)),
+        Device("dm-3", number="254:3", members=("sda", "ubda"), holders=("md101",), mapped_name="home"),
+        Device("md101", number="9:101", members=("dm-3",)),
+    )
+    machine = machine_of(*VOLUME, *foreign)
+    with pytest.raises(
+        DeviceRefused, match="/dev/mapper/home: it is a mapping with members that are no lab disks: sda"
+    ):
+        check(machine, "/dev/mapper/home")
+    with pytest.raises(DeviceRefused, match="/dev/md101: it is an array with members that are no lab disks: sda"):
+        check(machine, "/dev/md101")
+
+
+def test_a_lab_disk_under_a_mapping_with_another_disk_is_refused() -> None:
+    machine = machine_of(
+        Device("ubda", holders=("dm-0",)),
+        Device("dm-0", number="254:0", members=("sda", "ubda"), mapped_name="home"),
+    )
+    with pytest.raises(DeviceRefused, match="/dev/ubda: it is in use by dm-0"):
+        check(machine, "/dev/ubda")
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+def test_a_long_standard_input_arrives_as_it_was(length: int) -> None:
+    text = "0 8 linear /dev/ubda 0\n" * length
+    argv, given = packed(("sha256sum",), text)
+    assert len(given) <= len(text)
+    done = subprocess.run(argv, input=given, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split()[0] == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_long_standard_input_hides_no_failure() -> None:
+    argv, given = packed(("sh", "-c", "cat > /dev/null; exit 3"), "x" * 100_000)
+    assert subprocess.run(argv, input=given, text=True, check=False, timeout=30).returncode == 3
