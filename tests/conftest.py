@@ -14,7 +14,7 @@ SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", 
 
 # Marker -> programs that its tests start.
 PROGRAMS = {
-    "kernel": ("mdadm", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
+    "kernel": ("mdadm", "dmsetup", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {

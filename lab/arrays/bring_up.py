@@ -30,6 +30,11 @@ class BroughtUp:
     refused: tuple[FoundArray, ...] = ()
     """Cannot be started; each says why."""
 
+    def __add__(self, other: BroughtUp) -> BroughtUp:
+        return BroughtUp(
+            (*self.started, *other.started), (*self.stopped, *other.stopped), (*self.refused, *other.refused)
+        )
+
     @property
     def all(self) -> tuple[FoundArray, ...]:
         return (*self.started, *self.stopped, *self.refused)

@@ -30,6 +30,7 @@ PROGRAMS = (
     Program("mkfs.ext4", "-V", useful_for=("workloads on ext4",)),
     Program("mkfs.xfs", "-V", useful_for=("workloads on XFS",)),
     Program("blkdiscard", useful_for=("giving the space of reset disks back",)),
+    Program("dmsetup", "version", useful_for=("arrays of unequal disks (adapt5)",)),
     Program("losetup", useful_for=("loop disks",)),
 )
 

@@ -1,0 +1,137 @@
+"""Which volumes lie on the lab's disks, from their labels."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from lab.adapt import operations, tables
+from lab.adapt.label import LABEL_AREA_BYTES, Label, Stage, copies_in, newest
+from lab.adapt.names import inner_names
+from lab.arrays.discovery import FoundArray
+from lab.errors import ArrayError
+from lab.machine.api import Machine
+from lab.plans import Plan
+
+# Mostly zeros, so compressed: an embedded kernel's serial line is slow.
+_READ_SCRIPT = f'head -q -c {LABEL_AREA_BYTES} "$@" | gzip -1c | base64 -w0'
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVolume(FoundArray):
+    """A volume on the disks: its newest label, and the node of each disk that is there, by number."""
+
+    label: Label | None = None
+    nodes: tuple[tuple[int, str], ...] = ()
+    former_nodes: tuple[tuple[int, str], ...] = ()
+    """Of failed disks that nothing has replaced: still there, but out of use."""
+
+    @property
+    def description(self) -> Label:
+        """The label, which every volume has."""
+        assert self.label is not None
+        return self.label
+
+    @property
+    def nodes_by_disk(self) -> dict[int, str]:
+        return dict(self.nodes)
+
+    def start_plan(self, taken: Collection[str]) -> Plan:
+        """How to start it, degraded if it must be; ``taken`` are md names in use. Raises ArrayError for old layouts."""
+        return operations.assemble(self.description, self.nodes_by_disk, windows_named(self.description, taken))
+
+    def assemble_plan(self) -> Plan:
+        return self.start_plan(())
+
+
+def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
+    """Md names for the windows of a volume that is to start."""
+    windows = tables.layout_of(label).composition.windows
+    names = list(islice(inner_names(taken), len(windows)))
+    return {window.number: name for window, name in zip(windows, names, strict=True)}
+
+
+def discover_volumes(machine: Machine, nodes: Sequence[str]) -> tuple[FoundVolume, ...]:
+    """The volumes on these disks, by name."""
+    return volumes_in(read_labels(machine, nodes))
+
+
+def read_labels(machine: Machine, nodes: Sequence[str]) -> dict[str, Label]:
+    """Node -> its newest label, for the disks that carry one."""
+    if not nodes:
+        return {}
+    text = machine.run(("sh", "-c", _READ_SCRIPT, "read-labels", *nodes)).stdout
+    try:
+        data = gzip.decompress(base64.b64decode(text))
+    except (binascii.Error, OSError, EOFError, zlib.error):
+        return {}
+    found = {}
+    for number, node in enumerate(nodes):
+        label = newest(copies_in(data[number * LABEL_AREA_BYTES : (number + 1) * LABEL_AREA_BYTES]))
+        if label:
+            found[node] = label
+    return found
+
+
+def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
+    """The volumes that these labels tell of. Of two with one name only the first, by UUID, may start."""
+    by_volume: dict[str, dict[str, Label]] = {}
+    for node, label in labels.items():
+        by_volume.setdefault(label.uuid, {})[node] = label
+    found: list[FoundVolume] = []
+    for uuid in sorted(by_volume):
+        volume = _volume(by_volume[uuid])
+        if not volume.refusal and any(other.name == volume.name and not other.refusal for other in found):
+            volume = _volume(by_volume[uuid], f"another volume has the name {volume.name}")
+        found.append(volume)
+    return tuple(sorted(found, key=lambda volume: (len(volume.name), volume.name, volume.refusal)))
+
+
+def _volume(labels: Mapping[str, Label], refusal: str = "") -> FoundVolume:
+    label = max(labels.values(), key=lambda each: each.sequence)
+    present: dict[int, str] = {}
+    former = []
+    failed: dict[int, str] = {}
+    for node, own in sorted(labels.items()):
+        disk = label.disk_of(own.own_uuid)
+        if disk is None or label.disks[disk].is_failed or disk in present:
+            former.append(node)
+            if disk is not None and label.disks[disk].is_failed:
+                failed[disk] = node
+        else:
+            present[disk] = node
+    return FoundVolume(
+        name=label.name,
+        uuid=label.uuid,
+        level=label.rule.value,
+        slot_count=len(label.disks),
+        working_slots=tuple(sorted(present)),
+        devices=tuple(present[disk] for disk in sorted(present)),
+        former_devices=tuple(former),
+        updated_seconds=0,
+        refusal=refusal or _refusal(label, present),
+        label=label,
+        nodes=tuple(sorted(present.items())),
+        former_nodes=tuple(sorted(failed.items())),
+    )
+
+
+def _refusal(label: Label, present: Mapping[int, str]) -> str:
+    if label.stage is not Stage.READY:
+        return "its creation was interrupted; there are no data on it yet"
+    try:
+        composition = tables.layout_of(label).composition
+    except ArrayError as error:
+        return error.message
+    missing = frozenset(range(len(label.disks))) - frozenset(present)
+    lost = composition.lost_windows(missing)
+    if lost:
+        gone = ", ".join(str(disk) for disk in sorted(missing))
+        arrays = f"{len(lost)} of its {len(composition.windows)} arrays"
+        return f"disks {gone} are missing or failed, more than {arrays} survive"
+    return ""

@@ -1,0 +1,264 @@
+"""Operations on volumes of unequal disks as plans, made of stock parts: dmsetup, mdadm, and a label on each disk.
+
+``arrays`` are md names of the windows by number, ``nodes`` the disks by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from lab.adapt import tables
+from lab.adapt.label import LABEL_BYTES, Label, Stage, copy_offset_bytes, encode
+from lab.adapt.names import slice_device, slice_name, volume_device
+from lab.adapt.spec import VolumeSpec, new_label, new_uuid
+from lab.arrays.create import ASSEMBLE_TIMEOUT_SECONDS
+from lab.arrays.create import assemble as assemble_array
+from lab.arrays.create import stop as stop_array
+from lab.arrays.members import add as add_member
+from lab.arrays.members import fail as fail_member
+from lab.arrays.members import remove as remove_member
+from lab.arrays.names import array_device, md_path
+from lab.arrays.spec import METADATA_VERSION, Bitmap
+from lab.arrays.tuning import scrub_check, scrub_repair, scrub_stop
+from lab.errors import SpecError
+from lab.plans import Danger, Plan, Step
+from lab.units import KIB, MIB
+
+SYNC_TIMEOUT_SECONDS = 7 * 24 * 3600.0
+
+# Two lines of standard input for each disk; the rest of the label's place is filled with zeros.
+_WRITE_LABELS = (
+    'at=$1; shift; for disk; do read -r head && read -r body && printf "%s\\n%s\\n" "$head" "$body" | '
+    f'dd of="$disk" bs={LABEL_BYTES} count=1 seek="$at" oflag=seek_bytes iflag=fullblock '
+    "conv=sync,fsync,notrunc status=none || exit 1; done"
+)
+# md is idle for an instant before a sync begins, so what counts is that no member is missing any more. A rebuild that
+# stopped, or an array that lost another member, must not be waited for.
+_WAIT_FOR_REBUILD = (
+    'until [ "$(cat "$1/degraded")" = 0 ]; do [ "$(cat "$1/degraded")" = 1 ] && grep -q spare "$1"/dev-*/state || '
+    '{ sleep 0.3; [ "$(cat "$1/degraded")" = 0 ] && break; exit 1; }; mdadm --wait "$2" || sleep 0.1; done'
+)
+_WAIT_FOR_SCRUB = 'while [ "$(cat "$1/sync_action")" = "$3" ]; do mdadm --wait "$2" || sleep 0.1; done'
+
+
+def create(spec: VolumeSpec, arrays: Mapping[int, str], label: Label | None = None) -> Plan:
+    """Create the volume that ``spec`` describes. Raises SpecError that lists every problem of the spec.
+
+    The label is written first and last: what an interruption leaves is recognised, and refused until it is removed.
+    """
+    first = label or new_label(spec)
+    nodes = dict(enumerate(spec.nodes))
+    ready = replace(first, sequence=first.sequence + 1, stage=Stage.READY)
+    steps = (
+        _write_labels(
+            first, nodes, "Each disk is told what it is to be part of; from now on it is not blank.", Danger.DATA
+        ),
+        *_cut(first, nodes),
+        *(_create_window(first, number, name, spec) for number, name in arrays.items()),
+        _map_volume(first, arrays),
+        _write_labels(ready, nodes, "Each disk is told that all arrays are there."),
+    )
+    return Plan(f"Create {spec.name} as {spec.rule}", steps)
+
+
+def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) -> Plan:
+    """Start a volume from its disks; those that have failed are left out."""
+    working = {disk: node for disk, node in nodes.items() if not label.disks[disk].is_failed}
+    steps = [*_cut(label, working)]
+    for number, name in arrays.items():
+        window = tables.layout_of(label).composition.windows[number]
+        slices = [slice_device(label.name, disk, number) for disk in window.disks if disk in working]
+        whole = assemble_array(name, slices).steps[0]
+        # With the UUID named, mdadm passes over slices that a rebuild has not reached yet.
+        argv = (*whole.argv[:2], f"--uuid={label.window_uuid(number)}", *whole.argv[2:])
+        steps.append(_with(whole, argv, ASSEMBLE_TIMEOUT_SECONDS))
+    return Plan(f"Assemble {label.name}", (*steps, _map_volume(label, arrays)))
+
+
+def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
+    """Stop a volume: the mapping, its arrays, the slices of ``disks``."""
+    device = volume_device(label.name)
+    why = "Nothing reads or writes the volume any more; its arrays can be stopped."
+    first = Step(("dmsetup", "remove", label.name), why, writes_devices=(device,))
+    slices = _remove_slices(label, disks)
+    return Plan(f"Stop {label.name}", (first, *(stop_array(name).steps[0] for name in arrays.values()), *slices))
+
+
+def erase(label: Label, nodes: Sequence[str]) -> Plan:
+    """Erase labels and the superblocks of all slices, so that nothing is left of a stopped volume."""
+    count = str(label.reserve_bytes // MIB)
+    why = "Label and superblocks at the beginning of {} are overwritten: it is no part of any volume."
+    steps = (
+        Step(
+            ("dd", "if=/dev/zero", f"of={node}", "bs=1M", f"count={count}", "conv=fsync,notrunc", "status=none"),
+            why.format(node),
+            danger=Danger.DATA,
+            writes_devices=(node,),
+        )
+        for node in nodes
+    )
+    return Plan.of(f"Remove {label.name}", steps)
+
+
+def fail(
+    label: Label, nodes: Mapping[int, str], disk: int, arrays: Mapping[int, str], breaking: Iterable[int] = ()
+) -> Plan:
+    """Mark a disk as faulty in each of ``arrays``, and note it on the others.
+
+    ``breaking`` are windows that cannot do without it.
+    """
+    fatal = frozenset(breaking)
+    steps = [
+        step
+        for number, name in arrays.items()
+        for step in fail_member(name, slice_device(label.name, disk, number), breaks_array=number in fatal).steps
+    ]
+    others = {number: node for number, node in nodes.items() if number != disk and not label.disks[number].is_failed}
+    return Plan(f"Fail disk {disk} of {label.name}", (*steps, _write_labels(without(label, disk), others, _WHY_FAILED)))
+
+
+_WHY_FAILED = "The other disks remember it: at the next start the failed disk is left out of every array at once."
+
+
+def without(label: Label, disk: int) -> Label:
+    """The next label, in which ``disk`` has failed."""
+    return _changed(label, disk, replace(label.disks[disk], is_failed=True))
+
+
+def remove(label: Label, disk: int, arrays: Mapping[int, str], *, has_slices: bool = True) -> Plan:
+    """Take a faulty disk out of the windows ``arrays``, and let go of it."""
+    steps = [
+        step
+        for number, name in arrays.items()
+        for step in remove_member(name, slice_device(label.name, disk, number)).steps
+    ]
+    return Plan(
+        f"Remove disk {disk} from {label.name}", (*steps, *(_remove_slices(label, [disk]) if has_slices else ()))
+    )
+
+
+def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Plan:
+    """Put a blank disk in the place of a failed one, and rebuild ``arrays`` on it, one after another.
+
+    md would rebuild them all at once: it does not see that their slices lie on one disk.
+    """
+    identity = replace(label.disks[disk], uuid=new_uuid(), is_failed=False)
+    changed = _changed(label, disk, identity)
+    working = {number: own for number, own in nodes.items() if not label.disks[number].is_failed} | {disk: node}
+    why = f"{node} takes the place of the failed disk, and every disk knows it."
+    header = Step(
+        (
+            "dd",
+            "if=/dev/zero",
+            f"of={node}",
+            "bs=1M",
+            f"count={label.reserve_bytes // MIB}",
+            "conv=fsync,notrunc",
+            "status=none",
+        ),
+        "What an earlier array may have left where labels and superblocks go is erased.",
+        danger=Danger.DATA,
+        writes_devices=(node,),
+    )
+    steps = (
+        header,
+        _write_labels(changed, working, why, Danger.DATA),
+        *_cut(changed, {disk: node}),
+        *rebuild(label, disk, arrays).steps,
+    )
+    return Plan(f"Add {node} to {label.name}", steps)
+
+
+def rebuild(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
+    """Rebuild these windows on the slices of a disk, one after another."""
+    return Plan.of(
+        f"Rebuild {label.name}",
+        (step for number, name in arrays.items() for step in _rebuild(label, disk, number, name)),
+    )
+
+
+def _rebuild(label: Label, disk: int, number: int, name: str) -> Iterator[Step]:
+    yield from add_member(name, slice_device(label.name, disk, number)).steps
+    yield Step(
+        ("sh", "-c", _WAIT_FOR_REBUILD, "wait", md_path(name), array_device(name)),
+        "The arrays share this disk: the next rebuild begins when this one is complete.",
+        timeout_seconds=SYNC_TIMEOUT_SECONDS,
+    )
+
+
+def scrub(label: Label, arrays: Mapping[int, str], action: str) -> Plan:
+    """Check or repair every array, one after another, since they share disks; or stop what runs."""
+    makers = {"check": scrub_check, "repair": scrub_repair, "stop": scrub_stop}
+    if action not in makers:
+        raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(makers)}")
+    steps: list[Step] = []
+    for name in arrays.values():
+        steps += makers[action](name).steps
+        if action != "stop":
+            argv = ("sh", "-c", _WAIT_FOR_SCRUB, "wait", md_path(name), array_device(name), action)
+            why = "The arrays share disks: the next one is read when this one is done."
+            steps.append(Step(argv, why, timeout_seconds=SYNC_TIMEOUT_SECONDS))
+    return Plan.of(f"Scrub {label.name}", steps)
+
+
+def _changed(label: Label, disk: int, identity: object) -> Label:
+    disks = tuple(identity if number == disk else own for number, own in enumerate(label.disks))
+    return replace(label, disks=disks, sequence=label.sequence + 1)
+
+
+def _write_labels(label: Label, nodes: Mapping[int, str], why: str, danger: Danger = Danger.NONE) -> Step:
+    copies = "".join(encode(replace(label, own_uuid=label.disks[disk].uuid)) for disk in nodes)
+    argv = ("sh", "-c", _WRITE_LABELS, "write-labels", str(copy_offset_bytes(label.sequence)), *nodes.values())
+    return Step(argv, why, (), danger, tuple(nodes.values()), stdin_text=copies)
+
+
+def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
+    """Slices of these disks."""
+    yield Step(("modprobe", "dm-mod"), "The device mapper makes devices of pieces of others.")
+    slices = [slice_name(label.name, disk, window) for disk in nodes for window in tables.slices_on(label, disk)]
+    yield Step(
+        # Where no udev runs, the nodes under /dev/mapper are made by dmsetup itself.
+        ("dmsetup", "--verifyudev", "create", "--concise"),
+        "Each disk is cut into slices, one for each array that it is in; pieces that are used together lie together.",
+        ("dmsetup", "remove", *slices),
+        writes_devices=tuple(nodes.values()),
+        stdin_text=tables.slice_tables(label, nodes),
+    )
+
+
+def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:
+    slices = [slice_name(label.name, disk, window) for disk in disks for window in tables.slices_on(label, disk)]
+    return (Step(("dmsetup", "remove", *slices), "The slices go; what was written to them stays on the disks."),)
+
+
+def _create_window(label: Label, number: int, name: str, spec: VolumeSpec) -> Step:
+    window = tables.layout_of(label).composition.windows[number]
+    slices = tuple(slice_device(label.name, disk, number) for disk in window.disks)
+    argv = (
+        *("mdadm", "--create", array_device(name), "--run", f"--metadata={METADATA_VERSION}", "--homehost=any"),
+        *(f"--uuid={label.window_uuid(number)}", "--level=raid5", f"--raid-devices={len(slices)}"),
+        *(f"--chunk={label.chunk_bytes // KIB}", "--layout=left-symmetric"),
+        *(f"--data-offset={label.slice_header_bytes // KIB}", f"--size={tables.slice_bytes(label, number) // KIB}"),
+        f"--bitmap={(spec.bitmap or Bitmap.NONE).value}",
+        *(("--assume-clean",) if spec.assume_clean else ()),
+        *slices,
+    )
+    first = "the disks are blank, so parity is right" if spec.assume_clean else "md first builds the parity"
+    why = f"A RAID 5 over {len(slices)} slices, {window.width} data blocks to a stripe; {first}."
+    return Step(argv, why, ("mdadm", "--stop", array_device(name)), Danger.DATA, slices)
+
+
+def _map_volume(label: Label, arrays: Mapping[int, str]) -> Step:
+    return Step(
+        ("dmsetup", "--verifyudev", "create", label.name, "--uuid", f"raidlab-{label.uuid}"),
+        "One device over all arrays, in the order that keeps every aligned full stripe whole.",
+        ("dmsetup", "remove", label.name),
+        writes_devices=tuple(array_device(name) for name in arrays.values()),
+        stdin_text=tables.volume_table(label, arrays),
+    )
+
+
+def _with(step: Step, argv: tuple[str, ...], timeout_seconds: float) -> Step:
+    return Step(argv, step.why, step.undo, step.danger, step.writes_devices, timeout_seconds)

@@ -1,0 +1,224 @@
+"""The state of running volumes: which md arrays are inside, and what follows from theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lab.adapt import tables
+from lab.adapt.discovery import FoundVolume
+from lab.adapt.names import is_volume_name, parse_slice_name, volume_device
+from lab.adapt.windows import Composition, Window
+from lab.arrays.names import is_array_name
+from lab.arrays.state import read_arrays
+from lab.arrays.status import ArrayStatus
+from lab.disks.inventory import mapped_devices
+from lab.errors import ArrayError
+from lab.machine.api import Machine
+from lab.units import SECTOR_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What of volumes runs on a machine: slices that are there, md arrays on them, and mapped volumes."""
+
+    slices: Mapping[tuple[str, int, int], str]
+    """(volume, disk, window) -> kernel name."""
+    arrays: Mapping[str, Mapping[int, str]]
+    """Volume -> window -> md name."""
+    volumes: frozenset[str]
+
+    @property
+    def inner_arrays(self) -> frozenset[str]:
+        """Md names that are parts of volumes and no arrays of their own."""
+        return frozenset(name for own in self.arrays.values() for name in own.values())
+
+    def disks_cut(self, volume: str) -> tuple[int, ...]:
+        """Disks of a volume whose slices are there."""
+        return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
+
+    def has_any(self, volume: str) -> bool:
+        """Whether anything of a volume is there."""
+        return volume in self.volumes or bool(self.disks_cut(volume))
+
+
+def read_stack(machine: Machine) -> Stack:
+    """Look at every mapped device; one round trip where there is none."""
+    mapped = mapped_devices(machine)
+    slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
+    folders = {key: f"/sys/block/{kernel}/holders" for key, kernel in slices.items()}
+    holders = machine.list_dirs(list(folders.values())) if folders else {}
+    arrays: dict[str, dict[int, str]] = {}
+    for (volume, disk, window), folder in sorted(folders.items()):
+        del disk
+        for holder in holders[folder]:
+            if is_array_name(holder):
+                arrays.setdefault(volume, {})[window] = holder
+    ordered = {volume: dict(sorted(own.items())) for volume, own in arrays.items()}
+    return Stack(slices, ordered, frozenset(name for name in mapped if is_volume_name(name)))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStatus:
+    """One array of a volume; ``array`` is None while it does not run."""
+
+    window: Window
+    array: ArrayStatus | None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether more is missing than one member: what lies here cannot be read."""
+        return self.array is None or self.array.degraded_count > 1
+
+    @property
+    def is_degraded(self) -> bool:
+        return self.array is None or self.array.is_degraded
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDisk:
+    """One disk of a volume. ``windows`` are those in which it has a slice, ``working`` those in which it is in sync.
+
+    ``present`` are those in which it is a member that has not failed: in sync, or being rebuilt.
+    """
+
+    number: int
+    node: str | None
+    size_bytes: int
+    """What the volume uses of it, metadata included."""
+    windows: tuple[int, ...]
+    working: tuple[int, ...]
+    present: tuple[int, ...]
+    faulty: tuple[int, ...]
+    is_failed: bool
+
+    @property
+    def state(self) -> str:
+        """In a few words."""
+        if self.node is None and not self.working:
+            return "missing"
+        if len(self.working) == len(self.windows):
+            return "in sync"
+        if self.is_failed or (self.faulty and not self.working):
+            return "faulty"
+        if self.faulty:
+            return f"faulty in {len(self.faulty)} of {len(self.windows)} arrays"
+        return f"in sync in {len(self.working)} of {len(self.windows)} arrays"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeStatus:
+    """A running volume."""
+
+    name: str
+    uuid: str
+    level: str
+    size_bytes: int
+    optimal_io_bytes: int
+    chunk_bytes: int
+    reference_blocks: int
+    disks: tuple[VolumeDisk, ...]
+    windows: tuple[WindowStatus, ...]
+
+    @property
+    def device(self) -> str:
+        return volume_device(self.name)
+
+    @property
+    def is_degraded(self) -> bool:
+        return any(window.is_degraded for window in self.windows)
+
+    @property
+    def lost(self) -> tuple[WindowStatus, ...]:
+        """Arrays whose data cannot be read any more."""
+        return tuple(window for window in self.windows if window.is_lost)
+
+    @property
+    def busy(self) -> tuple[ArrayStatus, ...]:
+        """Arrays that synchronise, or are about to."""
+        arrays = (window.array for window in self.windows if window.array)
+        return tuple(each for each in arrays if each.sync_action.is_busy or each.awaits_rebuild or each.awaits_resync)
+
+    @property
+    def mismatch_sectors(self) -> int:
+        """Sectors that the last scrub found not to agree, in all arrays."""
+        return sum(window.array.mismatch_sectors or 0 for window in self.windows if window.array)
+
+    @property
+    def state_words(self) -> str:
+        """``clean``, ``degraded``, or how much is lost."""
+        if self.lost:
+            return f"data lost in {len(self.lost)} of {len(self.windows)} arrays"
+        return "degraded" if self.is_degraded else "clean"
+
+    def disk(self, node: str) -> VolumeDisk:
+        """The disk at this node. Raises ArrayError if it is none of the volume's."""
+        for disk in self.disks:
+            if disk.node == node:
+                return disk
+        nodes = ", ".join(disk.node for disk in self.disks if disk.node)
+        raise ArrayError(f"{node} is no disk of {self.name}", hint=f"its disks are {nodes}")
+
+    def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
+        """Windows that would lose data if this disk failed now."""
+        return tuple(
+            each.window.number
+            for each in self.windows
+            if each.window.number in disk.working and each.array and each.array.is_degraded
+        )
+
+
+def read_volume(machine: Machine, found: FoundVolume, stack: Stack | None = None) -> VolumeStatus:
+    """State of one running volume. Raises ArrayError if it does not run."""
+    stack = stack or read_stack(machine)
+    if found.name not in stack.volumes:
+        raise ArrayError(
+            f"array {found.name} does not run", hint=f"start it with 'raidlab array assemble {found.name}'"
+        )
+    block = mapped_devices(machine)[found.name]
+    paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
+    texts = machine.read(paths)
+    size, optimal = (int((texts[path] or "0").strip() or 0) for path in paths)
+    names = stack.arrays.get(found.name, {})
+    inner = {status.name: status for status in read_arrays(machine) if status.name in names.values()}
+    label = found.description
+    composition = tables.layout_of(label).composition
+    windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)
+    return VolumeStatus(
+        name=found.name,
+        uuid=found.uuid,
+        level=found.level,
+        size_bytes=size * SECTOR_BYTES,
+        optimal_io_bytes=optimal,
+        chunk_bytes=label.chunk_bytes,
+        reference_blocks=label.reference,
+        disks=tuple(_disks(found, composition, windows, stack)),
+        windows=windows,
+    )
+
+
+def _disks(
+    found: FoundVolume, composition: Composition, windows: tuple[WindowStatus, ...], stack: Stack
+) -> Iterable[VolumeDisk]:
+    label = found.description
+    for number in range(len(label.disks)):
+        own = tuple(window.number for window in composition.windows_on(number))
+        members = {}
+        for window in own:
+            device = f"/dev/{stack.slices.get((found.name, number, window), '')}"
+            array = windows[window].array
+            members[window] = next((each for each in array.members if each.device == device), None) if array else None
+        yield VolumeDisk(
+            number=number,
+            node=found.nodes_by_disk.get(number) or _former_node(found, number),
+            size_bytes=tables.needed_bytes(label, number),
+            windows=own,
+            working=tuple(window for window, member in members.items() if member and member.is_in_sync),
+            present=tuple(window for window, member in members.items() if member and not member.is_faulty),
+            faulty=tuple(window for window, member in members.items() if member and member.is_faulty),
+            is_failed=label.disks[number].is_failed,
+        )
+
+
+def _former_node(found: FoundVolume, number: int) -> str | None:
+    return dict(found.former_nodes).get(number)

@@ -1,0 +1,200 @@
+"""From a spec to tables and plans: what goes where on each disk, and that nothing else is ever written."""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from lab.adapt import operations, tables
+from lab.adapt.discovery import volumes_in, windows_named
+from lab.adapt.label import LABEL_AREA_BYTES, Label, Stage
+from lab.adapt.preview import preview
+from lab.adapt.spec import VolumeSpec, capacity_bytes, geometry_of, level_out, new_label
+from lab.adapt.windows import Rule
+from lab.errors import SpecError
+from lab.plans import Danger, Plan
+from lab.units import KIB, MIB, SECTOR_BYTES
+from tests.unit.adapt.volumes import EXAMPLE, disks_of, labels_on, ready_label
+
+SIZES = st.lists(st.integers(16 * MIB, 80 * MIB).map(lambda size: size - size % SECTOR_BYTES), min_size=3, max_size=7)
+
+
+def mapped(text: str) -> list[tuple[int, int, str, int]]:
+    """Start, length, device and offset of each target in a table; several tables in the concise form."""
+    found = []
+    for table in text.replace("\n", "").split(";") if ",rw," in text else [text.replace("\n", ",")]:
+        rows = table.split(",")[4:] if ",rw," in table else table.split(",")
+        for row in filter(None, rows):
+            start, length, kind, device, offset = row.split()
+            assert kind == "linear"
+            found.append((int(start), int(length), device, int(offset)))
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(SIZES, st.sampled_from(Rule), st.sampled_from([64 * KIB, 128 * KIB]))
+def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
+    sizes: list[int], rule: Rule, chunk: int
+) -> None:
+    disks = disks_of(*(size / MIB for size in sizes))
+    spec = VolumeSpec(disks, rule=rule, chunk_bytes=chunk)
+    try:
+        label = new_label(spec)
+    except SpecError:
+        return
+    for number, disk in enumerate(disks):
+        pieces = sorted(
+            (offset, length, device)
+            for window in tables.slices_on(label, number)
+            for _, length, device, offset in mapped(tables.slice_table(label, number, window, disk.node))
+        )
+        assert {device for *_, device in pieces} <= {disk.node}
+        end = LABEL_AREA_BYTES // SECTOR_BYTES
+        for offset, length, _ in pieces:
+            assert offset >= end
+            end = offset + length
+        assert end * SECTOR_BYTES <= disk.size_bytes
+    names = windows_named(label, ())
+    targets = mapped(tables.volume_table(label, names))
+    assert targets[0][0] == 0
+    assert all(start + length == after for (start, length, *_), (after, *_) in pairwise(targets))
+    assert sum(length for _, length, *_ in targets) * SECTOR_BYTES == tables.volume_bytes(label) == capacity_bytes(spec)
+
+
+def all_plans(label: Label) -> dict[str, Plan]:
+    nodes, arrays = dict(enumerate(EXAMPLE.nodes)), windows_named(label, ("md100", "md102"))
+    of_one = {window: arrays[window] for window in tables.slices_on(label, 1)}
+    return {
+        "create": operations.create(EXAMPLE, arrays),
+        "assemble": operations.assemble(label, nodes, arrays),
+        "fail": operations.fail(label, nodes, 1, of_one),
+        "add": operations.add(operations.without(label, 1), nodes, 1, "/dev/ubd09", of_one),
+        "erase": operations.erase(label, EXAMPLE.nodes),
+    }
+
+
+@pytest.mark.parametrize("name", ["create", "assemble", "fail", "add", "erase"])
+def test_each_step_names_every_device_that_it_writes_or_maps(name: str) -> None:
+    for step in all_plans(ready_label())[name].steps:
+        named = set(step.writes_devices)
+        if step.argv[0] == "dmsetup":
+            assert {device for *_, device, _ in mapped(step.stdin_text)} <= named
+        elif step.argv[:2] == ("mdadm", "--create"):
+            assert {word for word in step.argv if word.startswith("/dev/mapper/")} <= named
+        elif step.argv[0] == "dd" or "write-labels" in step.argv:
+            assert named == {word.removeprefix("of=") for word in step.argv if "/dev/ubd" in word}
+            assert named
+
+
+def test_a_plan_to_create_marks_the_disks_first_and_declares_them_ready_last() -> None:
+    steps = all_plans(ready_label())["create"].steps
+    assert ('"stage":"creating"' in steps[0].stdin_text, steps[0].danger) == (True, Danger.DATA)
+    assert '"stage":"ready"' in steps[-1].stdin_text
+    created = [step.argv[2] for step in steps if step.argv[:2] == ("mdadm", "--create")]
+    assert created == ["/dev/md101", "/dev/md103", "/dev/md104", "/dev/md105", "/dev/md106"]
+
+
+def test_a_rebuild_waits_for_the_one_before() -> None:
+    steps = all_plans(ready_label())["add"].steps
+    kinds = ["add" if "--add" in step.argv else "wait" for step in steps if "--add" in step.argv or "wait" in step.argv]
+    assert kinds == ["add", "wait"] * 4
+
+
+def test_a_failed_disk_is_left_out_of_every_array_at_the_next_start() -> None:
+    label = operations.without(ready_label(), 1)
+    plan = operations.assemble(label, dict(enumerate(EXAMPLE.nodes)), windows_named(label, ()))
+    assert "d01w" not in " ".join(plan.lines())
+
+
+def test_a_whole_volume_is_found_and_can_start() -> None:
+    (found,) = volumes_in(labels_on(ready_label()))
+    assert (found.name, found.level, found.refusal, found.is_degraded) == ("adapt0", "adapt5", "", False)
+    assert found.devices == EXAMPLE.nodes
+
+
+def test_a_missing_disk_leaves_it_degraded_and_two_stop_it() -> None:
+    labels = labels_on(ready_label())
+    del labels["/dev/ubd01"]
+    (found,) = volumes_in(labels)
+    assert (found.refusal, found.is_degraded) == ("", True)
+    del labels["/dev/ubd04"]
+    (found,) = volumes_in(labels)
+    assert found.refusal == "disks 1, 4 are missing or failed, more than 1 of its 5 arrays survive"
+
+
+def test_a_disk_that_was_replaced_does_not_come_back() -> None:
+    old = ready_label()
+    labels = labels_on(old)
+    put = operations.without(old, 1)
+    put = replace(
+        put,
+        sequence=3,
+        disks=tuple(
+            replace(disk, uuid="new", is_failed=False) if number == 1 else disk for number, disk in enumerate(put.disks)
+        ),
+    )
+    labels = {**labels_on(put), "/dev/ubd01": labels["/dev/ubd01"], "/dev/ubd09": replace(put, own_uuid="new")}
+    (found,) = volumes_in(labels)
+    assert found.nodes_by_disk[1] == "/dev/ubd09"
+    assert found.former_devices == ("/dev/ubd01",)
+
+
+def test_the_newest_label_decides_which_disks_have_failed() -> None:
+    labels = labels_on(operations.without(ready_label(), 1)) | {"/dev/ubd01": labels_on(ready_label())["/dev/ubd01"]}
+    uuid = next(iter(labels.values())).uuid
+    labels["/dev/ubd01"] = replace(labels["/dev/ubd01"], uuid=uuid, own_uuid=labels["/dev/ubd00"].disks[1].uuid)
+    (found,) = volumes_in(labels)
+    assert found.former_devices == ("/dev/ubd01",)
+    assert dict(found.former_nodes) == {1: "/dev/ubd01"}
+
+
+def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() -> None:
+    (found,) = volumes_in(labels_on(replace(ready_label(), stage=Stage.CREATING)))
+    assert "its creation was interrupted" in found.refusal
+    other = changed(EXAMPLE, disks=tuple(replace(disk, node=f"{disk.node}x") for disk in EXAMPLE.disks))
+    two = volumes_in(labels_on(ready_label()) | labels_on(ready_label(other), other))
+    assert sorted(found.refusal for found in two) == ["", "another volume has the name adapt0"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (changed(EXAMPLE, name="md0"), "name 'md0' is not adapt and a number"),
+        (VolumeSpec(disks_of(60, 60)), "adapt5 needs at least 3 disks, not 2"),
+        (changed(EXAMPLE, disks=(*EXAMPLE.disks, EXAMPLE.disks[0])), "/dev/ubd00 is named twice"),
+        (changed(EXAMPLE, chunk_bytes=100 * KIB), "not a power of two"),
+        (changed(EXAMPLE, reference=5), "a reference stripe of 5 blocks is not possible on 5 disks"),
+        (changed(EXAMPLE, utilisation=(1, 1)), "2 utilisation factors for 5 disks"),
+        (VolumeSpec(disks_of(60, 60, 1)), "disk02 has 1 MiB and needs 3 MiB"),
+        (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk are for metadata"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        geometry_of(spec)
+    assert said in str(caught.value)
+    assert caught.value.hint
+
+
+def test_drives_of_one_nominal_size_are_one_tier() -> None:
+    assert level_out([1000, 1009, 2000, 1011, 2019]) == (1000, 1000, 2000, 1011, 2000)
+    assert len(geometry_of(VolumeSpec(disks_of(60, 60.25, 60.5))).composition.windows) == 1
+
+
+def test_the_preview_compares_four_systems_behind_their_metadata() -> None:
+    found = {each.system.value: each for each in preview(disks_of(600, 600, 600, 600, 300), 128 * KIB)}
+    assert found["adapt5"].capacity_bytes == capacity_bytes(VolumeSpec(disks_of(600, 600, 600, 600, 300)))
+    order = sorted(found, key=lambda system: found[system].capacity_bytes)
+    assert order == ["raid5", "onlyfast", "adapt5", "shr"]
+    assert [found[system].reads_words for system in order] == ["never", "always", "never", "43 %"]
+    assert found["adapt5"].array_count == 5
+
+
+def test_a_single_largest_disk_makes_no_array_of_fast_ones() -> None:
+    only = next(each for each in preview(disks_of(600, 300, 300), 128 * KIB) if each.system.value == "onlyfast")
+    assert only.capacity_bytes == 0
