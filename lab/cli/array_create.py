@@ -2,59 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from cyclopts import Parameter
 
+from lab.adapt.windows import Rule
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import parse_level
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.cli import volume_create
 from lab.cli.array_run import PlanFlag
 from lab.cli.array_show import array_text, array_value
+from lab.cli.array_wish import Wish, asks_for_free_ones, disks_without_booting
 from lab.cli.context import Context, current
+from lab.cli.disk_words import chosen_disks, explicit_disks, known_word, named_disks, split_words
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, plan_value, show_plan, wait_with_bar
-from lab.disks import DiskKind, LabDisk
-from lab.errors import ArrayError
+from lab.disks import LabDisk
+from lab.errors import SpecError
 from lab.session import plans
 from lab.session.checks import array_names, check_name, foretold_bytes, free_name, used_nodes
 from lab.session.session import LabSession
-from lab.tomlfile import unknown_word
 from lab.units import human_bytes, parse_bytes
-
-W = TypeVar("W", bound=StrEnum)
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What was typed, read but not yet tied to disks."""
-
-    name: str | None
-    level: str
-    disks: str | None
-    spares: str | None
-    journal: str | None
-    chunk_bytes: int | None
-    layout: str | None
-    bitmap: Bitmap
-    policy: ConsistencyPolicy
-    assume_clean: bool
-    file_system: FileSystem
 
 
 def create(
     name: Annotated[str | None, Parameter(help="md0 and so on; the first free one if left out.")] = None,
     *,
-    level: Annotated[str, Parameter(help="raid0, raid1, raid4, raid5, raid6, raid10.")],
+    level: Annotated[
+        str, Parameter(help="raid0, raid1, raid4, raid5, raid6, raid10; adapt5 or shr for disks of different sizes.")
+    ],
     disks: Annotated[
-        str | None, Parameter(help="disk01,disk02,… or how many free ones; the fewest that do if left out.")
+        str | None,
+        Parameter(help="disk01,disk02,… or how many free ones; the fewest that do if left out, for adapt5 all."),
     ] = None,
     spares: Annotated[str | None, Parameter(help="As --disks.")] = None,
-    chunk: Annotated[str | None, Parameter(help="Such as 64K; mdadm takes 512K if left out.")] = None,
+    chunk: Annotated[str | None, Parameter(help="Such as 64K; mdadm takes 512K if left out, adapt5 128K.")] = None,
     layout: Annotated[str | None, Parameter(help="Such as left-symmetric, or f2 for raid10.")] = None,
     bitmap: Annotated[str, Parameter(help="none or internal.")] = "none",
     policy: Annotated[str | None, Parameter(help="resync, ppl or journal.")] = None,
@@ -63,6 +47,12 @@ def create(
         bool, Parameter(negative="", show_default=False, help="No first resync: right only for blank disks.")
     ] = False,
     fs: Annotated[str, Parameter(help="File system to make: ext4, xfs or raw.")] = "raw",
+    reference: Annotated[
+        int | None, Parameter(help="adapt5: data chunks of the full stripe; one for each disk but one if left out.")
+    ] = None,
+    utilisation: Annotated[
+        str | None, Parameter(help="adapt5: how much of each disk to use, as 1,1,0.5; all of each if left out.")
+    ] = None,
     wait: Annotated[bool, Parameter(negative="", show_default=False, help="Wait for the first resync.")] = False,
     plan: PlanFlag = False,
 ) -> None:
@@ -75,14 +65,19 @@ def create(
         journal=journal,
         chunk_bytes=None if chunk is None else parse_bytes(chunk, what="chunk"),
         layout=layout,
-        bitmap=_word(Bitmap, bitmap, "bitmap"),
-        policy=_word(ConsistencyPolicy, policy or ("journal" if journal else "resync"), "policy"),
+        bitmap=known_word(Bitmap, bitmap, "bitmap"),
+        policy=known_word(ConsistencyPolicy, policy or ("journal" if journal else "resync"), "policy"),
         assume_clean=assume_clean,
-        file_system=_word(FileSystem, fs, "file system"),
+        file_system=known_word(FileSystem, fs, "file system"),
     )
-    parse_level(level)
     context = current()
-    if plan and (known := disks_without_booting(context)) and not _asks_for_free_ones(wish):
+    if level.lower() in tuple(Rule):
+        volume_create.create(context, wish, reference, utilisation, wait=wait, plan_only=plan)
+        return
+    if reference is not None or utilisation is not None:
+        raise SpecError(f"{level} has no reference stripe and no utilisation", hint="these are for level adapt5")
+    parse_level(level)
+    if plan and (known := disks_without_booting(context)) and not asks_for_free_ones(wish):
         spec, chosen = spec_for(wish, known, busy=(), names=())
         show_plan(context, plans.creation(spec, chosen, wish.file_system))
         return
@@ -117,30 +112,18 @@ def _create(session: LabSession, wish: Wish, context: Context, *, wait: bool, pl
         out(array_text(session, status))
 
 
-def disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
-    """The disks of the embedded lab that lasts, if all are files: their nodes follow from its list."""
-    from lab.disks.lab_files import lab_folder
-
-    if not context.is_embedded:
-        return ()
-    with lab_folder(context.host.state, context.target.options.get("name", "default")) as folder:
-        if any(spec.kind is not DiskKind.FILE for spec in folder.specs):
-            return ()
-        return folder.lab_disks(folder.specs)
-
-
 def spec_for(
     wish: Wish, disks: Sequence[LabDisk], *, busy: Collection[str], names: Collection[str]
 ) -> tuple[ArraySpec, list[LabDisk]]:
     """The spec with real devices, checked, and its disks. Raises SpecError or ArrayError."""
     name = wish.name or free_name(names)
     check_name(name, names)
-    journal = _named(wish.journal, disks) if wish.journal else []
+    journal = named_disks(wish.journal, disks) if wish.journal else []
     taken = {disk.node for disk in journal}
-    explicit = [*_explicit(wish.disks, disks), *_explicit(wish.spares, disks)]
+    explicit = [*explicit_disks(wish.disks, disks), *explicit_disks(wish.spares, disks)]
     free = [disk for disk in disks if disk.node not in busy and disk not in explicit and disk.node not in taken]
-    members = _chosen(wish.disks or str(parse_level(wish.level).minimum_members), disks, free)
-    spares = _chosen(wish.spares, disks, [disk for disk in free if disk not in members]) if wish.spares else []
+    members = chosen_disks(wish.disks or str(parse_level(wish.level).minimum_members), disks, free)
+    spares = chosen_disks(wish.spares, disks, [disk for disk in free if disk not in members]) if wish.spares else []
     spec = ArraySpec(
         level=wish.level,
         members=tuple(disk.node for disk in members),
@@ -161,7 +144,7 @@ def _check_words(wish: Wish) -> None:
     """Everything that is wrong whatever the disks are called."""
 
     def stand_ins(text: str | None, fallback: int, prefix: str) -> tuple[str, ...]:
-        count = fallback if text is None else int(text) if text.isdecimal() else len(_words(text))
+        count = fallback if text is None else int(text) if text.isdecimal() else len(split_words(text))
         return tuple(f"/dev/{prefix}{number}" for number in range(count))
 
     ArraySpec(
@@ -176,44 +159,3 @@ def _check_words(wish: Wish) -> None:
         journal_device="/dev/journal" if wish.journal else None,
         assume_clean=wish.assume_clean,
     ).validate()
-
-
-def _asks_for_free_ones(wish: Wish) -> bool:
-    """Whether only the machine knows which disks are meant."""
-    return any(text is not None and text.isdecimal() for text in (wish.disks, wish.spares)) or wish.disks is None
-
-
-def _explicit(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    return [] if text is None or text.isdecimal() else _named(text, disks)
-
-
-def _chosen(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
-    if not text.isdecimal():
-        return _named(text, disks)
-    if int(text) > len(free):
-        raise ArrayError(
-            f"{text} disks are wanted, and {len(free)} of {len(disks)} are free",
-            hint="'raidlab disks' shows what uses them, 'raidlab disks add' makes more",
-        )
-    return list(free[: int(text)])
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in re.split(r"[,\s]+", text) if word]
-
-
-def _named(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    found = []
-    for word in _words(text):
-        disk = next((disk for disk in disks if word in (disk.name, disk.serial, disk.node, disk.kernel_name)), None)
-        if disk is None:
-            raise unknown_word("lab disk", word, [disk.name for disk in disks])
-        found.append(disk)
-    return found
-
-
-def _word(words: type[W], text: str, what: str) -> W:
-    try:
-        return words(text)
-    except ValueError:
-        raise unknown_word(what, text, [word.value for word in words]) from None

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
+from lab.adapt.names import is_volume_name
 from lab.arrays.detail import read_detail, state_words
 from lab.arrays.discovery import FoundArray
 from lab.arrays.status import ArrayStatus
+from lab.cli import volume_show
 from lab.cli.context import current
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import open_session
@@ -23,18 +25,24 @@ def show(name: str | None = None) -> None:
     """Show one array, or all, with members and the progress of a sync."""
     context = current()
     with open_session(context) as session:
+        if name and is_volume_name(name):
+            volume_show.show(session, context, session.volume(name))
+            return
         shown = (session.status(name),) if name else session.statuses()
+        volumes = () if name else session.volumes()
         resting = () if name else (*session.found.stopped, *session.found.refused)
         if context.json:
             value = {
                 "arrays": [array_value(session, status) for status in shown],
+                "volumes": [volume_show.volume_value(session, volume) for volume in volumes],
                 "not_running": [found_value(session, found) for found in resting],
             }
             out_json(value["arrays"][0] if name else value)
             return
-        if not shown and not resting:
+        if not shown and not resting and not volumes:
             context.narrator.notice("no arrays; 'raidlab array create --level raid5 --disks 3' makes one")
         texts = [array_text(session, status) for status in shown]
+        texts += [volume_show.volume_text(session, volume) for volume in volumes]
         texts += [f"{found.name}: not running, {found.refusal or 'stopped'}" for found in resting]
         if texts:
             out("\n\n".join(texts))
@@ -109,5 +117,8 @@ def array_value(session: LabSession, status: ArrayStatus) -> dict[str, Any]:
 def found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:
     """An array that does not run, for JSON."""
     value: dict[str, Any] = msgspec.to_builtins(found)
+    # What a volume's label says beyond that is for the program alone.
+    for inner in ("label", "nodes", "former_nodes"):
+        value.pop(inner, None)
     value["disks"] = [session.disk_name(node) for node in found.devices]
     return value

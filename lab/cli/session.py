@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from lab.adapt.state import VolumeStatus
 from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context
 from lab.cli.lesson_watch import watched
@@ -59,6 +60,14 @@ def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -
         return session.wait(name, on_look=look)
 
 
+def wait_for_volume_with_bar(context: Context, session: LabSession, name: str, what: str) -> VolumeStatus:
+    """Wait for the syncs that the arrays of a volume owe."""
+    for window in session.volume(name).windows:
+        if window.array:
+            wait_with_bar(context, session, window.array.name, f"{what} of {name}")
+    return session.volume(name)
+
+
 def show_plan(context: Context, plan: Plan) -> None:
     """Print a plan and do nothing: commands on standard output, what they are for on standard error."""
     if context.json:
@@ -80,6 +89,7 @@ def plan_value(plan: Plan) -> dict[str, Any]:
             {
                 "argv": step.argv,
                 "line": step.shell_line(),
+                "stdin_text": step.stdin_text,
                 "why": step.why,
                 "undo": step.undo,
                 "danger": str(step.danger),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.adapt.names import is_volume_name
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem, make
 from lab.arrays.spec import ArraySpec, Bitmap
@@ -15,6 +16,7 @@ from lab.disks import LabDisk
 from lab.disks.attaching import reset_plan
 from lab.errors import ArrayError, DeviceRefused, SpecError
 from lab.plans import Plan, Step
+from lab.session import volumes
 from lab.session.breaking import corrupt, plug_in, pull, slow
 from lab.session.checks import (
     array_names,
@@ -96,6 +98,8 @@ def _awake_first(status: ArrayStatus, plan: Plan) -> Plan:
 
 def stop(session: LabSession, name: str) -> Plan:
     """Unmount what the lab has mounted, then stop."""
+    if is_volume_name(name):
+        return volumes.stop(session, name)
     status = session.status(name)
     members = [member.device for member in status.members if not member.is_faulty]
     return _unmount(session, name) + operations.stop(name, members)
@@ -103,6 +107,8 @@ def stop(session: LabSession, name: str) -> Plan:
 
 def destroy(session: LabSession, name: str) -> Plan:
     """Stop it if it runs, and erase its superblocks, also from disks that have left it."""
+    if is_volume_name(name):
+        return volumes.destroy(session, name)
     found = session.found.array(name)
     former = found.former_devices if found else ()
     if found and found not in session.found.started:
@@ -115,6 +121,8 @@ def destroy(session: LabSession, name: str) -> Plan:
 
 def assemble(session: LabSession, name: str, *, force: bool = False) -> Plan:
     """Start a stopped array; ``force`` also one whose members disagree."""
+    if is_volume_name(name):
+        return volumes.assemble(session, name, force=force)
     found = session.found.array(name)
     if found is None or found in session.found.started:
         if found or any(status.name == name for status in session.statuses()):
@@ -131,6 +139,8 @@ def assemble(session: LabSession, name: str, *, force: bool = False) -> Plan:
 
 def fail(session: LabSession, name: str, disk: str, *, breaks_array: bool = False) -> Plan:
     """Fail a member; one that the array cannot do without only when told so."""
+    if is_volume_name(name):
+        return volumes.fail(session, name, disk, breaks_array=breaks_array)
     status = session.status(name)
     member = status.member(session.node(disk))
     if member.is_faulty:
@@ -146,6 +156,8 @@ def fail(session: LabSession, name: str, disk: str, *, breaks_array: bool = Fals
 
 def remove(session: LabSession, name: str, disk: str) -> Plan:
     """Take out a faulty or spare member; no steps, and a title that says so, for one that has left already."""
+    if is_volume_name(name):
+        return volumes.remove(session, name, disk)
     status, node = session.status(name), session.node(disk)
     found = session.found.array(name)
     if found and node in found.former_devices and all(member.device != node for member in status.members):
@@ -158,6 +170,8 @@ def remove(session: LabSession, name: str, disk: str) -> Plan:
 
 def add(session: LabSession, name: str, disk: str) -> Plan:
     """Add a blank disk, or one that has left this array."""
+    if is_volume_name(name):
+        return volumes.add(session, name, disk)
     status, node = session.status(name), session.node(disk)
     check_free(session, [node], besides=name)
     check_fits(session, status, disk)
@@ -166,6 +180,7 @@ def add(session: LabSession, name: str, disk: str) -> Plan:
 
 def re_add(session: LabSession, name: str, disk: str) -> Plan:
     """Put a former member back by its bitmap."""
+    _check_single(name, "re-adding a disk")
     status, node = session.status(name), session.node(disk)
     if not status.has_bitmap:
         raise ArrayError(
@@ -181,6 +196,7 @@ def re_add(session: LabSession, name: str, disk: str) -> Plan:
 
 def replace(session: LabSession, name: str, old: str, new: str) -> Plan:
     """Copy a working member to a spare or a blank disk."""
+    _check_single(name, "replacing a working disk")
     status, old_node, new_node = session.status(name), session.node(old), session.node(new)
     if not status.member(old_node).is_in_sync:
         raise ArrayError(f"{old} does not work in {name}, so nothing can be copied from it", hint="add a disk instead")
@@ -196,6 +212,8 @@ def scrub(session: LabSession, name: str, action: str = "check") -> Plan:
     plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
     if action not in plans:
         raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(SCRUB_ACTIONS)}")
+    if is_volume_name(name):
+        return volumes.scrub(session, name, action)
     status = session.status(name)
     check_redundant(status)
     return _awake_first(status, plans[action](name))
@@ -205,14 +223,16 @@ def speed(
     session: LabSession, name: str, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None
 ) -> Plan:
     """Limit the syncs of one array, per second and member; None: the system's value."""
+    low, high = minimum_kib_per_second, maximum_kib_per_second
+    if is_volume_name(name):
+        return volumes.speed(session, name, minimum_kib_per_second=low, maximum_kib_per_second=high)
     check_redundant(session.status(name))
-    return operations.set_sync_speed(
-        name, minimum_kib_per_second=minimum_kib_per_second, maximum_kib_per_second=maximum_kib_per_second
-    )
+    return operations.set_sync_speed(name, minimum_kib_per_second=low, maximum_kib_per_second=high)
 
 
 def bitmap(session: LabSession, name: str, kind: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
     """Add or remove the write-intent bitmap; with ``chunk_bytes`` one whose bits stand for so much."""
+    _check_single(name, "changing the bitmap")
     status = session.status(name)
     check_redundant(status)
     if status.has_bitmap == (kind is not Bitmap.NONE):
@@ -230,6 +250,7 @@ def grow(
 
     With none of these: use all of each member.
     """
+    _check_single(name, "growing")
     status = session.status(name)
     added = _joining(session, status, disks, count)
     others = [node for node in added if all(member.device != node for member in status.members)]
@@ -279,9 +300,14 @@ def reset_all(session: LabSession) -> Plan:
     nodes = {disk.node for disk in session.disks}
     own = [status for status in session.statuses() if {member.device for member in status.members} <= nodes]
     plan = Plan("Start anew with blank disks")
-    for status in own:
-        plan += _unmount(session, status.name) + operations.stop(status.name)
+    for name in [*(volume.name for volume in session.volumes()), *(status.name for status in own)]:
+        plan += stop(session, name)
     return plan + Plan.of("", [step for disk in session.disks for step in reset_plan(disk).steps])
+
+
+def _check_single(name: str, what: str) -> None:
+    if is_volume_name(name):
+        raise volumes.refuse(name, what)
 
 
 def _was_member(session: LabSession, name: str, node: str) -> bool:

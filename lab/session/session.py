@@ -13,13 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from lab.adapt.bring_up import bring_up_volumes, find_volumes_again, start_volume
+from lab.adapt.discovery import FoundVolume
+from lab.adapt.names import is_volume_name, require_volume_name, volume_device
+from lab.adapt.state import VolumeStatus, read_stack, read_volume
 from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, find_again, start_array, stopped_arrays
-from lab.arrays.names import require_array_name
+from lab.arrays.discovery import FoundArray
+from lab.arrays.names import array_device, require_array_name
 from lab.arrays.state import read_array, read_arrays
 from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.disks import Lab, LabDisk, open_lab
-from lab.disks.inventory import read_devices
+from lab.disks.inventory import kernel_names, read_devices
 from lab.disks.lab_files import lab_name_at
 from lab.errors import ArrayError
 from lab.machine import Host, Machine, Target, TargetKind
@@ -82,19 +87,40 @@ class LabSession:
     def status(self, name: str) -> ArrayStatus:
         """The state of a running array. Raises ArrayError that says why it does not run."""
         require_array_name(name)
+        self._check_running(name)
+        return read_array(self.lab.machine, name)
+
+    def volume(self, name: str) -> VolumeStatus:
+        """The state of a running volume of unequal disks. Raises ArrayError that says why it does not run."""
+        require_volume_name(name)
+        self._check_running(name)
+        found = self.found.array(name)
+        if not isinstance(found, FoundVolume):
+            raise ArrayError(f"there is no array {name}", hint="'raidlab array show' lists the arrays")
+        return read_volume(self.lab.machine, found)
+
+    def _check_running(self, name: str) -> None:
         found = self.found.array(name)
         if found and found in self.found.stopped:
             raise ArrayError(f"array {name} is stopped", hint=f"start it with 'raidlab array assemble {name}'")
         if found and found in self.found.refused:
             raise ArrayError(
                 f"array {name} does not run: {found.refusal}",
-                hint=f"'raidlab array assemble {name} --force' tries all the same",
+                hint=f"'raidlab array destroy {name}' removes it for good"
+                if is_volume_name(name)
+                else f"'raidlab array assemble {name} --force' tries all the same",
             )
-        return read_array(self.lab.machine, name)
 
     def statuses(self) -> tuple[ArrayStatus, ...]:
-        """The state of every running array, by number."""
-        return read_arrays(self.lab.machine)
+        """The state of every running array, by number; not of those that are parts of volumes."""
+        inner = read_stack(self.lab.machine).inner_arrays
+        return tuple(status for status in read_arrays(self.lab.machine) if status.name not in inner)
+
+    def volumes(self) -> tuple[VolumeStatus, ...]:
+        """The state of every running volume of unequal disks that ``found`` knows, by name."""
+        stack = read_stack(self.lab.machine)
+        known = (array for array in self.found.started if isinstance(array, FoundVolume))
+        return tuple(read_volume(self.lab.machine, found, stack) for found in known if found.name in stack.volumes)
 
     def array_of(self, disk_word: str) -> str | None:
         """The array that a disk belongs to, running or not; None for a free disk."""
@@ -103,11 +129,15 @@ class LabSession:
             if any(member.device == node for member in status.members):
                 return status.name
         holder = self.found.holder_of(node)
-        return holder.name if holder and holder not in self.found.started else None
+        if holder is None or (holder in self.found.started and not isinstance(holder, FoundVolume)):
+            return None
+        return holder.name
 
     def mounted_on(self, name: str) -> tuple[str, ...]:
         """Where the array is mounted."""
-        device = read_devices(self.lab.machine, [name]).get(name)
+        node = volume_device(name) if is_volume_name(name) else array_device(name)
+        kernel = kernel_names(self.lab.machine, [node]).get(node, "")
+        device = read_devices(self.lab.machine, [kernel]).get(kernel) if kernel else None
         return device.mounted_on if device else ()
 
     def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
@@ -117,7 +147,7 @@ class LabSession:
 
     def start_all(self) -> tuple[ArrayStatus, ...]:
         """Start every stopped array; returns those that run now, and the others are among ``found.refused``."""
-        tried = [(array, start_array(self.lab, array, self._on_plan)) for array in self.found.stopped]
+        tried = [(array, self._start(array)) for array in self.found.stopped]
         started = tuple(array for array, reason in tried if not reason)
         failed = tuple(replace(array, refusal=reason) for array, reason in tried if reason)
         self.found = BroughtUp((*self.found.started, *started), (), (*self.found.refused, *failed))
@@ -125,6 +155,18 @@ class LabSession:
             self._stopped.write(())
         names = {array.name for array in started}
         return tuple(status for status in self.statuses() if status.name in names)
+
+    def _start(self, array: FoundArray) -> str:
+        if isinstance(array, FoundVolume):
+            return start_volume(self.lab, array, self._on_plan)
+        return start_array(self.lab, array, self._on_plan)
+
+    def wait_for_volume(self, name: str, *, on_look: Callable[[ArrayStatus], None] | None = None) -> VolumeStatus:
+        """Wait until none of its arrays is synchronised any more. Raises WaitTimedOut if one does not get on."""
+        for window in self.volume(name).windows:
+            if window.array:
+                self.wait(window.array.name, on_look=on_look)
+        return self.volume(name)
 
     def wait(self, name: str, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
         """Wait until nothing is synchronised any more. Raises WaitTimedOut if it does not get on."""
@@ -136,7 +178,7 @@ class LabSession:
         On the embedded kernel this also keeps in mind which arrays do not run, so the next start leaves them be.
         """
         self.lab.expect_data()
-        self.found = find_again(self.lab, self.found)
+        self.found = find_again(self.lab, self.found) + find_volumes_again(self.lab, self.found)
         if self._stopped:
             self._stopped.write(array.uuid for array in self.found.stopped)
 
@@ -167,7 +209,9 @@ def open_session(
     """
     with opener(target, host, on_notice=on_notice, on_machine=on_machine) as lab:
         stopped = stopped_arrays(target, host.state)
-        found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else BroughtUp()
+        found = BroughtUp()
+        if start_arrays:
+            found = bring_up(lab, stopped, on_plan=on_plan) + bring_up_volumes(lab, stopped, on_plan=on_plan)
         for array in found.refused:
             on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
         yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan)

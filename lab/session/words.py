@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.adapt.state import VolumeStatus
 from lab.arrays.detail import state_words
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.units import human_bytes
@@ -33,6 +34,18 @@ def summary_line(status: ArrayStatus) -> str:
         parts.append(f"{len(status.spares)} spare")
     if status.sync_progress or status.awaits_resync or status.awaits_rebuild:
         parts.append(sync_words(status))
+    if status.mismatch_sectors:
+        parts.append(f"{status.mismatch_sectors} sectors mismatch")
+    return f"{status.name}: " + ", ".join(parts)
+
+
+def volume_line(status: VolumeStatus) -> str:
+    """One line about a volume for the end of an operation."""
+    working = sum(len(disk.working) == len(disk.windows) for disk in status.disks)
+    parts = [status.level, human_bytes(status.size_bytes), status.state_words]
+    parts.append(f"{working} of {len(status.disks)} disks in sync")
+    parts.append(f"{len(status.windows)} arrays inside" if len(status.windows) > 1 else "1 array inside")
+    parts += [f"{each.name} {sync_words(each)}" for each in status.busy]
     if status.mismatch_sectors:
         parts.append(f"{status.mismatch_sectors} sectors mismatch")
     return f"{status.name}: " + ", ".join(parts)

@@ -171,3 +171,50 @@ def test_watch_stops_after_count(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--on", "uml:", "watch", "--count", "1", "--json"]) == 0
     (line,) = capfd.readouterr().out.splitlines()
     assert json.loads(line)["arrays"][0]["name"] == "md0"
+
+
+def test_unequal_disks_are_planned_without_a_machine(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    create = ["array", "create", "--on", "uml:", "--level", "adapt5", "--disks", "disk01,disk02,disk03", "--plan"]
+    assert run(create) == 0
+    printed = capfd.readouterr()
+    lines = printed.out.splitlines()
+    assert "dmsetup --verifyudev create --concise <<'END'" in lines
+    assert any(line.startswith("mdadm --create /dev/md100 --run") for line in lines)
+    assert "# One device over all arrays" in printed.err
+    assert machine.runs == []
+    assert run([*create, "--json"]) == 0
+    steps = json.loads(capfd.readouterr().out)["steps"]
+    assert steps[-2]["stdin_text"].startswith("0 ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--level", "adapt5", "--disks", "disk01,disk02"], "adapt5 needs at least 3 disks, not 2"),
+        (["--level", "adapt5", "--disks", "disk01,disk02,disk03", "--reference", "3"], "reference stripe of 3 blocks"),
+        (["--level", "adapt5", "--disks", "disk01,disk02,disk03", "--utilisation", "1,1"], "2 utilisation factors"),
+        (["--level", "adapt5", "--utilisation", "all"], "'all' is no list of numbers"),
+        (["--level", "adapt5", "--spares", "1"], "--spares is not possible with level adapt5"),
+        (["--level", "adapt5", "--policy", "ppl"], "--policy is not possible with level adapt5"),
+        (["--level", "raid5", "--reference", "2"], "raid5 has no reference stripe"),
+    ],
+)
+def test_impossible_volumes_are_refused(
+    arguments: list[str], said: str, machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["array", "create", "--on", "uml:", *arguments]) == 2
+    assert said in capfd.readouterr().err
+    assert not any("dmsetup" in argv for argv in machine.runs)
+
+
+def test_what_unequal_disks_would_hold_is_told_without_a_machine(
+    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["array", "capacity", "--on", "uml:", "1T", "1T", "1T", "2T", "2T", "2T", "2T"]) == 0
+    printed = capfd.readouterr().out
+    assert printed.startswith("7 disks, 11 TiB in all\n")
+    assert "adapt5, full stripe of 6 chunks 9 TiB 82 % 2 never" in " ".join(printed.split())
+    assert machine.runs == []
+    assert run(["array", "capacity", "--on", "uml:", "--json", "1T", "1T", "2T"]) == 0
+    systems = json.loads(capfd.readouterr().out)["systems"]
+    assert [each["system"] for each in systems] == ["raid5", "onlyfast", "shr", "adapt5"]

@@ -1,0 +1,55 @@
+"""Words of the command line that stand for disks, or for one of a few choices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+from lab.disks import LabDisk
+from lab.errors import ArrayError
+from lab.tomlfile import unknown_word
+
+W = TypeVar("W", bound=StrEnum)
+
+
+def explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    """The disks that are named; none where only a number is asked for."""
+    return [] if text is None or text.isdecimal() else named_disks(text, disks)
+
+
+def chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
+    """The disks that are named, or so many of the free ones. Raises SpecError or ArrayError if there are none such."""
+    if not text.isdecimal():
+        return named_disks(text, disks)
+    if int(text) > len(free):
+        raise ArrayError(
+            f"{text} disks are wanted, and {len(free)} of {len(disks)} are free",
+            hint="'raidlab disks' shows what uses them, 'raidlab disks add' makes more",
+        )
+    return list(free[: int(text)])
+
+
+def split_words(text: str) -> list[str]:
+    """Words between commas and spaces."""
+    return [word for word in re.split(r"[,\s]+", text) if word]
+
+
+def named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    """The disks with these names, serials or nodes. Raises SpecError with the nearest name."""
+    found = []
+    for word in split_words(text):
+        disk = next((disk for disk in disks if word in (disk.name, disk.serial, disk.node, disk.kernel_name)), None)
+        if disk is None:
+            raise unknown_word("lab disk", word, [disk.name for disk in disks])
+        found.append(disk)
+    return found
+
+
+def known_word(words: type[W], text: str, what: str) -> W:
+    """The member of a closed set. Raises SpecError with the nearest word."""
+    try:
+        return words(text)
+    except ValueError:
+        raise unknown_word(what, text, [word.value for word in words]) from None
