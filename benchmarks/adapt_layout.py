@@ -10,7 +10,7 @@ from benchmarks.support.report import finish, spread
 from lab.adapt.interleave import COMFORTABLE_TARGETS, Volume, shortest_run
 from lab.adapt.lookup import Lookup
 from lab.adapt.pattern import Pattern
-from lab.adapt.tables import piece_lines
+from lab.adapt.spec import piece_lines
 from lab.adapt.windows import Composition
 
 LOOK_UPS = 1_000_000

@@ -1,0 +1,126 @@
+"""IOPS through a device-mapper table as long as volumes may have, against the md array under it without the table.
+
+The table maps every block to itself in as many targets as a volume gets at most, so the array does the same work both
+times. Two runs of fio stand beside each other and take turns; both are started anew several times, since two starts of
+fio differ by more than the table costs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from benchmarks.support.report import finish, private_state, spread
+from lab.adapt.interleave import COMFORTABLE_TARGETS
+from lab.adapt.spec import VolumeSpec
+from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.machine import Host, parse_target
+from lab.measure.samples import parse_diskstats
+from lab.plans import Plan, Step
+from lab.session import volumes
+from lab.units import MIB, SECTOR_BYTES
+
+STARTS = 5
+PAIRS = 6
+STRETCH_SECONDS = 1.5
+SETTLE_SECONDS = 0.3
+DISKS = 9
+ARRAY = "md100"
+BOUND = 0.97
+
+
+@contextmanager
+def reading(lab: Lab, name: str, device: str) -> Iterator[str]:
+    """A run of fio that stands still, random 4K reads four at a time; its process number."""
+    argv = ["fio", "--name=bench", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k", "--thread"]
+    argv += ["--rw=randread", "--iodepth=4", "--runtime=1000", "--time_based"]
+    fio = lab.machine.stream(["sh", "-c", f'echo $$ > /run/{name}.pid; exec "$@"', "start", *argv])
+    time.sleep(3)
+    number = lab.machine.run(("cat", f"/run/{name}.pid")).stdout.strip()
+    lab.machine.run(("kill", "-STOP", number))
+    try:
+        yield number
+    finally:
+        lab.machine.run(("kill", "-CONT", number))
+        fio.stop()
+        fio.result()
+
+
+def reads_done(lab: Lab) -> tuple[float, int]:
+    text = lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or ""
+    return time.monotonic(), parse_diskstats(text)[ARRAY].reads
+
+
+def stretch_iops(lab: Lab, process: str) -> float:
+    """IOPS of the array while this run of fio goes on."""
+    lab.machine.run(("kill", "-CONT", process))
+    time.sleep(SETTLE_SECONDS)
+    begin, before = reads_done(lab)
+    time.sleep(STRETCH_SECONDS)
+    end, after = reads_done(lab)
+    lab.machine.run(("kill", "-STOP", process))
+    time.sleep(0.1)
+    return (after - before) / (end - begin)
+
+
+def identity_table(size_bytes: int) -> str:
+    """Every block mapped to itself, in pieces of a whole number of 4K blocks."""
+    sectors = size_bytes // SECTOR_BYTES
+    piece = -(-sectors // COMFORTABLE_TARGETS // 8) * 8
+    return "".join(
+        f"{start} {min(piece, sectors - start)} linear /dev/{ARRAY} {start}\n" for start in range(0, sectors, piece)
+    )
+
+
+def pairs_of(lab: Lab, mapped: str, is_swapped: bool) -> list[tuple[float, float]]:
+    """Mapped and bare IOPS, in pairs, each in the other order than the one before."""
+    with ExitStack() as running:
+        devices = {"mapped": mapped, "bare": f"/dev/{ARRAY}"}
+        names = sorted(devices, reverse=is_swapped)
+        process = {name: running.enter_context(reading(lab, name, devices[name])) for name in names}
+        found = []
+        for number in range(PAIRS):
+            order = ("mapped", "bare") if number % 2 else ("bare", "mapped")
+            iops = {name: stretch_iops(lab, process[name]) for name in order}
+            found.append((iops["mapped"], iops["bare"]))
+            print(f"pair {number + 1} of {PAIRS}: {iops['mapped'] / iops['bare']:.3f}", file=sys.stderr)
+        return found
+
+
+def main() -> None:
+    """Measure the pairs and report the median of their ratios."""
+    disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
+    with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
+        spec = VolumeSpec(lab.disks, assume_clean=True)
+        lab.execute(volumes.creation(spec))
+        lab.machine.run(("dd", "if=/dev/urandom", f"of={spec.device}", "bs=1M", "oflag=direct"), check=False)
+        size = int(lab.machine.run(("blockdev", "--getsize64", f"/dev/{ARRAY}")).stdout)
+        # The array is the volume's; another table beside the volume's own needs it free.
+        lab.machine.run(("dmsetup", "remove", spec.name))
+        table = identity_table(size)
+        create = ("dmsetup", "--verifyudev", "create", "long")
+        lab.execute(
+            Plan("Map it", (Step(create, "A long table.", writes_devices=(f"/dev/{ARRAY}",), stdin_text=table),))
+        )
+        pairs = [pair for start in range(STARTS) for pair in pairs_of(lab, "/dev/mapper/long", start % 2 == 1)]
+    finish(
+        "adapt_mapping",
+        "IOPS through a table of the length that volumes have ÷ IOPS of the same array without it, median of pairs",
+        statistics.median(mapped / bare for mapped, bare in pairs),
+        BOUND,
+        at_most=False,
+        details={
+            "starts": STARTS,
+            "pairs": len(pairs),
+            "targets": len(table.splitlines()),
+            "mapped_iops": spread([mapped for mapped, _ in pairs]),
+            "bare_iops": spread([bare for _, bare in pairs]),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

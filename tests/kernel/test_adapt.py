@@ -1,0 +1,285 @@
+"""Arrays of unequal disks on real md and device mapper: room, failures, restarts, and writes that read nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+import pytest
+
+from lab.adapt.capacity import System, capacity
+from lab.adapt.spec import VolumeSpec, geometry_of
+from lab.adapt.state import VolumeStatus
+from lab.adapt.windows import Rule
+from lab.arrays import operations
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
+from lab.errors import ArrayError, DeviceRefused
+from lab.machine import Host, parse_target
+from lab.measure.integrity import DataSum, sum_device
+from lab.plans import Plan, Step
+from lab.session import plans, volumes
+from lab.session.session import LabSession, open_session
+from lab.units import KIB, MIB
+
+pytestmark = pytest.mark.kernel
+
+SLOW, FAST = 30 * MIB, 60 * MIB
+CHUNK = 128 * KIB
+NAME = "adapt0"
+# The embedded kernel takes sixteen file disks, and nine slow and nine fast ones are needed: two come in memory.
+DISKS = (
+    *(DiskSpec(name=f"fast{number}", kind=DiskKind.FILE, size_bytes=FAST) for number in range(1, 10)),
+    *(DiskSpec(name=f"slow{number}", kind=DiskKind.FILE, size_bytes=SLOW) for number in range(1, 8)),
+)
+MORE = tuple(DiskSpec(name=f"slow{number}", kind=DiskKind.LOOP, size_bytes=SLOW) for number in (8, 9))
+
+
+@pytest.fixture(scope="module")
+def session(lab: Lab) -> LabSession:
+    lab.attach(MORE)
+    return LabSession(parse_target("uml:"), lab.host, lab)
+
+
+def nine(session: LabSession, k: int) -> tuple[LabDisk, ...]:
+    """k fast disks and as many slow ones as make nine."""
+    names = [*(f"fast{number}" for number in range(1, k + 1)), *(f"slow{number}" for number in range(1, 10 - k))]
+    return tuple(session.lab.disk(name) for name in names)
+
+
+def run(session: LabSession, plan: Plan) -> None:
+    session.run(plan)
+    session.rescan()
+
+
+@contextmanager
+def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[VolumeStatus]:
+    """A volume on blank disks, removed again whatever becomes of it."""
+    spec = VolumeSpec(disks, assume_clean=True, **more)  # type: ignore[arg-type]
+    run(session, volumes.create(session, spec))
+    try:
+        yield session.volume(NAME)
+    finally:
+        run(session, plans.destroy(session, NAME))
+
+
+@contextmanager
+def filled(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[tuple[str, DataSum]]:
+    """A volume full of random data, and their checksum; its disks are blank again afterwards."""
+    try:
+        with volume(session, disks, **more) as status:
+            yield status.device, fill(session, status.device)
+    finally:
+        session.lab.reset([disk for disk in disks if disk.kind is DiskKind.FILE])
+
+
+def fill(session: LabSession, device: str) -> DataSum:
+    size = size_of(session, device)
+    options = (f"count={size}", "iflag=count_bytes,fullblock", "oflag=direct", "conv=fsync", "status=none")
+    session.machine.run(("dd", "if=/dev/urandom", f"of={device}", "bs=1M", *options))
+    return sum_device(session.machine, device)
+
+
+def size_of(session: LabSession, device: str) -> int:
+    return int(session.machine.run(("blockdev", "--getsize64", device)).stdout)
+
+
+def sectors_read(session: LabSession, disks: tuple[LabDisk, ...]) -> int:
+    """Field 3 of each stat file (block/stat.rst)."""
+    paths = [f"/sys/block/{disk.kernel_name}/stat" for disk in disks]
+    return sum(int((text or "").split()[2]) for text in session.machine.read(paths).values())
+
+
+def sectors_read_by_aligned_writes(session: LabSession, device: str, disks: tuple[LabDisk, ...]) -> int:
+    """Write every MiB of a device by itself, past the caches, and count what its disks had to read for it."""
+    # The first write wakes the arrays, and md looks at its metadata then.
+    write = ("dd", "if=/dev/zero", f"of={device}", "bs=1M", "oflag=direct", "status=none")
+    session.machine.run((*write, "count=1"))
+    before = sectors_read(session, disks)
+    session.machine.run((*write, f"count={size_of(session, device) // MIB}"))
+    return sectors_read(session, disks) - before
+
+
+@pytest.mark.parametrize("k", range(10))
+def test_nine_disks_hold_what_the_table_says_and_aligned_writes_read_nothing(session: LabSession, k: int) -> None:
+    disks = nine(session, k)
+    with volume(session, disks) as status:
+        # Label and superblocks take the same of every disk, so the table holds for what is behind them.
+        reserve = geometry_of(VolumeSpec(disks)).reserve_bytes
+        behind = [(disk.size_bytes - reserve) // CHUNK for disk in disks]
+        assert Fraction(size_of(session, status.device), CHUNK) == capacity(System.ADAPT5, behind)
+        # In other words: the table's row for whole disks, less the reserve of as many disks as hold data.
+        ideal = capacity(System.ADAPT5, [disk.size_bytes for disk in disks])
+        assert size_of(session, status.device) == ideal - 8 * reserve
+        assert reserve == (1 + max(len(disk.windows) for disk in status.disks)) * MIB
+        assert status.optimal_io_bytes == MIB
+        assert sectors_read_by_aligned_writes(session, status.device, disks) == 0
+
+
+@pytest.mark.parametrize(
+    ("k", "reads"), [(2, False), (3, False), (4, True), (5, False), (6, True), (7, True), (8, True)]
+)
+def test_the_shr_like_layout_reads_before_it_writes(session: LabSession, k: int, reads: bool) -> None:
+    disks = nine(session, k)
+    with volume(session, disks, rule=Rule.SHR) as status:
+        assert (sectors_read_by_aligned_writes(session, status.device, disks) > 0) == reads
+
+
+@pytest.mark.parametrize(
+    ("k", "reads"), [(3, False), (4, True), (5, False), (6, True), (7, True), (8, True), (9, False)]
+)
+def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int, reads: bool) -> None:
+    disks = nine(session, k)[:k]
+    spec = ArraySpec("raid5", tuple(disk.node for disk in disks), chunk_bytes=CHUNK, assume_clean=True)
+    session.run(operations.create(spec))
+    try:
+        assert (sectors_read_by_aligned_writes(session, spec.device, disks) > 0) == reads
+    finally:
+        session.run(operations.destroy(spec))
+
+
+# The worked example with four windows of three disks; windows of two; a reference stripe below the widest, and little
+# of one disk used.
+FAILING: dict[str, tuple[list[str], dict[str, object]]] = {
+    "4 of 5 fast": (["fast1", "fast2", "slow1", "fast3", "fast4"], {}),
+    "2 of 4 fast": (["fast1", "slow1", "fast2", "slow2"], {"chunk_bytes": 64 * KIB}),
+    "reference 2": (["fast1", "fast2", "fast3", "slow1"], {"reference": 2, "utilisation": (1, 1, 1, 0.25)}),
+}
+
+
+@pytest.mark.parametrize("configuration", FAILING)
+def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession, configuration: str) -> None:
+    names, more = FAILING[configuration]
+    disks = tuple(session.lab.disk(name) for name in names)
+    with filled(session, disks, **more) as (device, written):
+        for name in names:
+            run(session, plans.fail(session, NAME, name))
+            failed = session.volume(NAME)
+            assert failed.is_degraded
+            assert not failed.lost
+            assert {disk.number for disk in failed.disks if not disk.present} == {names.index(name)}
+            assert sum_device(session.machine, device) == written
+            run(session, plans.add(session, NAME, name))
+            assert session.volume(NAME).state_words == "clean"
+        # A copy of every byte has been made again by now; parity and data agree everywhere.
+        run(session, plans.scrub(session, NAME, "check"))
+        assert session.volume(NAME).mismatch_sectors == 0
+        assert sum_device(session.machine, device) == written
+
+
+def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: LabSession) -> None:
+    disks = nine(session, 4)
+    with filled(session, disks) as (device, written):
+        run(session, plans.fail(session, NAME, "fast2"))
+        with pytest.raises(
+            ArrayError, match="slow6 has 30 MiB, and the place of the failed disk in adapt0 needs 60 MiB"
+        ):
+            plans.add(session, NAME, "slow6")
+        run(session, plans.add(session, NAME, "fast9"))
+        status = session.volume(NAME)
+        spare = status.disk(session.node("fast9"))
+        assert (spare.number, spare.working, spare.state) == (1, (0, 1, 2, 4), "in sync")
+        assert sum_device(session.machine, device) == written
+        # Between the steps that let a slice join there is one that waits for the rebuild before.
+        commands = [result.argv for result in session.machine.command_log]
+        order = ["add" if "--add" in argv else "wait" for argv in commands if "--add" in argv or "wait" in argv]
+        assert order[-8:] == ["add", "wait"] * 4
+        session.lab.reset([session.lab.disk("fast2")])
+
+
+def test_a_second_failure_in_a_window_is_refused_and_then_reported_as_loss(session: LabSession) -> None:
+    disks = nine(session, 4)
+    with filled(session, disks) as (device, _):
+        run(session, plans.fail(session, NAME, "fast1"))
+        with pytest.raises(ArrayError, match="cannot do without fast3: the data of 3 of its 5 arrays would be lost"):
+            plans.fail(session, NAME, "fast3")
+        with pytest.raises(ArrayError, match="cannot do without slow1: the data of 1 of its 5 arrays would be lost"):
+            plans.fail(session, NAME, "slow1")
+        run(session, plans.fail(session, NAME, "fast3", breaks_array=True))
+        status = session.volume(NAME)
+        assert [each.window.number for each in status.lost] == [0, 1, 3]
+        assert status.state_words == "data lost in 3 of 5 arrays"
+        assert sum_device(session.machine, device).digest == ""
+        with pytest.raises(ArrayError, match="nothing can be rebuilt"):
+            plans.add(session, NAME, "fast9")
+
+
+def test_the_guard_lets_nothing_be_written_through_a_mapping_that_is_not_on_lab_disks(session: LabSession) -> None:
+    machine = session.machine
+    machine.run(("truncate", "--size", "8M", "/run/foreign.img"))
+    foreign = machine.run(("losetup", "--find", "--show", "/run/foreign.img")).stdout.strip()
+    machine.run(("dmsetup", "--verifyudev", "create", "foreign"), stdin_text=f"0 8192 linear {foreign} 0\n")
+    try:
+        for device in ("/dev/mapper/foreign", foreign):
+            with pytest.raises(DeviceRefused, match=f"{device}: it is"):
+                session.lab.execute(Plan("Overwrite it", (Step(("false",), "never run", writes_devices=(device,)),)))
+    finally:
+        machine.run(("dmsetup", "remove", "foreign"))
+        machine.run(("losetup", "--detach", foreign))
+
+
+def test_disks_of_a_stopped_volume_are_not_free(session: LabSession) -> None:
+    with volume(session, nine(session, 2)):
+        run(session, plans.stop(session, NAME))
+        spec = ArraySpec("raid1", (session.node("fast1"), session.node("fast9")))
+        with pytest.raises(DeviceRefused, match="fast1 belongs to array adapt0, which does not run"):
+            plans.create(session, spec)
+        run(session, plans.assemble(session, NAME))
+        assert session.array_of("fast1") == NAME
+
+
+def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session: LabSession) -> None:
+    disks = nine(session, 4)
+    plan = volumes.create(session, VolumeSpec(disks, assume_clean=True))
+    session.run(Plan(plan.title, plan.steps[:-3]))
+    session.rescan()
+    (found,) = session.found.refused
+    assert (found.name, found.refusal) == (NAME, "its creation was interrupted; there are no data on it yet")
+    run(session, plans.destroy(session, NAME))
+    assert session.found.all == ()
+    mapped = session.machine.run(("dmsetup", "ls")).stdout
+    assert mapped.strip() == "No devices found"
+
+
+def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None:
+    disks = nine(session, 2)
+    with filled(session, disks) as (device, written):
+        run(session, plans.stop(session, NAME))
+        # As a power cut in the middle of writing the next label: garbage in one place on every disk.
+        for disk in disks:
+            place = (f"of={disk.node}", "bs=512", "seek=8", "count=3", "conv=fsync,notrunc", "status=none")
+            session.machine.run(("dd", "if=/dev/urandom", *place))
+        session.rescan()
+        run(session, plans.assemble(session, NAME))
+        assert sum_device(session.machine, device) == written
+
+
+def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_that_failed(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path_factory.mktemp("restart")))
+    host, target = Host.real("tests"), parse_target("uml:?name=restart")
+    sizes = {"file01": 40, "file02": 40, "file03": 40, "file04": 20, "file05": 40}
+    wanted = [{"name": name, "kind": "file", "size_bytes": size * MIB} for name, size in sizes.items()]
+    folder = host.state.root / "labs" / "restart"
+    folder.mkdir(parents=True)
+    (folder / "lab.json").write_text(json.dumps(wanted))
+    with open_session(target, host) as session:
+        spec = VolumeSpec(session.disks[:4], assume_clean=True)
+        run(session, volumes.create(session, spec))
+        written = fill(session, spec.device)
+        run(session, plans.fail(session, NAME, "file02"))
+    with open_session(target, host) as session:
+        status = session.volume(NAME)
+        assert [disk.state for disk in status.disks] == ["in sync", "faulty", "in sync", "in sync"]
+        assert sum_device(session.machine, spec.device) == written
+        run(session, plans.add(session, NAME, "file05"))
+        assert sum_device(session.machine, spec.device) == written
+        run(session, plans.stop(session, NAME))
+    with open_session(target, host) as session:
+        assert [array.name for array in session.found.stopped] == [NAME]
+        assert session.start_all() == ()
+        assert session.volume(NAME).state_words == "clean"
+        assert sum_device(session.machine, spec.device) == written
