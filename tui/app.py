@@ -16,6 +16,7 @@ from lab.errors import LabError
 from tui import messages as happened
 from tui.background import Background
 from tui.client.client import LabClient
+from tui.experiments import Experiments
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.loads import Loads
 from tui.marks import Marks
@@ -97,6 +98,7 @@ class RaidlabApp(App[object], inherit_bindings=False):
         self.marks = Marks(self)
         self.shells = Shell(self)
         self.backgrounds = Background(self)
+        self.experiments = Experiments(self)
         self.ask, self.job, self.look_up = self.operations.ask, self.operations.job, self.operations.look_up
         self.start_load, self.stop_load = self.loads.start, self.loads.stop
         self.shell, self.interrupt_shell = self.shells.run, self.shells.interrupt

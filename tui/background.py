@@ -46,9 +46,8 @@ class Background:
             return False
         self._cancelled = threading.Event()
         self._on_progress = on_progress
-        self._job = job = Job[T](
-            title, lambda _: work(lambda _: None, lambda: False), on_done, on_error, is_shown=False
-        )
+        job: Job[T] = Job(title, lambda _: work(lambda _: None, lambda: False), on_done, on_error, is_shown=False)
+        self._job = job
         self._app.lab.background = title
         thread = threading.Thread(target=self._run, args=(job, work, self._cancelled), name=title, daemon=True)
         thread.start()

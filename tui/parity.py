@@ -15,6 +15,8 @@ DOES: dict[str, str] = {
     "build.create": "array create",
     "plan.run": "array create",
     "commands.interrupt": "exec",
+    "run.start": "run",
+    "run.stop": "run",
 }
 """Binding id -> the words after ``raidlab`` that do the same."""
 
@@ -27,6 +29,7 @@ VIEWS = frozenset(
         *("rack.open", "rack.toggle", "rack.choose-free", "rack.choose-none"),
         *("choices.up", "choices.down", "choices.before", "choices.next"),
         *("build.copy", "build.what-if", "build.level", "build.next-level", "build.next", "build.previous"),
+        *("run.duration", "run.next", "run.previous"),
         *("plan.copy", "plan.cancel", "plan.next", "plan.previous"),
         *("help.close", "menu.cancel", "welcome.close"),
         *("commands.all", "commands.copy", "commands.copy-all", "commands.clear", "commands.leave"),

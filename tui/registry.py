@@ -30,5 +30,6 @@ class ScreenEntry:
 SCREENS = (
     ScreenEntry("1", "lab", "Lab", "tui.screens.lab:LabScreen"),
     ScreenEntry("2", "build", "Build", "tui.screens.build:BuildScreen"),
+    ScreenEntry("3", "run", "Run", "tui.screens.run:RunScreen"),
     ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
 )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KEPT_COMMANDS = 500
 KEPT_EVENTS = 200
+KEPT_LOADS = 50
 
 
 class Phase(StrEnum):
@@ -90,6 +91,17 @@ class LoadView:
 
 
 @dataclass(frozen=True, slots=True)
+class PastLoad:
+    """Figures of a load that has ended, and how the array stood then: to compare the next one with."""
+
+    workload: str
+    array: str
+    condition: str
+    """``whole``, ``degraded, 1 missing``."""
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
 class MarkView:
     """Known data on an array, and the verdict of the last look at them; None: not looked since they were written."""
 
@@ -116,6 +128,8 @@ class LabState:
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
     operation: RunningOperation | None = None
     load: LoadView | None = None
+    past_loads: deque[PastLoad] = field(default_factory=lambda: deque(maxlen=KEPT_LOADS))
+    """Oldest first."""
     marks: dict[str, MarkView] = field(default_factory=dict)
     commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=KEPT_COMMANDS))
     command_count: int = 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lab.errors import LabError
 from tui import messages as happened
-from tui.state import LabState, MarkView, Phase, RunningOperation
+from tui.conditions import condition
+from tui.state import LabState, MarkView, PastLoad, Phase, RunningOperation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +39,7 @@ def update(state: LabState, message: happened.LabMessage) -> None:
             if state.history:
                 state.history.add_load(message.interval, message.time_seconds)
         case happened.LoadEnded():
-            if state.load:
-                state.load = replace(state.load, is_running=False, phase="over", outcome=message.outcome)
+            _load_ended(state, message)
         case happened.LoadEntered():
             if state.load:
                 state.load = replace(state.load, phase=message.phase.value)
@@ -61,6 +62,18 @@ def _looked(state: LabState, look: Look) -> None:
     state.look = look
     if state.history is not None:
         state.history.add(look)
+
+
+def _load_ended(state: LabState, message: happened.LoadEnded) -> None:
+    load = state.load
+    if load is None:
+        return
+    state.load = replace(load, is_running=False, phase="over", outcome=message.outcome)
+    if message.outcome is None or isinstance(message.outcome, LabError):
+        return
+    status = state.array(load.array)
+    words = condition(status)[1] if status else ""
+    state.past_loads.append(PastLoad(load.workload, load.array, words, message.outcome))
 
 
 def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:

@@ -189,3 +189,19 @@ async def test_a_typed_command_runs_and_its_output_shows(app_on: AppMaker, fake_
         assert "hello from the machine" in app.shells.output
         typed = [entry for entry in app.lab.commands if entry.origin is Origin.SHELL]
         assert [entry.line for entry in typed] == ["uname"]
+
+
+async def test_other_work_can_have_the_machine_for_a_while(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    seen: list[object] = []
+
+    def work(_progress: object, _cancelled: object) -> str:
+        with app.client.released():
+            seen.append(app.client.session)
+        return "done"
+
+    async with running(app) as pilot:
+        app.background("other work", work, on_done=seen.append)
+        await until(pilot, lambda: fake_lab.opened == 2 and app.lab.is_open, "the lab is open again")
+        await until(pilot, lambda: len(seen) == 2, "the work is done")
+        assert seen == [None, "done"]

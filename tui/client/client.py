@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, MachineLost
@@ -68,6 +68,8 @@ class LabClient:
         self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._closing = threading.Event()
+        self._has_let_go = threading.Event()
+        """Set while no session is open or about to be."""
         self._thread = threading.Thread(target=self._live, name="lab")
         self._helpers: list[Callable[[], None]] = []
 
@@ -87,6 +89,20 @@ class LabClient:
     def restart(self) -> None:
         """Open the lab anew, after it was lost or could not be opened. Does nothing while it is open."""
         self._wake.set()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Close the session meanwhile, for work that opens the same machine itself. Not on the app's own thread."""
+        session = self.session
+        if session is None:
+            yield
+            return
+        self._queue.put(Stop(session=session))
+        self._has_let_go.wait()
+        try:
+            yield
+        finally:
+            self.restart()
 
     def close(self) -> None:
         """Close the lab and wait for it. The machine may be starting: then it is let finish that first."""
@@ -142,6 +158,7 @@ class LabClient:
             self._wake.wait()
             if self._closing.is_set():
                 return
+            self._has_let_go.clear()
             error = self._one_session()
             was_open, self.session = self.session is not None, None
             self._wake.clear()
@@ -149,6 +166,7 @@ class LabClient:
             if self._closing.is_set():
                 self._wake.set()
             self._post(messages.SessionEnded(error, was_open=was_open))
+            self._has_let_go.set()
 
     def _one_session(self) -> LabError | None:
         """Open, serve, close; returns why it ended unless somebody asked for it."""

@@ -1,0 +1,72 @@
+"""Loads as the app hears of them, for tests of screens."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+
+from lab.arrays.state import read_array
+from lab.arrays.status import ArrayStatus
+from lab.measure.job import Measured
+from lab.session.load import Forecast, LoadPhase
+from lab.session.monitor import Look
+from lab.units import MIB
+from lab.workloads.fio_output import DirectionFigures, JobFigures
+from lab.workloads.live import LiveDirection, LiveInterval
+from tests.tui.still import StillClient, quiet
+from tests.unit.arrays.captures import machine_with
+from tui import messages as happened
+from tui.app import RaidlabApp
+from tui.state import LoadView
+
+
+def array(label: str = "raid5") -> ArrayStatus:
+    """A captured array, as md0."""
+    return read_array(machine_with(label), "md0")
+
+
+def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -> Measured:
+    """Reads of 4 KiB."""
+    reads = DirectionFigures(
+        iops=iops,
+        bandwidth_bytes_per_second=iops * 4096,
+        total_ios=round(iops * seconds),
+        io_bytes=round(iops * seconds) * 4096,
+        runtime_seconds=seconds,
+        mean_seconds=0.0002,
+        max_seconds=0.02,
+        p50_seconds=0.00018,
+        p95_seconds=0.0005,
+        p99_seconds=0.0014,
+    )
+    figures = JobFigures(
+        job_name="load", reads=reads, fio_user_cpu_percent=1.0, fio_system_cpu_percent=2.0, interrupted=interrupted
+    )
+    return Measured(figures, None, (), "", 256 * MIB)
+
+
+async def with_array(app: RaidlabApp, pilot: Pilot[object], label: str = "raid5") -> None:
+    """Let the lab have an array."""
+    tell(app, happened.LabLooked(Look(100.0, (array(label),), {})))
+    await quiet(app, pilot)
+
+
+async def with_load(
+    app: RaidlabApp, pilot: Pilot[object], forecast: Forecast | None = None, runtime_seconds: float | None = 30.0
+) -> None:
+    """Let ``rand-read-4k`` run for ten seconds."""
+    app.lab.load = LoadView("rand-read-4k", "md0", runtime_seconds, forecast=forecast)
+    tell(app, happened.LoadEntered(LoadPhase.RUNNING))
+    await quiet(app, pilot)
+    for number in range(1, 21):
+        iops = 460.0 + 7.0 * (number % 3)
+        reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
+        moment = 100.0 + number / 2
+        tell(app, happened.LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
+    tell(app, happened.LabLooked(Look(110.0, (array(),), {})))
+    await quiet(app, pilot)
+
+
+def tell(app: RaidlabApp, message: happened.LabMessage) -> None:
+    """As if the lab's threads had said it."""
+    assert isinstance(app.client, StillClient)
+    app.client.tell(message)

@@ -1,0 +1,170 @@
+"""What can be run, and how its figures are told: items of the list, lines of figures. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError
+from lab.units import GIB, MIB, human_bytes, human_seconds
+from tui.quantities import Unit, format_value
+
+if TYPE_CHECKING:
+    from lab.experiments.schema import Experiment
+    from lab.measure.job import Measured
+    from lab.workloads.fio_output import DirectionFigures
+    from lab.workloads.live import LiveInterval
+    from lab.workloads.workload import Workload
+    from tui.state import LabState, LoadView, PastLoad
+
+KEPT_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunItem:
+    """A workload or an experiment."""
+
+    id: str
+    title: str
+    shows: str
+    """What can be learned from it."""
+    facts: str
+    """Block size, depth and the like; or how long it takes."""
+    is_experiment: bool
+    details: tuple[str, ...] = ()
+    """What will be done, line by line: fio's job file, or the arrays and workloads."""
+
+
+def workload_items() -> tuple[RunItem, ...]:
+    """The catalogue of workloads, by id."""
+    from lab.workloads.catalogue import all_workloads
+
+    items = []
+    for workload in all_workloads().values():
+        depth = f"depth {workload.queue_depth}" + (f" × {workload.jobs} jobs" if workload.jobs > 1 else "")
+        share = f" {workload.read_percent} % reads" if workload.read_percent is not None else ""
+        facts = f"{human_bytes(workload.block_bytes)} {workload.pattern} {workload.direction}{share}, {depth}"
+        details = _job_lines(workload)
+        items.append(RunItem(workload.id, workload.title, workload.shows, facts, is_experiment=False, details=details))
+    return tuple(items)
+
+
+def experiment_items() -> tuple[RunItem, ...]:
+    """The experiments that come with raidlab, the shortest first."""
+    from lab.experiments.schedule import estimated_seconds, planned_keys
+    from lab.experiments.schema import built_in_names, find_experiment
+
+    found = [find_experiment(name)[0] for name in built_in_names()]
+    return tuple(
+        RunItem(
+            each.id,
+            each.title,
+            each.question,
+            f"about {human_seconds(estimated_seconds(each))}, {len(planned_keys(each))} measurements",
+            is_experiment=True,
+            details=_plan_lines(each),
+        )
+        for each in sorted(found, key=estimated_seconds)
+    )
+
+
+def _job_lines(workload: Workload) -> tuple[str, ...]:
+    """Fio's job file, as it would be for md0."""
+    from lab.workloads.fio_job import JobTarget, TargetKind, fio_invocations
+
+    target = JobTarget("/dev/md0", TargetKind.DEVICE, GIB, file_bytes=64 * MIB)
+    text = fio_invocations(workload, target)[0].job_text
+    return ("fio runs this job, here on /dev/md0:", "", *(f"  {line}" for line in text.splitlines()))
+
+
+def _plan_lines(experiment: Experiment) -> tuple[str, ...]:
+    disks = experiment.disks
+    kind = f"{disks.personality} drives" if disks.personality else f"{disks.kind} disks"
+    lines = [f"Arrays, on {kind} of {human_bytes(disks.size_bytes)}, {disks.sharing}:"]
+    lines += [f"  {array.label}: {array.level} on {array.members}" for array in experiment.arrays]
+    lines += ["", "Workloads:"]
+    jobs = [job.build() for job in experiment.jobs]
+    lines += [
+        f"  {job.id}: {human_seconds(job.runtime_seconds)} after {human_seconds(job.warmup_seconds)}" for job in jobs
+    ]
+    if experiment.rebuild:
+        under = f" under {experiment.rebuild.under.workload}" if experiment.rebuild.under else ""
+        lines += ["", f"Rebuilds of {', '.join(experiment.rebuild.arrays)}{under}, with a verdict on the data."]
+    lines += [
+        "",
+        f"{experiment.repeats} repeats, {experiment.order}, {experiment.cache} caches, {experiment.file_system}.",
+    ]
+    lines += [f"Known defect: {defect}" for defect in experiment.defects]
+    return tuple(lines)
+
+
+def measured_of(load: LoadView | None) -> Measured | None:
+    """The figures of a load that has ended well."""
+    if load is None or load.outcome is None or isinstance(load.outcome, LabError):
+        return None
+    return load.outcome
+
+
+def iops_of(measured: Measured) -> float:
+    """Reads and writes together."""
+    parts = (measured.figures.reads, measured.figures.writes)
+    return sum(part.iops for part in parts if part)
+
+
+def figures_lines(measured: Measured, width: int) -> tuple[str, ...]:
+    """One line for each direction, or two where that is too wide: IOPS, throughput, latencies."""
+    lines: list[str] = []
+    for name, section in (("reads", measured.figures.reads), ("writes", measured.figures.writes)):
+        if section:
+            rates, latencies = f"{name:<7}{_rates(section)}", _latencies(section)
+            one = f"{rates}   {latencies}"
+            lines += [one] if len(one) <= width else [rates, f"{'':<7}{latencies}"]
+    return tuple(lines)
+
+
+def _rates(section: DirectionFigures) -> str:
+    bandwidth = format_value(section.bandwidth_bytes_per_second, Unit.BYTES_PER_SECOND)
+    return f"{format_value(section.iops, Unit.IOPS):>6} IOPS   {bandwidth:>9}"
+
+
+def _latencies(section: DirectionFigures) -> str:
+    values = (("p50", section.p50_seconds), ("p99", section.p99_seconds), ("max", section.max_seconds))
+    return "  ".join(f"{name} {format_value(value, Unit.SECONDS)}" for name, value in values)
+
+
+def live_iops(interval: LiveInterval | None) -> float | None:
+    """Reads and writes of the last moment together."""
+    if interval is None:
+        return None
+    return sum(part.iops for part in (interval.reads, interval.writes) if part)
+
+
+def comparison(predicted: float, measured: float) -> str:
+    """What the ratio of the two says."""
+    if predicted <= 0:
+        return ""
+    ratio = measured / predicted
+    if 0.9 <= ratio <= 1.1:
+        return f"{ratio:.2f} \u00d7 the prediction: theory and array agree"
+    return f"{ratio:.2f} \u00d7 the prediction: ask what the theory leaves out"
+
+
+def ran_seconds(measured: Measured) -> float:
+    """How long it was measured."""
+    parts = (measured.figures.reads, measured.figures.writes)
+    return max((part.runtime_seconds for part in parts if part), default=0.0)
+
+
+def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
+    """The loads of this workload before the last one, newest first."""
+    past = [each for each in state.past_loads if each.workload == workload]
+    if state.load and state.load.workload == workload and not state.load.is_running:
+        past = past[:-1]
+    return tuple(_past_line(each) for each in reversed(past[-KEPT_LINES:]))
+
+
+def _past_line(past: PastLoad) -> str:
+    sections = [part for part in (past.measured.figures.reads, past.measured.figures.writes) if part]
+    p99 = max((part.p99_seconds or 0.0 for part in sections), default=0.0)
+    iops = format_value(iops_of(past.measured), Unit.IOPS)
+    return f"{iops:>6} IOPS   p99 {format_value(p99, Unit.SECONDS):<8} {past.array} {past.condition}"

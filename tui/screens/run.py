@@ -1,0 +1,218 @@
+"""Run: pick a workload or an experiment, see what theory says, watch it live, compare what was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from lab.errors import LabError
+from tui.runs import RunItem, experiment_items, workload_items
+from tui.screens.mode import ModeScreen
+from tui.widgets.choices import ChoiceRow, Choices
+from tui.widgets.run_panel import RunPanel
+
+if TYPE_CHECKING:
+    from lab.session.load import Forecast
+    from tui.experiments import ExperimentView
+    from tui.state import LabState
+
+_TITLE_CELLS = 160
+_HIGH_ROWS = 34
+_RUNTIMES: dict[str, float | None] = {"10 s": 10.0, "30 s": 30.0, "1 min": 60.0, "5 min": 300.0, "until stopped": None}
+_FIRST = "rand-read-4k"
+
+
+class RunScreen(ModeScreen):
+    """Screen 3."""
+
+    CSS_PATH = "run.tcss"
+    AREA = "Run"
+    HELP = (
+        "A workload runs on an array of this lab, while you go on breaking and mending it. An experiment builds arrays "
+        "of its own on a machine of its own, measures everything several times and stores a result.\n\n"
+        "Before anything runs, the prediction stands there with its reason, or the reason why there is none. "
+        "Afterwards it stands beside what was measured."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run", "Run", id="run.start", tooltip="Run what is selected in the list"),
+        Binding("s", "stop", "Stop", id="run.stop", tooltip="End what runs; what was measured is kept"),
+        Binding("d", "duration", "Duration", id="run.duration", tooltip="How long a workload runs: the next choice"),
+        Binding("tab", "app.focus_next", "Next panel", show=False, id="run.next", tooltip="From the list to the form"),
+        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="run.previous", tooltip="The panel before"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: dict[str, RunItem] = {}
+        self._item: RunItem | None = None
+        self._runtime = "30 s"
+        self._forecasts: dict[tuple[str, str, int], Forecast | None] = {}
+        """By array, workload and how many members it lacks; None while it is being worked out."""
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="run"):
+            with Vertical(id="run-left"):
+                choose = OptionList(id="run-list")
+                choose.border_title = "What to run"
+                yield choose
+                form = Choices(id="run-form")
+                form.border_title = "How"
+                yield form
+            yield RunPanel(id="run-right")
+
+    def on_mount(self) -> None:
+        workloads, experiments = workload_items(), experiment_items()
+        self._items = {item.id: item for item in (*workloads, *experiments)}
+        choose = self.query_one(OptionList)
+        choose.add_option(Option(Content.styled("Workloads, on your arrays", "italic"), disabled=True))
+        choose.add_options(Option(item.id, id=item.id) for item in workloads)
+        choose.add_option(None)
+        choose.add_option(Option(Content.styled("Experiments, on new arrays", "italic"), disabled=True))
+        choose.add_options(Option(item.id, id=item.id) for item in experiments)
+        choose.highlighted = choose.get_option_index(_FIRST)
+        choose.focus()
+
+    def _entry(self, item: RunItem, with_title: bool) -> Content:
+        if not with_title:
+            return Content(item.id)
+        cells = max(len(each) for each in self._items) + 2
+        return Content.assemble(item.id.ljust(cells), (item.title, "$text-muted"))
+
+    def on_resize(self, event: Resize) -> None:
+        has_titles = event.size.width >= _TITLE_CELLS
+        if has_titles != self.has_class("-titles"):
+            choose = self.query_one(OptionList)
+            for item in self._items.values():
+                choose.replace_option_prompt(item.id, self._entry(item, has_titles))
+        self.set_class(has_titles, "-titles")
+        self.set_class(event.size.height < _HIGH_ROWS, "-low")
+        self.call_after_refresh(self.update_from, self.app.lab)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self._item = self._items.get(event.option.id or "")
+        self.update_from(self.app.lab)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._item = self._items.get(event.option.id or "")
+        if self.check_action("run", ()):
+            self.action_run()
+
+    def on_choices_changed(self, event: Choices.Changed) -> None:
+        if event.key == "array":
+            self.app.select(array=event.value)
+        else:
+            self._runtime = event.value
+        self.update_from(self.app.lab)
+
+    def show_state(self, state: LabState) -> None:
+        self._show_form(state)
+        item, panel = self._item, self.query_one(RunPanel)
+        if item is None:
+            return
+        if item.is_experiment:
+            panel.show_experiment(item, self._experiment_of(item))
+        else:
+            panel.show_load(item, state, self._forecast(item, state))
+
+    def _experiment_of(self, item: RunItem) -> ExperimentView | None:
+        view = self.app.experiments.view
+        return view if view and view.experiment == item.id else None
+
+    def _show_form(self, state: LabState) -> None:
+        if self._item and self._item.is_experiment:
+            rows = [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), self._item.facts)]
+        else:
+            names = tuple(status.name for status in state.arrays)
+            selected = state.selected.name if state.selected else ""
+            rows = [
+                ChoiceRow("array", "On", names, selected, "" if names else "no array yet"),
+                ChoiceRow("time", "For", tuple(_RUNTIMES), self._runtime),
+            ]
+        self.query_one(Choices).show(rows)
+
+    def _forecast(self, item: RunItem, state: LabState) -> Forecast | None:
+        """What theory says; asked for once for each array and workload as they are."""
+        status = state.selected
+        if status is None or not state.is_open:
+            return None
+        key = (status.name, item.id, status.degraded_count)
+        if key not in self._forecasts:
+            self._forecasts[key] = None
+            self._ask_forecast(key)
+        return self._forecasts[key]
+
+    def _ask_forecast(self, key: tuple[str, str, int]) -> None:
+        from lab.session.load import predict
+
+        array, workload, _ = key
+
+        def keep(forecast: Forecast) -> None:
+            self._forecasts[key] = forecast
+            self.app.show_soon()
+
+        def forget(_error: LabError) -> None:
+            self._forecasts.pop(key, None)
+
+        self.app.look_up(lambda session: predict(session, array, workload), on_done=keep, on_error=forget)
+
+    def action_run(self) -> None:
+        item, status = self._item, self.app.lab.selected
+        if item and item.is_experiment:
+            self.app.experiments.start(item.id)
+        elif item and status:
+            self.app.start_load(status.name, item.id, _RUNTIMES[self._runtime])
+        self.app.show_soon()
+
+    def action_stop(self) -> None:
+        if self._item and self._item.is_experiment:
+            self.app.experiments.cancel()
+        else:
+            self.app.stop_load()
+
+    def action_duration(self) -> None:
+        names = list(_RUNTIMES)
+        self._runtime = names[(names.index(self._runtime) + 1) % len(names)]
+        self.update_from(self.app.lab)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        state = self.app.lab
+        is_experiment = bool(self._item and self._item.is_experiment)
+        load_runs = bool(state.load and state.load.is_running)
+        view = self.app.experiments.view
+        if action == "run" and is_experiment:
+            return None if state.background else True
+        if action == "run":
+            return True if state.is_open and state.arrays and not load_runs else None
+        if action == "stop" and is_experiment:
+            return True if view and view.is_running and not view.is_ending else None
+        if action == "stop":
+            return True if load_runs else None
+        if action == "duration":
+            return None if is_experiment else True
+        return True
+
+    def hint(self, state: LabState) -> str | None:
+        if self._item and self._item.is_experiment:
+            return self._experiment_hint(state)
+        if not state.arrays:
+            return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."
+        if state.load and state.load.is_running:
+            return "[b]s[/b] stops it and keeps the figures; [b]1[/b] breaks a disk meanwhile."
+        return "[b]r[/b] runs it on the array; [b]d[/b] changes how long."
+
+    def _experiment_hint(self, state: LabState) -> str:
+        view = self.app.experiments.view
+        if view and view.is_running:
+            if view.is_ending:
+                return "It ends as soon as the machine has let go."
+            return "[b]s[/b] ends it and keeps what was measured; the lab's own arrays can be used meanwhile."
+        if state.background:
+            return f"It can run when '{state.background}' is done."
+        return "[b]r[/b] runs it on a machine of its own and stores a result."
