@@ -1,4 +1,4 @@
-"""Many look-ups at once, with numpy where it is installed (``pip install raidlab[fast]``)."""
+"""Many look-ups at once with numpy, which is loaded on first use."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def _numpy() -> Any:
         import numpy
     except ImportError:
         raise RequirementMissing(
-            "looking up many blocks at once needs numpy", hint="install it: pip install 'raidlab[fast]'"
+            "looking up many blocks at once needs numpy", hint="install it: pip install numpy"
         ) from None
     return numpy

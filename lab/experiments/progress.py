@@ -53,7 +53,10 @@ class ProgressMeter:
 
     def done(self, key: str) -> None:
         """One measurement more."""
-        self._tell(replace(self._now, done_count=self._now.done_count + 1, rates=None))
+        count = self._now.done_count + 1
+        # Cells with a wide interval get more repeats than were planned.
+        planned = max(self._now.planned_count, count)
+        self._tell(replace(self._now, done_count=count, planned_count=planned, rates=None))
 
     def on_sample(self, sample: Sample) -> None:
         """The bar moves within a step as well, and the array's rates are known."""

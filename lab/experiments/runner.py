@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from lab.errors import MachineLost, SpecError, WorkloadError
+from lab.experiments.adaptive import wide_cells, wide_notes
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RunContext
 from lab.experiments.rebuilds import RebuildRunner
-from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, Cell, remaining, victim_slot
+from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, Cell, extra_cells, remaining, victim_slot
 from lab.experiments.schema import Cache
 from lab.experiments.stamps import stamps_of
 from lab.measure.caches import make_cold
@@ -54,13 +55,14 @@ class ExperimentRunner:
         record = self._journal.record
         built = [self._arrays[plan.id] for plan in self._experiment.arrays if plan.id in self._arrays]
         changes = msgspec.structs.replace(record, arrays=tuple(built))
-        stamps = (*stamps_of(self._experiment, record.conditions), *self._notes)
+        wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
+        stamps = (*stamps_of(self._experiment, record.conditions), *wide, *self._notes)
         timings = self._context.stopwatch.timings(record.timings)
         return self._journal.finish(status=status, timings=timings, stamps=stamps, changes=changes)
 
     def _measure(self) -> None:
         jobs, rebuilds = remaining(self._experiment, self._journal.record.done_keys)
-        if not jobs and not rebuilds:
+        if not jobs and not rebuilds and not wide_cells(self._experiment, self._journal.record):
             return
         try:
             self._probe()
@@ -68,6 +70,7 @@ class ExperimentRunner:
             self._idle_baseline = self._measure_idle()
             for cell in jobs:
                 self._measure_cell(cell)
+            self._measure_until_narrow()
             runner = RebuildRunner(self._context, self._bench, self._rates, self._options, self._cell_record)
             for rebuild in rebuilds:
                 runner.measure(rebuild)
@@ -96,6 +99,11 @@ class ExperimentRunner:
             self._lab.host.clock.sleep(IDLE_SECONDS)
         return idle_fraction(recorder.samples)
 
+    @property
+    def _repeats_words(self) -> str:
+        fewest, most = self._experiment.repeats, self._experiment.most_repeats
+        return f"{fewest} to {most}" if most > fewest else str(fewest)
+
     def _options(self, workload: Workload) -> MeasureOptions:
         return MeasureOptions(
             file_bytes=workload.file_bytes, hertz=self._experiment.sampling_hertz, idle_baseline=self._idle_baseline
@@ -105,7 +113,7 @@ class ExperimentRunner:
         built = self._bench.array(cell.array)
         workload = cell.workload
         expected = workload.runtime_seconds + workload.warmup_seconds + 1.5
-        label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._experiment.repeats}"
+        label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._repeats_words}"
         events: tuple[str, ...] = ()
         if self._experiment.cache is Cache.COLD:
             events = make_cold(self._lab, built.place.file_system, built.spec.device, built.disks)
@@ -132,6 +140,17 @@ class ExperimentRunner:
         self._lab.start_writing_out(built.disks)
         self._observer.done(cell.key)
 
+    def _measure_until_narrow(self) -> None:
+        """Further rounds over the cells whose interval is wide, until none is, or the cap is reached."""
+        for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
+            record = self._journal.record
+            wide = wide_cells(self._experiment, record)
+            if not wide:
+                return
+            for cell in extra_cells(self._experiment, repeat, wide, len(record.cells)):
+                if cell.key not in record.done_keys:
+                    self._measure_cell(cell)
+
     def _cell_record(
         self, built: BuiltArray, workload: Workload, measured: Measured, phase: str, repeat: int, order_index: int
     ) -> CellRecord:
@@ -145,6 +164,7 @@ class ExperimentRunner:
             started_utc=self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             figures=measured.figures,
             cpu=measured.cpu,
+            steady=measured.steady,
             job_text=measured.job_text,
             file_bytes=measured.file_bytes,
             predicted_iops=prediction.value if prediction else None,

@@ -91,6 +91,14 @@ def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
     return chosen
 
 
+def extra_cells(
+    experiment: Experiment, repeat: int, wanting: Collection[tuple[str, str]], first_index: int
+) -> tuple[Cell, ...]:
+    """One more round over the cells (array, workload) in ``wanting``, in an order drawn for this repeat."""
+    chosen = [(array, workload) for array, workload in _round(experiment, repeat) if (array, workload.id) in wanting]
+    return tuple(Cell(array, workload, repeat, first_index + n) for n, (array, workload) in enumerate(chosen))
+
+
 def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
     """All rebuilds, repeat by repeat over the arrays."""
     if experiment.rebuild is None:

@@ -18,6 +18,8 @@ from lab.workloads.catalogue import find_workload
 from lab.workloads.workload import Workload
 
 FORMAT_VERSION = 1
+DEFAULT_REPEATS = 6
+"""The fewest whose range covers the median with 95 %."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
@@ -130,7 +132,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     question: str
     study: str = ""
     """Whose published numbers stand beside ours."""
-    repeats: int
+    repeats: int = DEFAULT_REPEATS
+    most_repeats: int = 0
+    """Above ``repeats``: cells whose interval is still wide get more repeats, up to so many. 0: never."""
+    wanted_half_width: float = 0.05
+    """Narrow enough: half the interval of the median as a part of the median."""
     order: Order = Order.INTERLEAVED
     seed: int = 1
     cache: Cache = Cache.COLD
@@ -183,6 +189,8 @@ def _complaints(experiment: Experiment) -> list[str]:
     checks = [
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
         (experiment.repeats < 1, "repeats must be 1 or more"),
+        (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
+        (not 0 < experiment.wanted_half_width < 1, "wanted_half_width is a part of 1, such as 0.05"),
         (not experiment.arrays, "it has no arrays"),
         (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),
         (not 0 < experiment.sampling_hertz <= 20, "sampling_hertz must be above 0 and at most 20"),

@@ -15,7 +15,8 @@ from lab.machine.api import CommandResult, RunningCommand
 from lab.measure.cpu import cpu_figures
 from lab.measure.recorder import Recorder
 from lab.measure.samples import DEFAULT_HERTZ, Sample
-from lab.results.record import CpuFigures
+from lab.measure.steady import steadiness
+from lab.results.record import CpuFigures, SteadyFigures
 from lab.workloads.fio_job import FioInvocation, JobTarget, Phase, TargetKind, fio_invocations, prepare_invocation
 from lab.workloads.fio_output import DirectionFigures, JobFigures, parse_figures
 from lab.workloads.live import LiveFeed, LiveInterval
@@ -66,6 +67,7 @@ class Measured:
     samples: tuple[Sample, ...]
     job_text: str
     file_bytes: int | None
+    steady: SteadyFigures | None = None
 
 
 def prepare(lab: Lab, place: Place, workload: Workload, file_bytes: int | None) -> None:
@@ -122,6 +124,7 @@ def run_workload(
         recorder.samples,
         parts[0][0].job_text,
         target.file_bytes,
+        steadiness(window, place.array or place.members[0]),
     )
 
 

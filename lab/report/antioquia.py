@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.experiments.published import Published, PublishedArray
-from lab.report.cells import NOTHING, integrity_text, interval_text, seconds_text
+from lab.report.cells import NOTHING, integrity_text, interval_text, outlier_notes, seconds_text
 from lab.report.series import READ, WRITE, Row, row_for, rows
 from lab.report.table import Column, Table, as_csv
 from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord
@@ -76,7 +76,12 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
         if coverages
         else "one repeat: no interval can be given"
     )
-    return Table("Performance (the study's Fig. 5, extended)", columns, body, (note, *published.remarks))
+    return Table(
+        "Performance (the study's Fig. 5, extended)",
+        columns,
+        body,
+        (note, *outlier_notes(all_rows), *published.remarks),
+    )
 
 
 def _performance_row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.report.series import Row, rows
 from lab.report.table import Column, Table
 from lab.results.record import RebuildRecord, ResultRecord
-from lab.results.statistics import Estimate, estimate
+from lab.results.statistics import Estimate, estimate, outliers
 from lab.units import human_rate, human_seconds
 
 NOTHING = "–"
@@ -37,7 +37,19 @@ def figures_table(record: ResultRecord) -> Table:
     if has_theory:
         columns.insert(5, Column("theory"))
     body = tuple(_figures_row(row, has_theory) for row in all_rows)
-    return Table(f"Figures of {record.experiment}", tuple(columns), body, (_interval_note(all_rows),))
+    notes = (_interval_note(all_rows), *outlier_notes(all_rows))
+    return Table(f"Figures of {record.experiment}", tuple(columns), body, notes)
+
+
+def outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
+    """One line for every repeat far from the others: it counts like them, and is a reason to look."""
+    notes = []
+    for row in all_rows:
+        values = row.values(lambda section: section.iops)
+        for place in outliers(values):
+            what = f"{row.array}/{row.workload} {row.direction}, repeat {row.cells[place].repeat + 1}"
+            notes.append(f"outlier, kept: {what}: {_rate(values[place], 0)} IOPS")
+    return tuple(notes)
 
 
 def _figures_row(row: Row, has_theory: bool) -> tuple[str, ...]:

@@ -89,6 +89,16 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steal_fraction: float | None = None
 
 
+class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the measured stretch was steady, over five equal rounds of it; fractions are of the rounds' mean."""
+
+    range_fraction: float
+    """Greatest minus smallest round."""
+    slope_fraction: float
+    """What the best-fit line rises or falls by, from the first round to the last."""
+    is_steady: bool
+
+
 class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="cell"):
     """One measured start of fio: one array, workload, phase and repeat."""
 
@@ -103,6 +113,8 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     figures: JobFigures
     """In stored records ``raw_json`` is empty here and lies in ``raw_file``."""
     cpu: CpuFigures | None = None
+    steady: SteadyFigures | None = None
+    """None: too few I/Os or samples to tell."""
     cache_events: tuple[str, ...] = ()
     job_text: str = ""
     file_bytes: int | None = None

@@ -6,11 +6,12 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given
+import scipy.stats
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.errors import SpecError
-from lab.results.statistics import Estimate, estimate, order_statistic_coverage, ratio_of_medians
+from lab.results.statistics import Estimate, Ratio, estimate, order_statistic_coverage, outliers, ratio_of_medians
 
 
 def test_coverage_of_the_range() -> None:
@@ -40,16 +41,57 @@ def test_the_range_of_few_and_inner_samples_of_many() -> None:
 def test_a_ratio_of_interleaved_repeats_is_not_widened_by_common_drift() -> None:
     base = [100.0, 110.0, 120.0, 130.0, 140.0, 150.0]
     ratio = ratio_of_medians([2 * each for each in base], base)
-    assert ratio == Estimate(2, 2, 2, 6, 0.96875)
+    assert ratio == Ratio(2, ratio.low, ratio.high, 6, 0.96875, 0.03125)
+    assert [ratio.low, ratio.high] == pytest.approx([2, 2])
 
 
-def test_a_ratio_of_unequal_numbers_is_cautious() -> None:
+def test_the_interval_of_runs_apart_holds_the_ratios_that_mann_whitney_does_not_reject() -> None:
     ratio = ratio_of_medians([10.0] * 6, [4.0, 5.0, 5.0, 5.0, 5.0, 5.0, 8.0])
-    assert (ratio.median, ratio.low, ratio.high) == (2, 10 / 8, 10 / 4)
+    # All 42 ratios in order: six of 1.25, thirty of 2, six of 2.5. P(U <= 5) = 3 / 143 is the largest below 2.5 %.
+    assert [ratio.median, ratio.low, ratio.high] == pytest.approx([2, 1.25, 2.5])
     assert ratio.n == 6
-    assert ratio.coverage == pytest.approx(0.96875 + 0.984375 - 1)
+    assert ratio.coverage >= 0.95
+
+
+def test_runs_apart_and_interleaved_runs_have_intervals_of_their_own() -> None:
+    ours, theirs = [90.0, 100.0, 110.0, 121.0, 133.0, 146.0], [100.0, 110.0, 121.0, 133.0, 146.0, 161.0]
+    interleaved = ratio_of_medians(ours, theirs)
+    apart = ratio_of_medians(ours, theirs, are_interleaved=False)
+    assert interleaved.high < 1 < apart.high
+    assert interleaved.p_value < 0.05 < apart.p_value
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_ratio_refuses_what_is_no_speed(bad: float) -> None:
     with pytest.raises(SpecError):
-        ratio_of_medians([1.0], [0.0])
+        ratio_of_medians([1.0, 2.0], [1.0, bad])
+    with pytest.raises(SpecError):
+        ratio_of_medians([bad, 2.0], [1.0, 3.0], are_interleaved=False)
+
+
+def test_a_sample_that_is_no_number_is_refused() -> None:
+    with pytest.raises(SpecError, match="no number"):
+        estimate([1.0, float("nan")])
+
+
+def test_outliers_are_far_from_the_others_and_not_only_from_equal_ones() -> None:
+    assert outliers([100, 101, 99, 100, 71, 102]) == (4,)
+    assert outliers([100, 100, 100, 100, 100, 104]) == ()
+    assert outliers([100, 120, 80, 140, 90, 110]) == ()
+    assert outliers([1, 100]) == ()
+
+
+def test_the_half_width_is_a_part_of_the_median() -> None:
+    assert estimate([95, 97, 100, 100, 103, 105]).half_width_fraction == pytest.approx(0.05)
+    assert estimate([5]).half_width_fraction == float("inf")
+    assert estimate([0, 0, 0, 0, 0, 0]).half_width_fraction == float("inf")
+
+
+@given(st.lists(st.integers(1, 1000), min_size=6, max_size=40, unique=True))
+def test_the_interval_of_a_median_is_that_of_scipy(samples: list[int]) -> None:
+    theirs = scipy.stats.quantile_test(sorted(samples), p=0.5).confidence_interval()
+    ours = estimate(samples)
+    assert (ours.low, ours.high) == (theirs.low, theirs.high)
 
 
 @given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=60))
@@ -60,6 +102,7 @@ def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
     assert found.is_trustworthy == (len(samples) >= 6)
 
 
+@settings(max_examples=30, deadline=None)  # the first one loads scipy
 @given(st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e6)), min_size=1, max_size=30))
 def test_the_ratio_lies_in_its_interval(pairs: list[tuple[float, float]]) -> None:
     found = ratio_of_medians([a for a, _ in pairs], [b for _, b in pairs])

@@ -1,0 +1,60 @@
+"""Whether a measured stretch was steady. Pure.
+
+Criterion of the SNIA Solid State Storage Performance Test Specification, with the numbers of fio's
+examples/example_latency_steadystate.fio and TKperf: over five rounds (max - min) at most 20 % of the mean, and the
+best-fit line at most 10 % of the mean from end to end.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from lab.measure.samples import Sample
+from lab.results.record import SteadyFigures
+
+ROUNDS = 5
+MAX_RANGE_FRACTION = 0.20
+MAX_SLOPE_FRACTION = 0.10
+FEWEST_IOS = 50
+"""Per round; with fewer, the count of I/Os alone wavers by more than the criterion allows."""
+
+
+def steadiness(samples: Sequence[Sample], device: str) -> SteadyFigures | None:
+    """The criterion on the I/Os of ``device`` over five equal parts of the stretch; None if it cannot be told."""
+    values = list(_round_rates(samples, device))
+    return steady_figures(values) if len(values) == ROUNDS else None
+
+
+def steady_figures(values: Sequence[float]) -> SteadyFigures | None:
+    """The criterion on any figure of consecutive rounds; None where the mean is 0 or there are fewer than two."""
+    if len(values) < 2 or statistics.fmean(values) <= 0:
+        return None
+    mean = statistics.fmean(values)
+    slope = statistics.linear_regression(range(len(values)), values).slope
+    range_fraction = (max(values) - min(values)) / mean
+    slope_fraction = abs(slope) * (len(values) - 1) / mean
+    return SteadyFigures(
+        range_fraction=range_fraction,
+        slope_fraction=slope_fraction,
+        is_steady=range_fraction <= MAX_RANGE_FRACTION and slope_fraction <= MAX_SLOPE_FRACTION,
+    )
+
+
+def _round_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
+    """I/Os per second of each round; nothing if they are too few, or the device is not in every sample."""
+    counted = [
+        (sample.time_seconds, sample.disks[device].reads + sample.disks[device].writes)
+        for sample in samples
+        if device in sample.disks
+    ]
+    if len(counted) <= ROUNDS or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < ROUNDS * FEWEST_IOS:
+        return
+    begin, end = counted[0][0], counted[-1][0]
+    edges = [
+        min(counted, key=lambda one: abs(one[0] - (begin + (end - begin) * n / ROUNDS))) for n in range(ROUNDS + 1)
+    ]
+    for (t0, n0), (t1, n1) in pairwise(edges):
+        if t1 > t0:
+            yield (n1 - n0) / (t1 - t0)

@@ -1,0 +1,52 @@
+"""The steady-state criterion against values worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.measure.steady import steadiness, steady_figures
+from tests.unit.measure.samples_of import counters, sample
+
+
+def test_five_rounds_within_a_fifth_and_without_a_slope_are_steady() -> None:
+    found = steady_figures([100, 105, 95, 100, 100])
+    assert found is not None
+    assert found.range_fraction == pytest.approx(0.10)
+    assert found.slope_fraction == pytest.approx(0.02)
+    assert found.is_steady
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([100, 100, 79, 100, 100], id="one round far off"),
+        pytest.param([106, 103, 100, 97, 94], id="falling by 12 % within a range of 12 %"),
+    ],
+)
+def test_a_wide_range_or_a_slope_is_not_steady(values: list[float]) -> None:
+    found = steady_figures(values)
+    assert found is not None
+    assert not found.is_steady
+
+
+def test_nothing_can_be_told_of_no_io() -> None:
+    assert steady_figures([0, 0, 0, 0, 0]) is None
+    assert steady_figures([7]) is None
+
+
+def test_a_stretch_is_cut_into_five_rounds() -> None:
+    even = [sample(n * 0.25, disk=counters(reads=n * 50)) for n in range(21)]
+    found = steadiness(even, "ubda")
+    assert found is not None
+    assert found.is_steady
+    assert found.range_fraction == pytest.approx(0.0)
+    slowing = [sample(n * 0.25, disk=counters(reads=n * 100 - n * n * 2)) for n in range(21)]
+    found = steadiness(slowing, "ubda")
+    assert found is not None
+    assert not found.is_steady
+
+
+def test_too_few_ios_or_samples_tell_nothing() -> None:
+    assert steadiness([sample(n * 0.25, disk=counters(reads=n)) for n in range(21)], "ubda") is None
+    assert steadiness([sample(n, disk=counters(reads=n * 500)) for n in range(4)], "ubda") is None
+    assert steadiness([sample(n * 0.25, disk=counters(reads=n * 50)) for n in range(21)], "sdz") is None
