@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from lab.compare.alike import CONDITIONS, UnlikeRuns, differences, require_alike
+from lab.compare.cells import compare
+from lab.errors import SpecError
+from lab.results.record import DiskRecord, RebuildRecord, ResultRecord
+from lab.results.verdicts import Outcome
+from tests.unit.results.test_store import cell, draft
+
+STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
+
+
+def result(iops: Sequence[float], record_id: str = "a") -> ResultRecord:
+    cells = []
+    for repeat, value in enumerate(iops):
+        made = cell(repeat)
+        assert made.figures.reads is not None
+        reads = msgspec.structs.replace(made.figures.reads, iops=value)
+        figures = msgspec.structs.replace(made.figures, reads=reads, writes=None)
+        cells.append(msgspec.structs.replace(made, figures=figures))
+    return msgspec.structs.replace(draft(record_id), cells=tuple(cells))
+
+
+def scaled(factor: float) -> list[float]:
+    return [value * factor for value in STEADY]
+
+
+@pytest.mark.parametrize(
+    ("factor", "outcome"),
+    [(1.5, Outcome.FASTER), (0.5, Outcome.SLOWER), (1.001, Outcome.SAME), (1.05, Outcome.CANNOT_TELL)],
+)
+def test_the_second_is_judged_by_the_whole_interval(factor: float, outcome: Outcome) -> None:
+    (row,) = compare(result(STEADY), result(scaled(factor), "b")).rows
+    assert row.outcome is outcome
+    assert row.ratio is not None
+    assert row.ratio.median == pytest.approx(factor)
+    assert row.ratio.low <= factor <= row.ratio.high
+
+
+def test_swapping_the_results_turns_the_verdict() -> None:
+    first, second = result(STEADY), result(scaled(2.0), "b")
+    assert compare(first, second).rows[0].outcome is Outcome.FASTER
+    assert compare(second, first).rows[0].outcome is Outcome.SLOWER
+
+
+def test_few_repeats_tell_nothing_however_large_the_difference() -> None:
+    (row,) = compare(result(STEADY[:3]), result(scaled(10.0)[:3], "b")).rows
+    assert row.outcome is Outcome.CANNOT_TELL
+    assert "six of each" in row.reason
+
+
+def test_a_zero_is_no_reason_to_fail() -> None:
+    (row,) = compare(result([0.0] * 6), result(STEADY, "b")).rows
+    assert row.outcome is Outcome.CANNOT_TELL
+    assert row.ratio is None
+
+
+def test_longer_rebuilds_are_slower() -> None:
+    def rebuilt(seconds: float, name: str) -> ResultRecord:
+        made = tuple(
+            RebuildRecord(array="md0", repeat=number, rebuild_seconds=seconds + number / 100, rebuilt_bytes=1)
+            for number in range(6)
+        )
+        return msgspec.structs.replace(draft(name), rebuilds=made)
+
+    (row,) = compare(rebuilt(10.0, "a"), rebuilt(20.0, "b")).rows
+    assert (row.figure, row.outcome) == ("rebuild seconds", Outcome.SLOWER)
+
+
+def test_cells_without_counterpart_are_named() -> None:
+    first = result(STEADY)
+    other = msgspec.structs.replace(
+        first, id="b", cells=tuple(msgspec.structs.replace(each, array="md9") for each in first.cells)
+    )
+    both = msgspec.structs.replace(other, cells=(*first.cells, *other.cells))
+    assert compare(first, both).only_second == ("md9/rand-mix-4k/healthy",)
+    with pytest.raises(SpecError, match="no cell in common"):
+        compare(first, other)
+
+
+@pytest.mark.parametrize("margin", [-0.1, 1.0, float("nan")])
+def test_a_margin_must_be_a_part_of_one(margin: float) -> None:
+    with pytest.raises(SpecError):
+        compare(result(STEADY), result(STEADY, "b"), margin=margin)
+
+
+def changed(**conditions: object) -> ResultRecord:
+    made = result(STEADY, "b")
+    return msgspec.structs.replace(made, conditions=msgspec.structs.replace(made.conditions, **conditions))
+
+
+CHANGES: dict[str, ResultRecord] = {
+    "experiment": msgspec.structs.replace(result(STEADY, "b"), experiment="y"),
+    "host": changed(host_name="other"),
+    "machine": changed(is_embedded=False),
+    "cpus": changed(cpu_count=8),
+    "memory": changed(memory_bytes=2**34),
+    "kernel": changed(kernel_release="6.8.0"),
+    "tools": changed(fio_version="fio-3.36"),
+    "disks": changed(disks=(DiskRecord(name="disk01", path="/dev/vdb", kind="virtio", size_bytes=2**20),)),
+    "tunables": changed(tunables={"/sys/block/md0/md/sync_speed_max": "1"}),
+    "raidlab": msgspec.structs.replace(result(STEADY, "b"), raidlab_version="9"),
+}
+
+
+def test_every_condition_has_its_case() -> None:
+    assert set(CHANGES) == set(CONDITIONS)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_unlike_runs_are_refused_until_that_difference_is_allowed(condition: str) -> None:
+    first, second = result(STEADY), CHANGES[condition]
+    with pytest.raises(UnlikeRuns, match=f"--allow {condition}") as refused:
+        require_alike(first, second)
+    assert {each.condition for each in refused.value.differences} == {condition}
+    assert f"--allow {condition}" in refused.value.hint
+    assert [each.condition for each in require_alike(first, second, [condition])] == [condition]
+    assert require_alike(first, second, ["all"])
+
+
+def test_equal_conditions_need_no_permission() -> None:
+    assert differences(result(STEADY), result(STEADY, "b")) == ()
+
+
+def test_an_unknown_permission_names_the_nearest() -> None:
+    with pytest.raises(SpecError, match="kernal") as refused:
+        require_alike(result(STEADY), result(STEADY, "b"), ["kernal"])
+    assert "kernel" in refused.value.hint
