@@ -21,9 +21,14 @@ _COMMANDS = (
     ("disks", "lab.cli.disks:app", "Lab disks, and every refused disk with its reason."),
     ("array", "lab.cli.array:app", "Create, show, change, break and mend arrays."),
     ("watch", "lab.cli.watch:watch", "Arrays, members and rebuilds, live."),
+    ("load", "lab.cli.load:load", "Run one workload on one array, live."),
+    ("workloads", "lab.cli.load:workloads", "The catalogue of workloads."),
+    ("exec", "lab.cli.execute:execute", "Run a command on the machine while the lab is open."),
     ("run", "lab.cli.run:run", "Run an experiment."),
     ("lesson", "lab.cli.lesson:app", "Guided lessons: read, predict, do, check, understand."),
     ("results", "lab.cli.results:app", "Stored results."),
+    ("compare", "lab.cli.compare:compare", "Two results side by side: ratios, and which is faster."),
+    ("export", "lab.cli.export:export", "Results as one file that can be read back elsewhere."),
     ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),
 )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli import array_assemble, array_create, array_grow, array_show, volume_create
+from lab.cli import array_assemble, array_create, array_faults, array_grow, array_show, volume_create
 from lab.cli.array_run import PlanFlag, WaitFlag, act
 from lab.cli.context import current
 from lab.plans import Plan
@@ -20,6 +20,7 @@ app.command(array_assemble.assemble)
 app.command(array_show.show)
 app.command(array_grow.grow)
 app.command(volume_create.capacity)
+array_faults.add_to(app)
 
 
 @app.command

@@ -12,11 +12,11 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import parse_level
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.cli import volume_create
-from lab.cli.array_run import PlanFlag
+from lab.cli.array_run import BitmapChunk, PlanFlag
 from lab.cli.array_show import array_text, array_value
 from lab.cli.array_wish import Wish, asks_for_free_ones, disks_without_booting
 from lab.cli.context import Context, current
-from lab.cli.disk_words import chosen_disks, explicit_disks, known_word, named_disks, split_words
+from lab.cli.disk_words import bytes_or_none, chosen_disks, explicit_disks, known_word, named_disks, split_words
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, plan_value, show_plan, wait_with_bar
 from lab.disks import LabDisk
@@ -24,7 +24,7 @@ from lab.errors import SpecError
 from lab.session import plans
 from lab.session.checks import array_names, check_name, foretold_bytes, free_name, used_nodes
 from lab.session.session import LabSession
-from lab.units import human_bytes, parse_bytes
+from lab.units import human_bytes
 
 
 def create(
@@ -40,7 +40,8 @@ def create(
     spares: Annotated[str | None, Parameter(help="As --disks.")] = None,
     chunk: Annotated[str | None, Parameter(help="Such as 64K; mdadm takes 512K if left out, adapt5 128K.")] = None,
     layout: Annotated[str | None, Parameter(help="Such as left-symmetric, or f2 for raid10.")] = None,
-    bitmap: Annotated[str, Parameter(help="none or internal.")] = "none",
+    bitmap: Annotated[str | None, Parameter(help="none or internal.")] = None,
+    bitmap_chunk: BitmapChunk = None,
     policy: Annotated[str | None, Parameter(help="resync, ppl or journal.")] = None,
     journal: Annotated[str | None, Parameter(help="The disk for policy journal.")] = None,
     assume_clean: Annotated[
@@ -63,9 +64,10 @@ def create(
         disks=disks,
         spares=spares,
         journal=journal,
-        chunk_bytes=None if chunk is None else parse_bytes(chunk, what="chunk"),
+        chunk_bytes=bytes_or_none(chunk, "chunk"),
         layout=layout,
-        bitmap=known_word(Bitmap, bitmap, "bitmap"),
+        bitmap=known_word(Bitmap, bitmap or ("internal" if bitmap_chunk else "none"), "bitmap"),
+        bitmap_chunk_bytes=bytes_or_none(bitmap_chunk, "bitmap chunk"),
         policy=known_word(ConsistencyPolicy, policy or ("journal" if journal else "resync"), "policy"),
         assume_clean=assume_clean,
         file_system=known_word(FileSystem, fs, "file system"),
@@ -132,6 +134,7 @@ def spec_for(
         chunk_bytes=wish.chunk_bytes,
         layout=wish.layout,
         bitmap=wish.bitmap,
+        bitmap_chunk_bytes=wish.bitmap_chunk_bytes,
         consistency_policy=wish.policy,
         journal_device=journal[0].node if journal else None,
         assume_clean=wish.assume_clean,
@@ -155,6 +158,7 @@ def _check_words(wish: Wish) -> None:
         chunk_bytes=wish.chunk_bytes,
         layout=wish.layout,
         bitmap=wish.bitmap,
+        bitmap_chunk_bytes=wish.bitmap_chunk_bytes,
         consistency_policy=wish.policy,
         journal_device="/dev/journal" if wish.journal else None,
         assume_clean=wish.assume_clean,

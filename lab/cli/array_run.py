@@ -23,6 +23,7 @@ PlanFlag = Annotated[
 WaitFlag = Annotated[
     bool | None, Parameter(show_default=False, help="Wait until the array is in sync; the default on uml:.")
 ]
+BitmapChunk = Annotated[str | None, Parameter(help="What one bit stands for, such as 64K; md's choice: 64M or more.")]
 
 
 def act(

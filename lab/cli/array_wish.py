@@ -22,6 +22,7 @@ class Wish:
     chunk_bytes: int | None
     layout: str | None
     bitmap: Bitmap
+    bitmap_chunk_bytes: int | None
     policy: ConsistencyPolicy
     assume_clean: bool
     file_system: FileSystem

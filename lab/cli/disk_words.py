@@ -1,4 +1,4 @@
-"""Words of the command line that stand for disks, or for one of a few choices."""
+"""Words of the command line that stand for disks, for sizes, or for one of a few choices."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TypeVar
 from lab.disks import LabDisk
 from lab.errors import ArrayError
 from lab.tomlfile import unknown_word
+from lab.units import parse_bytes
 
 W = TypeVar("W", bound=StrEnum)
 
@@ -53,3 +54,8 @@ def known_word(words: type[W], text: str, what: str) -> W:
         return words(text)
     except ValueError:
         raise unknown_word(what, text, [word.value for word in words]) from None
+
+
+def bytes_or_none(text: str | None, what: str) -> int | None:
+    """The size that an option gives, or None where it was left out. Raises SpecError for what is no size."""
+    return None if text is None else parse_bytes(text, what=what)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
 
 from lab.arrays.discovery import FoundArray
+from lab.cli.array_run import PlanFlag
 from lab.cli.context import Context, current
 from lab.cli.disk_changes import add_to_folder, add_to_machine, confirm_physical, remove_from_folder
 from lab.cli.output import out, out_json, table
-from lab.cli.session import open_session
+from lab.cli.session import open_session, show_plan
 from lab.disks import LabDisk, disk_kind
 from lab.disks.guard import Refusal
 from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
 from lab.disks.personalities import all_personalities
 from lab.errors import SpecError
+from lab.plans import Plan
 from lab.session import plans
+from lab.session.session import LabSession
 from lab.units import format_bytes, human_bytes, human_seconds, parse_bytes
 
 app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
@@ -136,6 +140,49 @@ def reset(
         if all_disks:
             session.rescan()
     _tell(context, "blank", chosen)
+
+
+@app.command
+def slow(
+    name: str,
+    personality: Annotated[str, Parameter(help="See 'raidlab disks personalities'; its own: at its own pace.")],
+    *,
+    plan: PlanFlag = False,
+) -> None:
+    """Let a spindle run at the pace of a slower drive, while in use."""
+    _act(lambda session: plans.slow(session, name, personality), "pace changed", name, plan=plan)
+
+
+@app.command
+def pull(
+    name: str,
+    *,
+    break_array: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Even if an array loses its data by it.")
+    ] = False,
+    plan: PlanFlag = False,
+) -> None:
+    """Let a disk vanish, as if its cable were pulled."""
+    _act(lambda session: plans.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
+
+
+@app.command
+def plug_in(name: str, *, plan: PlanFlag = False) -> None:
+    """Bring a pulled disk back; it joins no array by itself."""
+    _act(lambda session: plans.plug_in(session, name), "plugged in", name, plan=plan)
+
+
+def _act(make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:
+    context = current()
+    with open_session(context) as session:
+        made = make(session)
+        if plan:
+            show_plan(context, made)
+            return
+        session.run(made)
+        if session.is_embedded:
+            context.narrator.notice("emulated drives live in the embedded kernel's memory: this ends with the command")
+    _tell(context, what, [name])
 
 
 @app.command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -12,6 +13,7 @@ from lab.cli.output import out, out_json, table
 from lab.cli.render import render_markdown, render_result
 from lab.errors import ResultError
 from lab.report.tables import csv_of
+from lab.results.exchange import import_results
 from lab.results.record import RunStatus
 from lab.results.store import LATEST, RECORD_NAME, ResultStore
 
@@ -82,6 +84,24 @@ def delete(name: str) -> None:
         out_json({"deleted": deleted})
     else:
         out(f"deleted: {deleted}")
+
+
+@app.command(name="import")
+def take_in(
+    source: Annotated[
+        Path, Parameter(help="A file of 'raidlab export', or a folder of results from another computer.")
+    ],
+) -> None:
+    """Take in results from elsewhere, checked as a whole before any is stored."""
+    context = current()
+    new, known = import_results(_store(), source)
+    if context.json:
+        out_json({"imported": new, "already_there": known})
+        return
+    if known:
+        context.narrator.notice(f"already there: {', '.join(known)}")
+    if new:
+        out(f"imported: {', '.join(new)}")
 
 
 @app.command

@@ -131,6 +131,7 @@ def _check_words(wish: Wish) -> None:
         "--spares": wish.spares,
         "--journal": wish.journal,
         "--layout": wish.layout,
+        "--bitmap-chunk": wish.bitmap_chunk_bytes,
         "--policy": None if wish.policy is ConsistencyPolicy.RESYNC else wish.policy,
     }
     for option, value in given.items():

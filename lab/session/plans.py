@@ -240,6 +240,12 @@ def bitmap(session: LabSession, name: str, kind: Bitmap, *, chunk_bytes: int | N
             f"{name} has {'a' if status.has_bitmap else 'no'} bitmap already",
             hint="remove it first to have another" if status.has_bitmap else "there is nothing to remove",
         )
+    # md answers EBUSY (location_store in drivers/md/md-bitmap.c), and waking the array would begin the sync it owes.
+    if status.sync_action.is_busy or status.awaits_rebuild:
+        raise ArrayError(
+            f"the bitmap of {name} cannot change while it is synchronised",
+            hint=f"wait for that: raidlab array wait {name}",
+        )
     return _awake_first(status, operations.set_bitmap(name, kind, chunk_bytes=chunk_bytes))
 
 

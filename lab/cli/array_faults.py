@@ -1,0 +1,122 @@
+"""``raidlab array``: what breaks data or tells what became of them, and waiting."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from lab.arrays.names import array_device
+from lab.arrays.spec import Bitmap
+from lab.cli.array_run import BitmapChunk, PlanFlag, act
+from lab.cli.array_show import array_value
+from lab.cli.context import current
+from lab.cli.disk_words import bytes_or_none, known_word
+from lab.cli.output import out, out_json
+from lab.cli.session import open_session, wait_with_bar
+from lab.errors import ArrayError, ExitCode
+from lab.plans import Plan
+from lab.session import plans
+from lab.session.data_mark import require_mark, verify_mark, write_mark
+from lab.session.session import LabSession
+from lab.session.words import summary_line
+from lab.units import human_bytes, parse_bytes
+
+
+def add_to(app: App) -> None:
+    """Make these sub-commands of ``raidlab array``."""
+    for command in (pull, plug_in, corrupt, mark, verify, wait, bitmap):
+        app.command(command)
+
+
+def pull(
+    name: str,
+    disk: str,
+    *,
+    break_array: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Even if the array loses its data by it.")
+    ] = False,
+    plan: PlanFlag = False,
+) -> None:
+    """Let a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
+
+    def make(session: LabSession) -> Plan:
+        session.status(name).member(session.node(disk))
+        return plans.pull(session, disk, breaks_array=break_array)
+
+    act(name, make, plan=plan)
+
+
+def plug_in(name: str, disk: str, *, plan: PlanFlag = False) -> None:
+    """Bring a pulled member back; 're-add' or 'add' then lets it join the array again."""
+    act(name, lambda session: plans.plug_in(session, disk), plan=plan)
+
+
+def corrupt(
+    name: str,
+    disk: str,
+    *,
+    length: Annotated[str, Parameter(help="How much, such as 64K.")] = "64K",
+    plan: PlanFlag = False,
+) -> None:
+    """Overwrite some of a member's data behind md's back: in the data mark if there is one."""
+    size = parse_bytes(length, what="length")
+    act(name, lambda session: plans.corrupt(session, name, disk, length_bytes=size), plan=plan)
+
+
+def mark(name: str) -> None:
+    """Write known data to the array, for 'verify': to its end, or to a file on its file system."""
+    context = current()
+    array_device(name)
+    with open_session(context) as session:
+        written = write_mark(session, name)
+    if context.json:
+        out_json(written)
+    else:
+        out(
+            f"{name}: {human_bytes(written.length_bytes)} of known data at byte {written.start_bytes} of {written.path}"
+        )
+
+
+def verify(name: str) -> int:
+    """Read the known data past all caches and say what became of them; status 1 unless they are intact."""
+    context = current()
+    array_device(name)
+    with open_session(context) as session:
+        found = require_mark(session, name)
+        verdict = verify_mark(session, found)
+    if context.json:
+        out_json({"mark": msgspec.to_builtins(found), **msgspec.to_builtins(verdict)})
+    else:
+        out(f"{name}: {verdict.verdict.upper()}: {verdict.sentence}")
+    return ExitCode.DONE if verdict.is_intact else ExitCode.FAILED
+
+
+def wait(name: str) -> None:
+    """Wait until no resync, rebuild, check or reshape of the array goes on."""
+    context = current()
+    array_device(name)
+    with open_session(context) as session:
+        status = session.status(name)
+        session.run(plans.awake(status))
+        status = wait_with_bar(context, session, name, "wait")
+        if context.json:
+            out_json(array_value(session, status))
+        else:
+            out(summary_line(status))
+
+
+def bitmap(
+    name: str,
+    kind: Annotated[str, Parameter(help="internal or none.")],
+    *,
+    chunk: BitmapChunk = None,
+    plan: PlanFlag = False,
+) -> None:
+    """Add or remove the write-intent bitmap of a running array."""
+    wanted = known_word(Bitmap, kind, "bitmap")
+    if chunk is not None and wanted is Bitmap.NONE:
+        raise ArrayError("no bitmap, and a chunk for it", hint="leave --chunk out, or write internal")
+    size = bytes_or_none(chunk, "chunk")
+    act(name, lambda session: plans.bitmap(session, name, wanted, chunk_bytes=size), plan=plan)

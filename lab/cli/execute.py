@@ -1,0 +1,40 @@
+"""``raidlab exec``: one command on the machine, as root, while the lab is open."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lab.cli.context import current
+from lab.cli.output import out_json
+from lab.cli.session import open_session
+from lab.errors import SpecError
+from lab.session.shell import Shell
+
+
+def execute(
+    *words: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="The command, behind '--'; one word: a shell line.")
+    ],
+) -> int:
+    """Run a command on the machine with its arrays running; its output and its status are passed on."""
+    if not words:
+        raise SpecError("no command is given", hint="raidlab exec -- cat /proc/mdstat")
+    context = current()
+    line = words[0] if len(words) == 1 else shlex.join(words)
+    with open_session(context) as session:
+        shell = Shell(session)
+        result = shell.run(line, on_output=lambda text: None if context.json else _pass_on(text))
+        session.rescan()
+        shell.close()
+    if context.json:
+        out_json({"line": line, "status": result.status, "output": result.output, "seconds": result.seconds})
+    return result.status
+
+
+def _pass_on(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
