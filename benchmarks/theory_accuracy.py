@@ -1,22 +1,25 @@
 """Predicted against measured: every level, reads and writes, four queue depths, healthy and degraded, on six spindles.
 
 Usage: theory_accuracy.py [--on TARGET] [--seconds N] [--levels raid5,raid6] [--depths 1,4] [--table docs/theory.md]
+                          [--points FILE] [--minutes N]
 
-A bare spindle at queue depth 1 gives the service time; everything else is predicted from it. I/Os are counted by the
-array's own statistics over a stretch in the middle of one run of fio, since fio leaves out I/Os that were in flight
-when its warm-up ended. On the kernel with virtual time (the default) no other work on the computer can disturb.
+A bare spindle at queue depth 1 gives the service time; everything else is predicted from it. On the kernel with virtual
+time (the default) no other work on the computer can disturb. With --points a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.support.report import finish, private_state
+from benchmarks.support.rig import Measured, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -30,7 +33,6 @@ FAILURES = {"raid1": 1, "raid4": 1, "raid5": 1, "raid6": 2, "raid10": 1}
 DEPTHS = (1, 4, 16, 64)
 DISK_BYTES = 128 * MIB
 BOUND = 0.05
-SETTLE_SECONDS = 3
 BEGIN, END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 
 
@@ -54,103 +56,81 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What one run of fio showed."""
+class Cell:
+    """What is measured in one go."""
 
-    iops: float
-    mean_seconds: float
-    p95_seconds: float
+    level: str
+    failed: int
+    direction: str
+    depth: int
+
+
+def cells(levels: list[str], depths: list[int]) -> list[Cell]:
+    """In the order in which they can be measured: level by level, more and more members failed."""
+    return [
+        Cell(level, failed, direction, depth)
+        for level in levels
+        for failed in range(FAILURES.get(level, 0) + 1)
+        for direction in ("read", "write")
+        for depth in depths
+    ]
 
 
 class Rig:
     """Six spindles of a lab, and one array at a time on the first of them."""
 
-    def __init__(self, lab: Lab, seconds: int) -> None:
+    def __init__(self, lab: Lab, seconds: float) -> None:
         self.lab = lab
         self.seconds = seconds
         self.nodes = tuple(disk.node for disk in lab.disks)
+        self._spec: ArraySpec | None = None
+        self._failed = 0
+        alone = measure(lab, self.nodes[0], "read", 1, seconds=seconds, seed=1).iops
+        self.rates = DiskRates(alone, alone, 0.0, 0.0)
 
-    def counted(self, device: str, direction: str) -> tuple[float, int]:
-        """The machine's uptime, and I/Os done (Documentation/block/stat.rst)."""
-        path = f"/sys/block/{device.removeprefix('/dev/')}/stat"
-        texts = self.lab.machine.read(["/proc/uptime", path])
-        column = 0 if direction == "read" else 4
-        return float((texts["/proc/uptime"] or "").split()[0]), int((texts[path] or "").split()[column])
+    def point(self, cell: Cell) -> Point:
+        """Predict and measure."""
+        spec = self._array(cell)
+        measured = measure(
+            self.lab, spec.device, cell.direction, cell.depth, seconds=self.seconds, seed=1000 + cell.depth
+        )
+        return compared(cell, spec, self.rates, measured)
 
-    def measure(self, device: str, direction: str, depth: int) -> Measured:
-        """A stretch of ``seconds`` in the middle of a run of fio."""
-        # The last I/O of the warm-up has long been answered when counting starts.
-        settle = SETTLE_SECONDS + depth // 10
-        argv = ["fio", "--name=point", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k"]
-        argv += [f"--rw=rand{direction}", f"--iodepth={depth}", f"--runtime={self.seconds + settle + 2}"]
-        argv += ["--time_based", f"--ramp_time={settle}", "--output-format=json", "--lat_percentiles=1"]
-        argv += ["--percentile_list=95", "--random_generator=tausworthe64", f"--randseed={1000 + depth}"]
-        if self.lab.machine.facts.is_virtual_time:
-            argv.append("--clocksource=clock_gettime")
-        fio = self.lab.machine.stream(argv)
-        self.wait_until_steady(device, direction)
-        self.sleep(settle)
-        begin, before = self.counted(device, direction)
-        self.sleep(self.seconds)
-        end, after = self.counted(device, direction)
-        for _ in fio.chunks():
-            pass
-        latency = json.loads(fio.result().stdout)["jobs"][0][direction]["lat_ns"]
-        p95 = latency["percentile"]["95.000000"]
-        return Measured((after - before) / (end - begin), latency["mean"] / 1e9, p95 / 1e9)
-
-    def wait_until_steady(self, device: str, direction: str) -> None:
-        """Until several looks in a row find new I/Os: one alone may be somebody who reads the superblock."""
-        risen, last = 0, self.counted(device, direction)[1]
-        while risen < 4:
-            self.sleep(0.25)
-            now = self.counted(device, direction)[1]
-            risen, last = (risen + 1 if now > last else 0), now
-
-    def sleep(self, seconds: float) -> None:
-        """On the machine's own clock."""
-        self.lab.machine.run(("sleep", str(seconds)), timeout_seconds=3600)
+    def _array(self, cell: Cell) -> ArraySpec:
+        if self._spec is None or self._spec.level != cell.level:
+            if self._spec:
+                self.lab.execute(operations.destroy(self._spec))
+            self._spec = ArraySpec(cell.level, self.nodes[: MEMBERS[cell.level]], assume_clean=cell.level in FAILURES)
+            self._failed = 0
+            self.lab.execute(operations.create(self._spec))
+        while self._failed < cell.failed:
+            self.lab.execute(operations.fail(self._spec.name, self.nodes[self._failed]))
+            self._failed += 1
+        return self._spec
 
 
-def points(rig: Rig, levels: list[str], depths: list[int], rates: DiskRates) -> Iterator[Point]:
-    """All cells, level after level, each on an array made afresh."""
-    for level in levels:
-        spec = ArraySpec(level, rig.nodes[: MEMBERS[level]], assume_clean=level in FAILURES)
-        rig.lab.execute(operations.create(spec))
-        for failed in range(FAILURES.get(level, 0) + 1):
-            if failed:
-                rig.lab.execute(operations.fail(spec.name, rig.nodes[failed - 1]))
-            for direction in ("read", "write"):
-                for depth in depths:
-                    point = one_point(rig, spec, failed, direction, depth, rates)
-                    print(json.dumps(asdict(point)), file=sys.stderr, flush=True)
-                    yield point
-        rig.lab.execute(operations.destroy(spec))
-
-
-def one_point(rig: Rig, spec: ArraySpec, failed: int, direction: str, depth: int, rates: DiskRates) -> Point:
-    """Predict and measure."""
+def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) -> Point:
+    """Put the prediction beside what was measured."""
     members = len(spec.members)
     workload = Workload(
         id="point",
         title="",
         shows="",
-        direction=Direction(direction),
+        direction=Direction(cell.direction),
         pattern=Pattern.RANDOM,
         block_bytes=4096,
-        queue_depth=depth,
+        queue_depth=cell.depth,
     )
     working = spec.raid.capacity_bytes(members, DISK_BYTES - MIB)
     predicted = predict_load(
-        spec.raid, [rates] * members, workload, failed=frozenset(range(failed)), working_bytes=working
+        spec.raid, [rates] * members, workload, failed=frozenset(range(cell.failed)), working_bytes=working
     )
-    measured = rig.measure(spec.device, direction, depth)
     return Point(
         level=spec.level,
         members=members,
-        failed=failed,
-        direction=direction,
-        depth=depth,
+        failed=cell.failed,
+        direction=cell.direction,
+        depth=cell.depth,
         predicted_iops=round(predicted.iops, 2),
         measured_iops=round(measured.iops, 2),
         ratio=round(predicted.iops / measured.iops, 4),
@@ -162,13 +142,32 @@ def one_point(rig: Rig, spec: ArraySpec, failed: int, direction: str, depth: int
     )
 
 
-def markdown(found: list[Point], service_seconds: float, target: str, seconds: int) -> str:
+def measured_before(path: Path | None) -> dict[Cell, Point]:
+    """What an earlier run left in its file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+    found = [msgspec.json.decode(line, type=Point) for line in lines]
+    return {Cell(each.level, each.failed, each.direction, each.depth): each for each in found}
+
+
+def measured_now(wanted: list[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, Point]]:
+    """The cells one after another, until the time that was given is over."""
+    disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
+    end = time.monotonic() + 60 * options.minutes
+    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+        rig = Rig(lab, options.seconds)
+        for cell in wanted:
+            if time.monotonic() > end:
+                return
+            yield cell, rig.point(cell)
+
+
+def markdown(found: list[Point], target: str, seconds: float) -> str:
     """The table of docs/theory.md."""
     depths = sorted({point.depth for point in found})
     heads = " | ".join(f"QD {depth}: predicted / measured (ratio)" for depth in depths)
     lines = [
-        f"Service time {service_seconds * 1000:.2f} ms, measured on one spindle at queue depth 1; `{target}`, "
-        f"{seconds} s a cell. IOPS.",
+        f"Random 4 KiB, IOPS; `{target}`, {seconds:g} s of the machine's time a cell. Largest deviation "
+        f"{100 * max(abs(point.ratio - 1) for point in found):.1f} %.",
         "",
         f"| level | members | failed | | {heads} |",
         "|---" * (4 + len(depths)) + "|",
@@ -195,27 +194,36 @@ def main() -> None:
     """Measure, report, and write the table if asked."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--levels", default=",".join(MEMBERS))
     parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--points", type=Path, help="a file of points, one a line; what it has is not measured again")
+    parser.add_argument("--minutes", type=float, default=1e6, help="measure no more cells after this time")
     options = parser.parse_args()
-    disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
-    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
-        rig = Rig(lab, options.seconds)
-        alone = rig.measure(rig.nodes[0], "read", 1).iops
-        rates = DiskRates(alone, alone, 0.0, 0.0)
-        depths = [int(word) for word in options.depths.split(",")]
-        found = list(points(rig, options.levels.split(","), depths, rates))
+    wanted = cells(options.levels.split(","), [int(word) for word in options.depths.split(",")])
+    found = measured_before(options.points)
+    missing = [cell for cell in wanted if cell not in found]
+    for cell, point in measured_now(missing, options) if missing else ():
+        line = msgspec.json.encode(point).decode()
+        print(line, file=sys.stderr, flush=True)
+        if options.points:
+            with options.points.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        found[cell] = point
+    left = [cell for cell in wanted if cell not in found]
+    if left:
+        sys.exit(f"{len(left)} of {len(wanted)} cells are not measured yet: run again with the same --points")
+    points = [found[cell] for cell in wanted]
     if options.table:
-        rewrite(options.table, markdown(found, 1 / alone, options.on, options.seconds))
+        rewrite(options.table, markdown(points, options.on, options.seconds))
     finish(
         "theory_accuracy",
         "largest deviation of predicted from measured IOPS over all cells",
-        max(abs(point.ratio - 1) for point in found),
+        max(abs(point.ratio - 1) for point in points),
         BOUND,
         at_most=True,
-        details={"service_seconds": 1 / alone, "points": [asdict(point) for point in found]},
+        details={"points": [asdict(point) for point in points]},
     )
 
 

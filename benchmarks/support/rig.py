@@ -1,0 +1,71 @@
+"""A load on an array or a bare disk, counted by the kernel over a stretch in the middle of one run of fio.
+
+fio leaves out I/Os that were in flight when its warm-up ended: at queue depth 64 that is a second's work of one drive.
+All of it happens within one command on the machine, on the machine's clock: where time is virtual, an hour may pass
+there between two commands while this computer is busy.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from lab.disks import Lab
+
+SETTLE_SECONDS = 3
+STEADY_LOOKS = 4
+"""So many looks in a row must find new I/Os: one alone may be somebody who reads the superblock."""
+
+# $1 the array's stat file, $2 its column to count by, $3 seconds to settle, $4 seconds to count, then fio's command.
+# Columns: Documentation/block/stat.rst. Prints uptime and count twice, then fio's JSON.
+_SCRIPT = f"""
+stat=$1 column=$2 settle=$3 seconds=$4
+shift 4
+output=$(mktemp)
+"$@" >"$output" &
+count() {{ cut -d' ' -f1 /proc/uptime; awk "{{print \\$$column}}" "$stat"; }}
+risen=0 last=$(awk "{{print \\$$column}}" "$stat")
+while [ $risen -lt {STEADY_LOOKS} ]; do
+  sleep 0.25
+  kill -0 $! || exit 1
+  now=$(awk "{{print \\$$column}}" "$stat")
+  if [ "$now" -gt "$last" ]; then risen=$((risen + 1)); else risen=0; fi
+  last=$now
+done
+sleep "$settle"
+count
+sleep "$seconds"
+kill -0 $! || exit 1
+count
+wait $! || exit 1
+cat "$output"
+rm "$output"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one run of fio showed; latencies are fio's own."""
+
+    iops: float
+    mean_seconds: float
+    p95_seconds: float
+
+
+def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float, seed: int) -> Measured:
+    """Random 4 KiB reads or writes with ``depth`` in flight; raises CommandFailed if fio ends too early."""
+    # The last I/O of the warm-up has long been answered when counting starts.
+    settle = SETTLE_SECONDS + depth // 10
+    argv = ["fio", "--name=point", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k"]
+    argv += [f"--rw=rand{direction}", f"--iodepth={depth}", f"--runtime={seconds + settle + 2}"]
+    argv += ["--time_based", f"--ramp_time={settle}", "--output-format=json", "--lat_percentiles=1"]
+    argv += ["--percentile_list=95", "--random_generator=tausworthe64", f"--randseed={seed}"]
+    if lab.machine.facts.is_virtual_time:
+        argv.append("--clocksource=clock_gettime")
+    stat = f"/sys/block/{device.removeprefix('/dev/')}/stat"
+    column = "1" if direction == "read" else "5"
+    script = ("sh", "-c", _SCRIPT, "measure", stat, column, str(settle), str(seconds), *argv)
+    begin, before, end, after, fio = lab.machine.run(script, timeout_seconds=3600).stdout.split("\n", 4)
+    latency = json.loads(fio)["jobs"][0][direction]["lat_ns"]
+    iops = (int(after) - int(before)) / (float(end) - float(begin))
+    return Measured(iops, latency["mean"] / 1e9, latency["percentile"]["95.000000"] / 1e9)
