@@ -20,6 +20,7 @@ from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
 from lab.disks.personalities import all_personalities
 from lab.errors import SpecError
+from lab.faults import power
 from lab.plans import Plan
 from lab.session import plans
 from lab.session.session import LabSession
@@ -170,6 +171,12 @@ def pull(
 def plug_in(name: str, *, plan: PlanFlag = False) -> None:
     """Bring a pulled disk back; it joins no array by itself."""
     _act(lambda session: plans.plug_in(session, name), "plugged in", name, plan=plan)
+
+
+@app.command
+def power_cut(name: str, *, plan: PlanFlag = False) -> None:
+    """Cut a spindle's power for an instant: what only its write cache held is lost."""
+    _act(lambda session: power.cut(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
 def _act(make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
-from lab.disks.personalities import find_personality
+from lab.disks.mechanics import Mechanics
+from lab.disks.personalities import TRANSPORT_MILLISECONDS, Personality, find_personality
 from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step
 from lab.units import KIB
@@ -14,12 +15,20 @@ from lab.units import KIB
 RUN_FOLDER = "/run/raidlab"
 LOOP_FOLDER = "/var/lib/raidlab/disks"
 LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
+DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
+"""Where the lab puts the plugin of drives with mechanics when a step first calls it; not in /run, which is noexec."""
+DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
 MAX_NUMBERED = 64
 """How many loop and nbd devices the drivers are asked to offer."""
 
 
 PACE_PROGRAM = f"{RUN_FOLDER}/pace-disk"
 """Where the lab puts pace_program.py on the machine when a step first calls it."""
+
+
+def pid_file(disk_name: str) -> str:
+    """Holds the number of a spindle's server."""
+    return f"{RUN_FOLDER}/{disk_name}.pid"
 
 
 def pause_socket(disk_name: str) -> str:
@@ -70,48 +79,38 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
     return Attachment(disk, attach, detach)
 
 
-def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
+def spindle_attachment(
+    spec: DiskSpec,
+    number: int,
+    *,
+    drive_plugin: str = DRIVE_PLUGIN,
+    transport_milliseconds: float = TRANSPORT_MILLISECONDS,
+) -> Attachment:
     """An emulated drive: nbdkit waits before each answer, and the kernel's nbd client makes a block device of it.
 
     The pause filter costs nothing until it is used: it lets a drive be slowed down later.
-    Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1), nbdkit-pause-filter(1), nbd-client(8).
+    Sources: nbdkit(1), nbdkit-pause-filter(1), nbd-client(8).
     """
     personality = find_personality(spec.personality)
     socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
-    pid_file = f"{RUN_FOLDER}/{spec.name}.pid"
-    delay = f"{personality.delay_milliseconds}ms"
-    filters = ("--filter=noparallel",) if personality.concurrent_requests == 1 else ()
-    threads = () if personality.concurrent_requests == 1 else ("--threads", str(personality.concurrent_requests))
-    # The disk below may be larger than the drive is to be.
-    cut = ("--filter=truncate",) if spec.backing else ()
-    plugin = ("file", spec.backing, f"truncate={spec.size_bytes}") if spec.backing else ("memory", str(spec.size_bytes))
-    serialize = ("serialize=all-requests",) if filters else ()
-    server = (
-        *("nbdkit", "--unix", socket, "--pidfile", pid_file, *threads),
-        *("--filter=pause", *filters, "--filter=delay", *cut, *plugin),
-        *(f"rdelay={delay}", f"wdelay={delay}", *serialize, f"pause-control={pause_socket(spec.name)}"),
-    )
+    if personality.mechanics:
+        transport = f"transport={transport_milliseconds:g}"
+        drive = _mechanical_drive(spec, personality.mechanics, drive_plugin, transport)
+    else:
+        drive = _constant_drive(spec, personality)
+    control = f"pause-control={pause_socket(spec.name)}"
+    server = ("nbdkit", "--unix", socket, "--pidfile", pid_file(spec.name), *drive, control)
     attach = Plan(
         f"Attach {spec.name}",
         (
             Step(
                 server,
                 f"A server that answers like a {spec.personality}: {personality.title}.",
-                ("pkill", "-F", pid_file),
+                ("pkill", "-F", pid_file(spec.name)),
                 writes_devices=(spec.backing,) if spec.backing else (),
             ),
             _connect(spec.name, node),
             _rotation_step(node, is_rotational=personality.is_rotational),
-        ),
-    )
-    detach = Plan(
-        f"Detach {spec.name}",
-        (
-            Step(("nbd-client", "-d", node), "The block device lets go of the server."),
-            Step(
-                ("pkill", "-F", pid_file), "The server ends; a spindle in memory forgets its data.", danger=Danger.DATA
-            ),
-            Step(("rm", "-f", socket, pid_file, pause_socket(spec.name)), "Nothing stays behind."),
         ),
     )
     disk = LabDisk(
@@ -122,7 +121,48 @@ def spindle_attachment(spec: DiskSpec, number: int) -> Attachment:
         personality=spec.personality,
         backing=spec.backing or "memory",
     )
-    return Attachment(disk, attach, detach)
+    return Attachment(disk, attach, _spindle_detachment(spec.name, node))
+
+
+def _spindle_detachment(name: str, node: str) -> Plan:
+    return Plan(
+        f"Detach {name}",
+        (
+            Step(("nbd-client", "-d", node), "The block device lets go of the server."),
+            Step(
+                ("pkill", "-F", pid_file(name)),
+                "The server ends; a spindle in memory forgets its data.",
+                danger=Danger.DATA,
+            ),
+            Step(
+                ("rm", "-f", f"{RUN_FOLDER}/{name}.sock", pid_file(name), pause_socket(name)), "Nothing stays behind."
+            ),
+        ),
+    )
+
+
+def _constant_drive(spec: DiskSpec, personality: Personality) -> tuple[str, ...]:
+    """Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1)."""
+    delay = f"{personality.delay_milliseconds}ms"
+    is_single = personality.concurrent_requests == 1
+    filters = ("--filter=noparallel",) if is_single else ()
+    threads = () if is_single else ("--threads", str(personality.concurrent_requests))
+    # The disk below may be larger than the drive is to be.
+    cut = ("--filter=truncate",) if spec.backing else ()
+    plugin = ("file", spec.backing, f"truncate={spec.size_bytes}") if spec.backing else ("memory", str(spec.size_bytes))
+    serialize = ("serialize=all-requests",) if is_single else ()
+    return (
+        *(*threads, "--filter=pause", *filters, "--filter=delay", *cut, *plugin),
+        *(f"rdelay={delay}", f"wdelay={delay}", *serialize),
+    )
+
+
+def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transport: str) -> tuple[str, ...]:
+    """Each request that the drive has, or that its cache will answer, waits on a thread of nbdkit's."""
+    threads = str(max(16, 2 * mechanics.queue_depth))
+    backing = (f"backing={spec.backing}",) if spec.backing else ()
+    start = ("--threads", threads, "--filter=pause", plugin, f"size={spec.size_bytes}", *backing)
+    return (*start, *mechanics.words, transport)
 
 
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
@@ -176,13 +216,12 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
 
 def detach_plan(disk: LabDisk) -> Plan:
     """Take away one disk that an earlier command attached; no steps for kinds that are not detached one by one."""
-    spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes, personality=disk.personality)
-    driver = disk.node.rstrip("0123456789")
     if disk.kind is DiskKind.LOOP:
+        spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes)
         folder = disk.backing.rpartition("/")[0]
-        return loop_attachment(spec, int(disk.node.removeprefix(driver)), folder=folder, direct=False).detach
+        return loop_attachment(spec, int(disk.node.removeprefix("/dev/loop")), folder=folder, direct=False).detach
     if disk.kind is DiskKind.SPINDLE:
-        return spindle_attachment(spec, int(disk.node.removeprefix(driver))).detach
+        return _spindle_detachment(disk.name, disk.node)
     return Plan(f"Release {disk.name}")
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lab.disks.attaching import (
+    DRIVE_PLUGIN,
+    DRIVE_PLUGIN_EMBEDDED,
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
     PACE_PROGRAM,
@@ -23,16 +25,21 @@ from lab.disks.attaching import (
     spindle_attachment,
 )
 from lab.disks.backing import is_unused, needs_backing, take, with_backing
+from lab.disks.drive_install import install_drive
 from lab.disks.guard import Guard
 from lab.disks.inventory import read_devices, resolve_node
 from lab.disks.kinds import SERIAL_PREFIX, DiskKind, DiskSpec, LabDisk
 from lab.disks.lab_files import LabFolder, lab_folder, read_registry, scratch_folder, ubd_disks, write_registry
+from lab.disks.personalities import TRANSPORT_MILLISECONDS, find_personality
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
 from lab.machine import EmbeddedOptions, Host, Machine, Target, TargetKind, open_machine
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES
 from lab.plans import Plan, Step
 from lab.tomlfile import unknown_word
-from lab.units import human_bytes
+from lab.units import MIB, human_bytes
+
+DRIVE_SERVER_BYTES = 4 * MIB
+"""Memory of the machine for each spindle's server, the medium aside."""
 
 _LONG_INPUT_BYTES = 8192
 
@@ -77,6 +84,8 @@ class Lab:
 
     def _install_programs(self, step: Step) -> None:
         """Put the lab's own program on the machine that a step calls, unless it is there."""
+        for plugin in {DRIVE_PLUGIN, DRIVE_PLUGIN_EMBEDDED} & set(step.argv):
+            install_drive(self.machine, plugin)
         if PACE_PROGRAM not in step.argv:
             return
         text = Path(__file__).with_name("pace_program.py").read_text(encoding="utf-8")
@@ -153,7 +162,9 @@ class Lab:
 
     def _attachment(self, spec: DiskSpec, number: int) -> Attachment:
         if spec.kind is DiskKind.SPINDLE:
-            return spindle_attachment(spec, number)
+            transport = 0.0 if self.machine.facts.is_virtual_time else TRANSPORT_MILLISECONDS
+            plugin = DRIVE_PLUGIN_EMBEDDED if self.machine.facts.is_embedded else DRIVE_PLUGIN
+            return spindle_attachment(spec, number, drive_plugin=plugin, transport_milliseconds=transport)
         # The embedded kernel's only writable file system is in memory, which knows no direct I/O.
         is_embedded = self.machine.facts.is_embedded
         folder = LOOP_FOLDER_EMBEDDED if is_embedded else LOOP_FOLDER
@@ -340,6 +351,7 @@ def _open_embedded(
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
         folder.make_files(files)
         memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
+        memory += sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
         options = EmbeddedOptions(disks=ubd_disks(folder, files), memory_bytes=memory, kept_locks=(folder.lock_fd,))
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
@@ -350,6 +362,11 @@ def _open_embedded(
                 yield lab
             finally:
                 _settle(lab)
+
+
+def _server_bytes(spec: DiskSpec) -> int:
+    mechanics = find_personality(spec.personality).mechanics
+    return DRIVE_SERVER_BYTES + (mechanics.write_cache_bytes if mechanics else 0)
 
 
 def _settle(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""Personalities of emulated drives, from personalities.toml."""
+"""Personalities of emulated drives: of constant service (personalities.toml), with mechanics (drives/), the user's."""
 
 from __future__ import annotations
 
@@ -6,31 +6,38 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+import platformdirs
 
-from lab.tomlfile import unknown_word
+from lab.disks.mechanics import Mechanics
+from lab.tomlfile import read_toml, unknown_word
 
 # What nbdkit, the socket and the kernel's nbd driver add to each request: 0.38 to 0.45 ms at the median on the embedded
 # kernel, for delays of 12 and 13 ms. Taken off the delay, so that a drive answers in the time that its table says.
 TRANSPORT_MILLISECONDS = 0.4
 
 
-class Personality(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A drive that answers each request after a constant time."""
+class Personality(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A drive that answers each request after a constant time, or one with mechanics."""
 
     title: str
-    service_milliseconds: float
-    concurrent_requests: int
+    service_milliseconds: float = 0.0
+    concurrent_requests: int = 1
     is_rotational: bool = True
     """What the drive tells the kernel. md reads from the nearest head where drives rotate, else where least waits."""
+    mechanics: Mechanics | None = None
+
+    def __post_init__(self) -> None:
+        if (self.mechanics is None) == (self.service_milliseconds <= 0):
+            raise ValueError("a drive has either service_milliseconds or mechanics")
 
     @property
     def service_seconds(self) -> float:
-        """Time from a request to its answer on an idle drive."""
-        return self.service_milliseconds / 1000
+        """Time from a small request to its answer on an idle drive; with mechanics the mean over random places."""
+        return self.service_milliseconds / 1000 if self.mechanics is None else self.mechanics.mean_random_seconds
 
     @property
     def iops(self) -> float:
-        """What the drive can do at best."""
+        """What the drive can do at best; with mechanics, one random request after another."""
         return self.concurrent_requests / self.service_seconds
 
     @property
@@ -39,11 +46,25 @@ class Personality(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return max(0, round(self.service_milliseconds - TRANSPORT_MILLISECONDS))
 
 
+def user_folder() -> Path:
+    """Where personalities of the user's own lie, one TOML file each; the file's name is the personality's."""
+    return platformdirs.user_config_path("raidlab") / "personalities"
+
+
 @cache
 def all_personalities() -> dict[str, Personality]:
-    """Name -> personality."""
-    text = Path(__file__).with_name("personalities.toml").read_bytes()
-    return msgspec.toml.decode(text, type=dict[str, Personality])
+    """Name -> personality; the user's own stand before the built-in ones.
+
+    Raises SpecError for a file that is no personality.
+    """
+    here = Path(__file__).parent
+    constant = msgspec.toml.decode((here / "personalities.toml").read_bytes(), type=dict[str, Personality])
+    return {**constant, **_read_folder(here / "drives"), **_read_folder(user_folder())}
+
+
+def _read_folder(folder: Path) -> dict[str, Personality]:
+    files = sorted(folder.glob("*.toml")) if folder.is_dir() else []
+    return {file.stem: read_toml(file, Personality) for file in files}
 
 
 def find_personality(name: str) -> Personality:

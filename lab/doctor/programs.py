@@ -27,6 +27,7 @@ PROGRAMS = (
     Program("modprobe", is_required=True),
     Program("nbdkit", useful_for=("spindle disks",)),
     Program("nbd-client", "-V", useful_for=("spindle disks",)),
+    Program("tcc", "-v", useful_for=("spindle disks with mechanics",)),
     Program("mkfs.ext4", "-V", useful_for=("workloads on ext4",)),
     Program("mkfs.xfs", "-V", useful_for=("workloads on XFS",)),
     Program("blkdiscard", useful_for=("giving the space of reset disks back",)),

@@ -1,0 +1,111 @@
+"""Drives with mechanics on a real kernel: what they are known for shows in ratios, whatever the computer's load."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
+from lab.errors import DeviceRefused
+from lab.faults import power
+from lab.units import MIB
+
+pytestmark = pytest.mark.kernel
+
+SIZE = 48 * MIB
+DISKS = (
+    DiskSpec(name="old", kind=DiskKind.SPINDLE, size_bytes=SIZE, personality="barracuda-4lp"),
+    DiskSpec(name="new", kind=DiskKind.SPINDLE, size_bytes=SIZE, personality="sata-7200"),
+)
+
+
+def fio(lab: Lab, disk: str, *options: str) -> dict[str, float]:
+    """A second of a load; its mean latency and its I/Os a second."""
+    argv = ("fio", "--name=x", f"--filename={lab.disk(disk).node}", "--ioengine=libaio", "--direct=1", "--bs=4k")
+    done = lab.machine.run((*argv, "--time_based", "--runtime=1.2", "--output-format=json", *options))
+    job = json.loads(done.stdout)["jobs"][0]
+    side = job["read"] if job["read"]["total_ios"] else job["write"]
+    return {"seconds": side["lat_ns"]["mean"] / 1e9, "iops": side["iops"], "rate": side["bw_bytes"]}
+
+
+def test_near_places_are_reached_sooner(lab: Lab) -> None:
+    near = fio(lab, "old", "--rw=randread", "--offset=20M", "--size=1M")
+    far = fio(lab, "old", "--rw=randread")
+    assert far["seconds"] > 1.25 * near["seconds"]
+
+
+def test_a_queue_lets_the_drive_choose_its_way(lab: Lab) -> None:
+    alone = fio(lab, "new", "--rw=randread", "--iodepth=1")
+    queued = fio(lab, "new", "--rw=randread", "--iodepth=16")
+    assert queued["iops"] > 1.4 * alone["iops"]
+
+
+def test_a_drive_without_a_queue_gains_little_from_depth(lab: Lab) -> None:
+    alone = fio(lab, "old", "--rw=randread", "--iodepth=1")
+    queued = fio(lab, "old", "--rw=randread", "--iodepth=16")
+    assert queued["iops"] < 1.4 * alone["iops"]
+
+
+def test_outer_tracks_are_read_faster(lab: Lab) -> None:
+    outer = fio(lab, "old", "--rw=read", "--bs=512k", "--iodepth=2", "--size=12M")
+    inner = fio(lab, "old", "--rw=read", "--bs=512k", "--iodepth=2", "--size=12M", "--offset=36M")
+    assert outer["rate"] > 1.2 * inner["rate"]
+
+
+def test_the_write_cache_hides_the_mechanics_until_data_must_be_safe(lab: Lab) -> None:
+    cached = fio(lab, "new", "--rw=randwrite", "--rate_iops=50")
+    safe = fio(lab, "new", "--rw=randwrite", "--rate_iops=50", "--sync=1")
+    assert safe["seconds"] > 2 * cached["seconds"]
+    cache = lab.machine.read([f"/sys/block/{lab.disk('new').kernel_name}/queue/write_cache"])
+    assert set(cache.values()) == {"write back\n"}
+
+
+# Writes pages all over the disk, eight at a time, perhaps flushes, cuts the power and counts the pages that are there.
+SCRIPT = """
+import mmap, os, signal, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+server, is_safe = int(Path(sys.argv[2]).read_text()), sys.argv[3] == "safe"
+places = [index * 7919 % 12000 * 4096 for index in range(160)]
+def write(place):
+    page = mmap.mmap(-1, 4096)
+    page[:] = place.to_bytes(8, "big") * 512
+    os.pwrite(disk, page, place)
+def is_there(place):
+    page = mmap.mmap(-1, 4096)
+    os.preadv(disk, [page], place)
+    return page[:] == place.to_bytes(8, "big") * 512
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(write, places))
+    if is_safe:
+        os.fsync(disk)
+    os.kill(server, signal.SIGUSR1)
+    print(sum(pool.map(is_there, sorted(places))))
+"""
+
+
+def there(lab: Lab, how: str) -> int:
+    disk = lab.disk("new")
+    lab.reset([disk])
+    return int(
+        lab.machine.run(("python3", "-IS", "-c", SCRIPT, disk.node, f"/run/raidlab/{disk.name}.pid", how)).stdout
+    )
+
+
+def test_a_power_cut_loses_what_the_write_cache_held(lab: Lab) -> None:
+    assert there(lab, "at once") < 160
+    assert power.cut(lab.disk("new")).lines() == ["pkill -USR1 -F /run/raidlab/new.pid"]
+    lab.execute(power.cut(lab.disk("new")))
+
+
+def test_a_power_cut_takes_nothing_that_was_flushed(lab: Lab) -> None:
+    assert there(lab, "safe") == 160
+
+
+def test_a_drive_that_answers_from_the_medium_has_nothing_to_lose(lab: Lab) -> None:
+    plain = LabDisk(name="x", kind=DiskKind.SPINDLE, node="/dev/nbd9", size_bytes=SIZE, personality="hdd-7200")
+    with pytest.raises(DeviceRefused, match="no volatile write cache") as caught:
+        power.cut(plain)
+    assert "sata-7200" in caught.value.hint

@@ -1,0 +1,59 @@
+/* Plays requests on a drive's mechanics. Arguments: size=BYTES, the drive's parameters. Each line of input is
+ *   r ARRIVAL SECTOR COUNT | w ARRIVAL SECTOR COUNT | t ARRIVAL SECTOR COUNT (write-through) | f TIME (flush) | l (power is lost)
+ * with times in seconds. Prints, in the order of the input: the time of each answer, of the flush, or the sectors lost. */
+
+#include "mechanics.h"
+#include "parameters.h"
+
+#define MOST 20000
+
+int main(int count, char **words) {
+  static struct request requests[MOST];
+  static double others[MOST];
+  struct parameters p;
+  struct drive d;
+  int64_t size = 0, sectors, sector, length;
+  double at;
+  char kind;
+  int i, n = 0;
+
+  memset(&p, 0, sizeof p);
+  for (i = 1; i < count; i++) {
+    char *value = strchr(words[i], '=');
+    *value++ = 0;
+    if (!strcmp(words[i], "size"))
+      size = atoll(value);
+    else if (take_parameter(&p, words[i], value) < 0)
+      return 2;
+  }
+  if (!is_whole(&p))
+    return 3;
+  sectors = size / SECTOR;
+  drive_begin(&d, &p, sectors);
+  drive_use_cache(&d, calloc(sectors, 4), calloc(sectors, 4), calloc(sectors + 1, 1), calloc(sectors, 4),
+                  calloc(p.write_cache_sectors + 1, 4));
+  for (; n < MOST && scanf(" %c", &kind) == 1; n++) {
+    if (kind == 'l') {
+      others[n] = (double)lose_cache(&d);
+      continue;
+    }
+    if (scanf("%lf", &at) != 1)
+      return 4;
+    if (kind == 'f') {
+      others[n] = drive_flush(&d, at);
+      continue;
+    }
+    if (scanf("%lld %lld", (long long *)&sector, (long long *)&length) != 2)
+      return 4;
+    requests[n].arrival = at;
+    requests[n].sector = sector;
+    requests[n].count = length;
+    requests[n].is_write = kind != 'r';
+    requests[n].through = kind == 't';
+    drive_submit(&d, &requests[n]);
+  }
+  drive_advance(&d, 1e9);
+  for (i = 0; i < n; i++)
+    printf("%.9f\n", requests[i].count ? requests[i].end : others[i]);
+  return 0;
+}
