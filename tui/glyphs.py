@@ -85,6 +85,10 @@ class Glyphs:
     down: str
     before: str
     after: str
+    bar_loose: str
+    """The uncertain end of a bar."""
+    expected: str
+    """Where theory puts the end of a bar."""
 
 
 UNICODE = Glyphs(
@@ -133,6 +137,8 @@ UNICODE = Glyphs(
     down="↓",
     before="◂",
     after="▸",
+    bar_loose="▒",
+    expected="◆",
 )
 
 ASCII = Glyphs(
@@ -181,6 +187,8 @@ ASCII = Glyphs(
     down="v",
     before="<",
     after=">",
+    bar_loose="=",
+    expected="T",
 )
 
 

@@ -15,6 +15,10 @@ DOES: dict[str, str] = {
     "build.create": "array create",
     "plan.run": "array create",
     "commands.interrupt": "exec",
+    "results.allow": "compare",
+    "results.delete": "results delete",
+    "results.export": "export",
+    "results.resume": "run",
     "run.start": "run",
     "run.stop": "run",
 }
@@ -29,6 +33,7 @@ VIEWS = frozenset(
         *("rack.open", "rack.toggle", "rack.choose-free", "rack.choose-none"),
         *("choices.up", "choices.down", "choices.before", "choices.next"),
         *("build.copy", "build.what-if", "build.level", "build.next-level", "build.next", "build.previous"),
+        *("results.view", "results.mark", "results.reload", "results.next", "results.previous"),
         *("run.duration", "run.next", "run.previous"),
         *("plan.copy", "plan.cancel", "plan.next", "plan.previous"),
         *("help.close", "menu.cancel", "welcome.close"),

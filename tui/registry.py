@@ -31,5 +31,6 @@ SCREENS = (
     ScreenEntry("1", "lab", "Lab", "tui.screens.lab:LabScreen"),
     ScreenEntry("2", "build", "Build", "tui.screens.build:BuildScreen"),
     ScreenEntry("3", "run", "Run", "tui.screens.run:RunScreen"),
+    ScreenEntry("4", "results", "Results", "tui.screens.results:ResultsScreen"),
     ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
 )

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from tui.glyphs import ASCII, Glyphs, glyphs_of
 
-_PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">", "’": "'"})
+_PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">", "’": "'", "¼": " ", "½": " "})
 
 
 class Line:

@@ -107,12 +107,14 @@ class Verdict(LineWidget):
 
     def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
         """Show a verdict, such as GOOD, ``DATA INTACT`` and what was compared."""
+        self.display = True
         if (tone, headline, sentence) != self._shown:
             self._shown = (tone, headline, sentence)
             self.changed(layout=True)
 
     def clear(self) -> None:
-        """Show nothing, in no rows."""
+        """Show nothing, in no rows and without a margin."""
+        self.display = False
         if self._shown is not None:
             self._shown = None
             self.changed(layout=True)

@@ -1,0 +1,49 @@
+"""Results as files beside where the app was started: the same bytes as the command line writes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.errors import ResultError
+
+if TYPE_CHECKING:
+    from lab.results.store import ResultStore
+
+
+class ExportKind(StrEnum):
+    """What a result can be written as."""
+
+    BUNDLE = "zip"
+    """Everything, with fio's documents and checksums: ``raidlab export``, read back by ``raidlab results import``."""
+    CSV = "csv"
+    MARKDOWN = "md"
+    JSON = "json"
+
+
+def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -> Path:
+    """Write one result to ``folder`` and return the file. Raises ResultError if it cannot be read or written."""
+    from lab import __version__
+    from lab.cli.render import render_markdown
+    from lab.report.tables import csv_of
+    from lab.results.exchange import export_results
+    from lab.results.record import encode_record
+
+    file = folder / f"{result_id}.{kind}"
+    if kind is ExportKind.BUNDLE:
+        export_results(store, [result_id], file, raidlab_version=__version__)
+        return file
+    record = store.load(result_id)
+    if kind is ExportKind.JSON:
+        data = encode_record(record)
+    else:
+        text = csv_of(record) if kind is ExportKind.CSV else render_markdown(record)
+        data = f"{text.rstrip()}\n".encode()
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise ResultError(
+            f"{file} cannot be written: {error.strerror}", hint="start raidlab in a folder of your own"
+        ) from error
+    return file

@@ -1,0 +1,187 @@
+"""From stored results to what the Results screen shows: list entries, bars, ratios, conditions. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lab.report.cells import interval_text
+from lab.report.series import READ, Row, rows
+from lab.results.record import RunStatus
+from lab.units import human_bytes, human_seconds
+from tui.tones import Tone
+from tui.widgets.interval_charts import Bar, RatioRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lab.compare.cells import Compared, Comparison
+    from lab.results.record import Conditions, ResultRecord
+    from lab.results.store import ResultSummary
+
+_TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
+
+
+def summary_tone(summary: ResultSummary) -> Tone:
+    """How a result stands."""
+    if summary.problem:
+        return Tone.BAD
+    return Tone.GOOD if summary.status is RunStatus.COMPLETE else Tone.NOTICE
+
+
+def summary_facts(summary: ResultSummary) -> str:
+    """When and where it was measured, and how far it came."""
+    if summary.problem:
+        return "damaged"
+    planned = summary.planned_cell_count
+    is_whole = summary.status is RunStatus.COMPLETE or not planned
+    done = f"{summary.cell_count} cells" if is_whole else f"{summary.cell_count} of {planned}"
+    return f"{_short_date(summary.created_utc)}  {done}  {summary.target}"
+
+
+def _short_date(created_utc: str) -> str:
+    """``21 Nov 10:01``."""
+    try:
+        return f"{datetime.fromisoformat(created_utc):%d %b %H:%M}"
+    except ValueError:
+        return created_utc
+
+
+def iops_bars(record: ResultRecord) -> tuple[Bar, ...]:
+    """IOPS of every array, workload by workload, reads beside writes; then the rebuilds."""
+    found = sorted(rows(record), key=lambda row: row.workload)
+    return (*(_bar(row, found) for row in found), *_rebuild_bars(record))
+
+
+def _bar(row: Row, all_rows: list[Row]) -> Bar:
+    estimate = row.iops
+    has_phases = len({each.phase for each in all_rows}) > 1
+    has_both = len({each.direction for each in all_rows if each.workload == row.workload}) > 1
+    return Bar(
+        label=row.array + (f" {row.phase}" if has_phases else "") + (f" {row.direction}s" if has_both else ""),
+        value=estimate.median,
+        low=estimate.low,
+        high=estimate.high,
+        text=interval_text(estimate),
+        colour=0 if row.direction == READ else 1,
+        expected=row.predicted_iops,
+        group=f"{row.workload}, IOPS",
+    )
+
+
+def _rebuild_bars(record: ResultRecord) -> Iterator[Bar]:
+    from lab.results.statistics import estimate
+
+    groups = dict.fromkeys((each.array, each.under_workload) for each in record.rebuilds)
+    for array, under in groups:
+        found = [each for each in record.rebuilds if (each.array, each.under_workload) == (array, under)]
+        seconds = estimate([each.rebuild_seconds for each in found])
+        yield Bar(
+            label=array + (f" under {under}" if under else ""),
+            value=seconds.median,
+            low=seconds.low,
+            high=seconds.high,
+            text=f"{interval_text(seconds, digits=1)} s",
+            expected=found[0].predicted_seconds,
+            group="rebuild, seconds: less is better",
+        )
+
+
+def ratio_rows(comparison: Comparison) -> tuple[RatioRow, ...]:
+    """Every figure that both results have, workload by workload."""
+    found = sorted(comparison.rows, key=lambda each: (each.workload, each.phase, each.array))
+    return tuple(_ratio_row(each) for each in found)
+
+
+def _ratio_row(each: Compared) -> RatioRow:
+    tone = _TONES.get(each.outcome.value, Tone.QUIET)
+    phase = "" if each.phase in ("healthy", "rebuilding") else f" {each.phase}"
+    label = f"{each.array} {each.workload}{phase}" + (f" {each.figure.split()[0]}" if "IOPS" in each.figure else "")
+    if each.ratio is None:
+        return RatioRow(label, None, 1.0, 1.0, each.outcome.value, tone)
+    ratio = each.ratio
+    # One repeat has no interval.
+    interval = f" [{ratio.low:.2f}–{ratio.high:.2f}]" if ratio.low < ratio.high else ""
+    text = f"{ratio.median:.2f} ×{interval} {each.outcome.value:<11}"
+    return RatioRow(label, ratio.median, ratio.low, ratio.high, text, tone)
+
+
+def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
+    """All figures together: how many are faster, slower, the same, or cannot be told."""
+    counts = Counter(row.outcome.value for row in comparison.rows)
+    said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    decided = [word for word in ("faster", "slower") if counts[word]]
+    sentence = f"Of {len(comparison.rows)} figures of the second: {said}."
+    if len(decided) == 1:
+        return _TONES[decided[0]], decided[0].upper(), sentence
+    if decided:
+        return Tone.NOTICE, "MIXED", sentence
+    if counts["the same"] == len(comparison.rows):
+        return Tone.BUSY, "THE SAME", sentence
+    return Tone.QUIET, "CANNOT TELL", sentence
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """Why something cannot be told, and what only one of them has."""
+    reasons = Counter(row.reason for row in comparison.rows if row.reason)
+    lines = [f"Cannot be told ({count}): {reason}." for reason, count in reasons.items()]
+    missing = (("the first", comparison.only_first), ("the second", comparison.only_second))
+    return lines + [f"Only in {which}: {', '.join(cells)}." for which, cells in missing if cells]
+
+
+def condition_lines(record: ResultRecord) -> list[str]:
+    """Where, with what and on what was measured, the commands that built the arrays, and what to be careful about."""
+    conditions = record.conditions
+    lines = [
+        *("Be careful:", *(f"  {stamp}" for stamp in record.stamps), "") * bool(record.stamps),
+        f"Measured    {record.created_utc}, raidlab {record.raidlab_version}, {_how_far(record)}",
+        f"Machine     {conditions.target} on {conditions.host_name}, {conditions.architecture}",
+        f"Kernel      {conditions.kernel_release}{_kernel_notes(conditions)}",
+        f"Processor   {conditions.cpu_count} × {conditions.cpu_model or 'unknown'}",
+        f"Memory      {human_bytes(conditions.memory_bytes)}",
+        f"Tools       mdadm {conditions.mdadm_version}, fio {conditions.fio_version}"
+        + (f", nbdkit {conditions.nbdkit_version}" if conditions.nbdkit_version else ""),
+        *_named("Disks", _disk_lines(conditions)),
+        *_named("Caches", list(conditions.host_cache_notes)),
+        *_named("Tunables", _tunable_lines(conditions)),
+        f"Time spent  {human_seconds(record.timings.total_seconds)}",
+    ]
+    for array in record.arrays:
+        layout = "" if array.layout == "N/A" else array.layout
+        what = " ".join(filter(None, (array.level, layout, array.file_system)))
+        lines += ["", f"{array.name}: {what} of {human_bytes(array.size_bytes)} on {', '.join(array.members)}"]
+        lines += [f"  {command}" for command in array.commands]
+    return lines
+
+
+def _how_far(record: ResultRecord) -> str:
+    if record.status is RunStatus.COMPLETE:
+        return "complete"
+    return f"incomplete: {len(record.missing_keys)} measurements are missing"
+
+
+def _kernel_notes(conditions: Conditions) -> str:
+    notes = ["in a process" if conditions.is_embedded else "", "virtual time" if conditions.is_virtual_time else ""]
+    said = ", ".join(filter(None, notes))
+    return f" ({said})" if said else ""
+
+
+def _disk_lines(conditions: Conditions) -> list[str]:
+    counts = Counter(
+        f"{disk.personality or disk.kind} of {human_bytes(disk.size_bytes)}"
+        + (f", {disk.write_cache}" if disk.write_cache else "")
+        for disk in conditions.disks
+    )
+    return [f"{count} × {words}" for words, count in counts.items()]
+
+
+def _tunable_lines(conditions: Conditions) -> list[str]:
+    """The same of many disks once."""
+    counts = Counter(f"{path.rpartition('/')[2]} = {value}" for path, value in sorted(conditions.tunables.items()))
+    return [f"{words} ({count} disks)" if count > 1 else words for words, count in counts.items()]
+
+
+def _named(name: str, lines: list[str]) -> list[str]:
+    """The name stands before the first line only."""
+    return [f"{name if not number else '':<12}{line}" for number, line in enumerate(lines)]

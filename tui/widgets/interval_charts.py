@@ -1,0 +1,227 @@
+"""Figures with their intervals as bars, and ratios with theirs beside a line at 1: results to be read at a glance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.style import Style
+
+from tui.tones import Tone
+from tui.widgets.lines import Line, LineWidget, shorten
+
+_LEAST_PLOT_CELLS = 10
+_RATIO_SPAN = 4.0
+"""Ratios from 1/4 to 4 are drawn to scale; what lies beyond stands at the edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One figure."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    text: str
+    """The value with its unit, as it is read."""
+    colour: int = 0
+    """0 or 1: reads or writes."""
+    expected: float | None = None
+    """What theory said."""
+    group: str = ""
+    """Heading over the bars that share it; its bars share a scale."""
+
+
+class BarChart(LineWidget):
+    """Horizontal bars; the interval is the lighter part at the end, theory a mark of its own."""
+
+    PREFIX = "bar-chart"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "bar-chart--group",
+        "bar-chart--label",
+        "bar-chart--text",
+        "bar-chart--bar-0",
+        "bar-chart--bar-1",
+        "bar-chart--interval-0",
+        "bar-chart--interval-1",
+        "bar-chart--expected",
+    }
+    DEFAULT_CSS = """
+    BarChart {
+        height: auto;
+        & > .bar-chart--group { color: $foreground; text-style: bold; }
+        & > .bar-chart--label { color: $foreground-muted; }
+        & > .bar-chart--text { color: $foreground; }
+        & > .bar-chart--bar-0 { color: $text-primary; }
+        & > .bar-chart--bar-1 { color: $text-warning; }
+        & > .bar-chart--interval-0 { color: $text-primary; }
+        & > .bar-chart--interval-1 { color: $text-warning; }
+        & > .bar-chart--expected { color: $text-accent; text-style: bold; }
+    }
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._bars: tuple[Bar, ...] = ()
+
+    def show(self, bars: Sequence[Bar]) -> None:
+        """Show these, in this order; nothing takes no room."""
+        self.display = bool(bars)
+        if tuple(bars) != self._bars:
+            self._bars = tuple(bars)
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        groups = list(dict.fromkeys(bar.group for bar in self._bars))
+        headings = len([group for group in groups if group])
+        return len(self._bars) + headings + max(0, len(groups) - 1)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        lines: list[Line] = []
+        label_cells = min(max((cell_len(bar.label) for bar in self._bars), default=0), width * 2 // 5)
+        text_cells = max((cell_len(bar.text) for bar in self._bars), default=0)
+        plot = width - label_cells - text_cells - 2
+        for group in dict.fromkeys(bar.group for bar in self._bars):
+            if lines:
+                lines.append(self.line(width))
+            if group:
+                lines.append(self.line(width).add(shorten(group, width, self.glyphs.ellipsis), self.style("group")))
+            bars = [bar for bar in self._bars if bar.group == group]
+            top = max(max(bar.high, bar.expected or 0.0) for bar in bars) or 1.0
+            lines += [self._bar_line(bar, top, width, label_cells, plot) for bar in bars]
+        return lines
+
+    def _bar_line(self, bar: Bar, top: float, width: int, label_cells: int, plot: int) -> Line:
+        line = self.line(width).add(
+            shorten(bar.label, label_cells, self.glyphs.ellipsis).ljust(label_cells), self.style("label")
+        )
+        line.add(" ")
+        if plot >= _LEAST_PLOT_CELLS:
+            for sign, style in self._bar_cells(bar, top, plot):
+                line.add(sign, style)
+        return line.add(" ").add_right(bar.text, self.style("text"))
+
+    def _bar_cells(self, bar: Bar, top: float, plot: int) -> list[tuple[str, Style]]:
+        low, high = round(bar.low / top * plot), round(bar.high / top * plot)
+        solid, loose = self.style(f"bar-{bar.colour % 2}"), self.style(f"interval-{bar.colour % 2}")
+        cells = [(self.glyphs.bar_full, solid)] * low + [(self.glyphs.bar_loose, loose)] * (high - low)
+        if bar.value > 0 and not cells:
+            cells = [(self.glyphs.bar_loose, loose)]
+        cells += [(" ", loose)] * (plot - len(cells))
+        if bar.expected is not None:
+            cells[min(plot - 1, max(0, round(bar.expected / top * plot) - 1))] = (
+                self.glyphs.expected,
+                self.style("expected"),
+            )
+        return cells[:plot]
+
+
+@dataclass(frozen=True, slots=True)
+class RatioRow:
+    """Second to first, of one figure."""
+
+    label: str
+    ratio: float | None
+    low: float
+    high: float
+    text: str
+    """The ratio with its interval and the verdict, as it is read."""
+    tone: Tone = Tone.QUIET
+
+
+class RatioChart(LineWidget):
+    """Ratios on a logarithmic axis around 1; an interval that crosses the line tells no difference."""
+
+    PREFIX = "ratio-chart"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "ratio-chart--label",
+        "ratio-chart--axis",
+        *(f"ratio-chart--{tone}" for tone in Tone),
+    }
+    DEFAULT_CSS = """
+    RatioChart {
+        height: auto;
+        & > .ratio-chart--label { color: $foreground-muted; }
+        & > .ratio-chart--axis { color: $foreground 35%; }
+        & > .ratio-chart--good { color: $text-success; }
+        & > .ratio-chart--bad { color: $text-error; }
+        & > .ratio-chart--notice { color: $text-warning; }
+        & > .ratio-chart--busy { color: $text-primary; }
+        & > .ratio-chart--quiet { color: $foreground; }
+    }
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._rows: tuple[RatioRow, ...] = ()
+
+    def show(self, rows: Sequence[RatioRow]) -> None:
+        """Show these, in this order; nothing takes no room."""
+        self.display = bool(rows)
+        if tuple(rows) != self._rows:
+            self._rows = tuple(rows)
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows) + 1 if self._rows else 0
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if not self._rows:
+            return []
+        label_cells = min(max(cell_len(row.label) for row in self._rows), width * 2 // 5)
+        text_cells = max(cell_len(row.text) for row in self._rows)
+        plot = width - label_cells - text_cells - 2
+        lines = []
+        for row in self._rows:
+            line = self.line(width).add(
+                shorten(row.label, label_cells, self.glyphs.ellipsis).ljust(label_cells) + " ", self.style("label")
+            )
+            if plot >= _LEAST_PLOT_CELLS:
+                for sign, style in self._row_cells(row, plot):
+                    line.add(sign, style)
+            lines.append(line.add(" ").add_right(row.text, self.style(row.tone.value)))
+        axis = self.line(width).pad_to(label_cells + 1)
+        if plot >= _LEAST_PLOT_CELLS:
+            axis.add(_axis_text(plot), self.style("axis"))
+        return [*lines, axis]
+
+    def _row_cells(self, row: RatioRow, plot: int) -> list[tuple[str, Style]]:
+        axis, tone = self.style("axis"), self.style(row.tone.value)
+        cells = [(" ", axis)] * plot
+        cells[_place(1.0, plot)] = (self.glyphs.vertical, axis)
+        if row.ratio is None:
+            return cells
+        for column in range(_place(row.low, plot), _place(row.high, plot) + 1):
+            cells[column] = (self.glyphs.horizontal, tone)
+        cells[_place(row.ratio, plot)] = (self.glyphs.member, tone)
+        return cells
+
+
+def _place(ratio: float, plot: int) -> int:
+    """The column of a ratio."""
+    bounded = min(_RATIO_SPAN, max(1 / _RATIO_SPAN, ratio))
+    part = (math.log(bounded) / math.log(_RATIO_SPAN) + 1) / 2
+    return round(part * (plot - 1))
+
+
+def _axis_text(plot: int) -> str:
+    """Labels under the ratios that they stand for, as far as they fit."""
+    cells = [" "] * plot
+    for ratio, label in ((0.25, "¼"), (0.5, "½"), (1.0, "1"), (2.0, "2"), (4.0, "4×")):
+        at = min(_place(ratio, plot), plot - len(label))
+        cells[at : at + len(label)] = label
+    return "".join(cells)
