@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from lab.experiments.progress import RunProgress
     from lab.experiments.schema import Experiment
-    from lab.machine import Host, Target
+    from lab.machine import Target
     from lab.results.record import ResultRecord
-    from lab.results.store import ResultSummary
+    from lab.results.store import ResultStore, ResultSummary
     from tui.app import RaidlabApp
 
 KEPT_POINTS = 4 * 600
@@ -123,10 +123,13 @@ class Experiments:
         from lab.experiments.progress import ProgressMeter
         from lab.experiments.service import RunRequest, resume_experiment, run_experiment
         from lab.machine import Host, parse_target
+        from lab.results.store import ResultStore
 
         host = Host.real("raidlab")
         target = parse_target(self._app.lab.target or "uml:")
-        experiment, text = _experiment_of(host, view.experiment, resumed)
+        store = ResultStore(host.state.results)
+        before = set(store.ids())
+        experiment, text = _experiment_of(store, view.experiment, resumed)
         request = RunRequest(
             target=target,
             host=host,
@@ -134,12 +137,11 @@ class Experiments:
             on_notice=lambda _: None,
             is_cancelled=cancelled,
         )
-        before = _stored_ids(host)
         try:
             with self._machine_for(target):
                 return resume_experiment(resumed, request) if resumed else run_experiment(experiment, text, request)
         except LabError:
-            view.result_id = resumed or next(iter(_stored_ids(host) - before), "")
+            view.result_id = resumed or _kept_id(store, before)
             raise
 
     def _machine_for(self, target: Target) -> AbstractContextManager[None]:
@@ -149,20 +151,22 @@ class Experiments:
         return nullcontext() if target.kind is TargetKind.UML else self._app.client.released()
 
 
-def _experiment_of(host: Host, name: str, resumed: str | None) -> tuple[Experiment, str]:
+def _experiment_of(store: ResultStore, name: str, resumed: str | None) -> tuple[Experiment, str]:
     """The experiment and its file: a built-in one, or as it was stored with the result."""
     from lab.experiments.schema import Experiment, find_experiment
-    from lab.results.store import ResultStore
     from lab.tomlfile import decode_toml
 
     if resumed is None:
         return find_experiment(name)
-    text = ResultStore(host.state.results).load(resumed).experiment_toml
+    text = store.load(resumed).experiment_toml
     return decode_toml(text, Experiment, source=f"{resumed}/experiment"), text
 
 
-def _stored_ids(host: Host) -> frozenset[str]:
-    """Results with at least one measurement."""
-    from lab.results.store import ResultStore
-
-    return frozenset(each.id for each in ResultStore(host.state.results).list() if each.cell_count)
+def _kept_id(store: ResultStore, before: set[str]) -> str:
+    """The result that has come, if anything was measured; one without a single measurement is taken away."""
+    new = [each for each in store.list() if each.id not in before]
+    for each in new:
+        if not each.cell_count and not each.problem:
+            with suppress(LabError):
+                store.delete(each.id)
+    return next((each.id for each in new if each.cell_count), "")

@@ -107,7 +107,7 @@ def test_a_load_that_was_stopped_keeps_the_figures_of_what_ran(tmp_path: Path) -
         await with_load(app, pilot)
         tell(app, happened.LoadEnded(measured(470.0, seconds=12.0, interrupted=True)))
         await quiet(app, pilot)
-        assert "STOPPED after 12 s of 30 s; the figures are of what ran." in flat(app)
+        assert "STOPPED after 12 of 30 s on md0; the figures are of what ran." in flat(app)
         assert "470 IOPS" in text_of(app)
         tell(app, happened.LoadEnded(None))
         await quiet(app, pilot)

@@ -127,7 +127,8 @@ class RunScreen(ModeScreen):
 
     def _show_form(self, state: LabState) -> None:
         if self._item and self._item.is_experiment:
-            rows = [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), self._item.facts)]
+            time = self._item.facts.partition(",")[0]
+            rows = [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), time)]
         else:
             names = tuple(status.name for status in state.arrays)
             selected = state.selected.name if state.selected else ""

@@ -9,7 +9,6 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
 from lab.errors import LabError
-from lab.units import human_seconds
 from tui.quantities import Unit, format_value
 from tui.runs import RunItem, comparison, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
 from tui.tones import Tone
@@ -76,7 +75,8 @@ class RunPanel(Vertical):
 
     def show_experiment(self, item: RunItem, view: ExperimentView | None) -> None:
         """An experiment: planned, running or over."""
-        self._show_item(item, is_planned=view is None, is_over=bool(view and not view.is_running))
+        has_nothing = view is None or not (view.is_running or view.points)
+        self._show_item(item, is_planned=has_nothing, is_over=bool(view and not view.is_running))
         self.query_one("#run-predicted", Tile).say("in the result")
         self.query_one("#run-reason", Static).update(_IN_THE_RESULT)
         rates = view.progress.rates if view and view.is_running else None
@@ -193,12 +193,11 @@ def _first_counted(state: LabState) -> float | None:
 
 
 def _load_verdict(measured: Measured, load: LoadView, predicted: float | None) -> tuple[Tone, str, str]:
-    compared = comparison(predicted, iops_of(measured)) if predicted else f"on {load.array}"
+    compared = comparison(predicted, iops_of(measured)) if predicted else ""
     if measured.figures.interrupted and load.runtime_seconds:
-        ran = human_seconds(ran_seconds(measured))
-        kept = f"after {ran} of {human_seconds(load.runtime_seconds)}; the figures are of what ran. {compared}"
-        return Tone.NOTICE, "STOPPED", kept
-    return Tone.GOOD, "MEASURED", compared
+        ran = f"{ran_seconds(measured):.0f} of {load.runtime_seconds:.0f} s"
+        return Tone.NOTICE, "STOPPED", f"after {ran} on {load.array}; the figures are of what ran. {compared}".rstrip()
+    return Tone.GOOD, "MEASURED", compared or f"on {load.array}"
 
 
 def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) -> tuple[Tone, str, str]:
