@@ -1,0 +1,108 @@
+"""Checks of an experiment as written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lab.lint.facts import PlanFacts
+from lab.lint.findings import Check, Finding, Seen, run_checks
+from lab.lint.recipe_checks import lint_fio
+from lab.units import SECTOR_BYTES, human_bytes
+
+TRUSTWORTHY_REPEATS = 6
+ROOM_FRACTION = 0.97
+"""What a file system leaves of an array for files, about: ext4 without reserved blocks, xfs with its log."""
+
+
+def lint_plan(plan: PlanFacts) -> Iterator[Finding]:
+    """Everything that can be told before anything is started."""
+    yield from run_checks(CHECKS, plan)
+    for job in plan.jobs:
+        if job.recipe:
+            yield from lint_fio(job.recipe)
+
+
+def _too_few_repeats(plan: PlanFacts) -> Iterator[Seen]:
+    if plan.repeats < TRUSTWORTHY_REPEATS:
+        yield Seen(plan.id, f"{plan.repeats} repeats", f"{TRUSTWORTHY_REPEATS}, for an interval of 95 %")
+
+
+def _ordered_runs(plan: PlanFacts) -> Iterator[Seen]:
+    if not plan.is_interleaved and len(plan.arrays) * len(plan.jobs) > 1:
+        yield Seen(plan.id, "cells are measured in the listed order", "an interleaved, drawn order")
+
+
+def _warm_cache(plan: PlanFacts) -> Iterator[Seen]:
+    if not plan.is_cold:
+        yield Seen(plan.id, "caches are left as they are", "cold caches before each measurement")
+
+
+def _unequal_members(plan: PlanFacts) -> Iterator[Seen]:
+    arrays = [array for array in plan.arrays if array.level not in ("single", "adapt5")]
+    if len({array.members for array in arrays}) < 2:
+        return
+    for array in arrays:
+        partners = [other for other in arrays if other.level != array.level and other.members == array.members]
+        if not partners and len({other.level for other in arrays}) > 1:
+            counts = ", ".join(f"{other.id} {other.members}" for other in arrays if other is not array)
+            yield Seen(array.id, f"{array.members} members; others: {counts}", "another level on as many disks")
+
+
+def _file_exceeds_fs(plan: PlanFacts) -> Iterator[Seen]:
+    for job in plan.jobs:
+        for array in plan.arrays:
+            if array.id in job.arrays and job.total_file_bytes and array.usable_bytes is not None:
+                room = int(array.usable_bytes * ROOM_FRACTION)
+                if job.total_file_bytes > room:
+                    wanted = human_bytes(job.total_file_bytes)
+                    yield Seen(f"{job.id} on {array.id}", f"files of {wanted}", f"at most about {human_bytes(room)}")
+
+
+def _parity_unverified(plan: PlanFacts) -> Iterator[Seen]:
+    for array in plan.arrays:
+        if array.assume_clean and array.has_parity and not plan.disks_start_blank:
+            yield Seen(array.id, f"assume_clean on {plan.disk_kind} disks", "blank disks, or a first resync")
+
+
+def _never_written(plan: PlanFacts) -> Iterator[Seen]:
+    # An emulated drive takes as long for a hole as for data.
+    if plan.writes_files_first or plan.disk_kind == "spindle":
+        return
+    for job in plan.jobs:
+        if job.reads and not job.recipe:
+            yield Seen(job.id, "reads what was never written", "writes_files_first = true")
+
+
+def _depth_without_async(plan: PlanFacts) -> Iterator[Seen]:
+    for job in plan.jobs:
+        if job.queue_depth > 1 and not job.is_asynchronous:
+            yield Seen(job.id, f"depth {job.queue_depth} with an engine that waits", "libaio or io_uring")
+
+
+def _runtime_short(plan: PlanFacts) -> Iterator[Seen]:
+    for job in plan.jobs:
+        if job.runtime_seconds < job.warmup_seconds:
+            observed = f"{job.runtime_seconds:g} s measured after {job.warmup_seconds:g} s of warm-up"
+            yield Seen(job.id, observed, "at least as long as the warm-up")
+
+
+def _misaligned(plan: PlanFacts) -> Iterator[Seen]:
+    for job in plan.jobs:
+        if job.block_bytes % SECTOR_BYTES:
+            yield Seen(job.id, f"blocks of {job.block_bytes} bytes", f"a multiple of {SECTOR_BYTES}")
+
+
+
+
+CHECKS: Mapping[str, Check[PlanFacts]] = {
+    "too-few-repeats": _too_few_repeats,
+    "ordered-runs": _ordered_runs,
+    "warm-cache": _warm_cache,
+    "unequal-members": _unequal_members,
+    "file-exceeds-fs": _file_exceeds_fs,
+    "parity-unverified": _parity_unverified,
+    "never-written": _never_written,
+    "depth-without-async": _depth_without_async,
+    "runtime-short": _runtime_short,
+    "misaligned": _misaligned,
+}
