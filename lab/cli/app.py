@@ -27,6 +27,7 @@ _COMMANDS = (
     ("run", "lab.cli.run:run", "Run an experiment."),
     ("lesson", "lab.cli.lesson:app", "Guided lessons: read, predict, do, check, understand."),
     ("results", "lab.cli.results:app", "Stored results."),
+    ("lint", "lab.cli.lint:lint", "What makes a measurement untrustworthy, rule by rule."),
     ("compare", "lab.cli.compare:compare", "Two results side by side: ratios, and which is faster."),
     ("export", "lab.cli.export:export", "Results as one file that can be read back elsewhere."),
     ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),

@@ -36,6 +36,9 @@ def run(
         bool, Parameter(negative="", help="Print what would be measured, in its order, and do nothing.")
     ] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
+    allow: Annotated[
+        list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
+    ] = None,
 ) -> None:
     """Run an experiment on a lab of its own, store the result and print its tables."""
     context = current()
@@ -46,7 +49,7 @@ def run(
     if plan and name:
         _print_plan(find_experiment(name)[0], context)
     elif name or resume:
-        _run(context, name, resume, csv)
+        _run(context, name, resume, csv, frozenset(allow or ()))
     else:
         _list(context)
 
@@ -70,7 +73,7 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
         out(key)
 
 
-def _run(context: Context, name: str | None, resume: str | None, csv: Path | None) -> None:
+def _run(context: Context, name: str | None, resume: str | None, csv: Path | None, allowed: frozenset[str]) -> None:
     if csv is not None and not csv.parent.is_dir():
         raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
     experiment, text = find_experiment(name) if name else (None, "")
@@ -82,6 +85,7 @@ def _run(context: Context, name: str | None, resume: str | None, csv: Path | Non
             observer=observer,
             on_notice=context.narrator.notice,
             on_machine=context.narrator.listen,
+            allowed_rules=allowed,
             started_seconds=process_started_seconds(context.host.files),
         )
         try:

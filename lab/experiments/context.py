@@ -73,3 +73,5 @@ class RunContext:
     stopwatch: Stopwatch
     observer: Observer
     is_cancelled: Callable[[], bool] = never
+    allowed_rules: frozenset[str] = frozenset()
+    """Rules of the lint that may be broken."""

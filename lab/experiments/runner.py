@@ -8,10 +8,12 @@ from lab.errors import MachineLost, SpecError, WorkloadError
 from lab.experiments.adaptive import wide_cells, wide_notes
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RunContext
+from lab.experiments.linting import lint_bench, lint_kernel, lint_measured, require_sound
 from lab.experiments.rebuilds import RebuildRunner
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, Cell, extra_cells, remaining, victim_slot
 from lab.experiments.schema import Cache
 from lab.experiments.stamps import stamps_of
+from lab.lint.findings import Finding
 from lab.measure.caches import make_cold
 from lab.measure.cpu import idle_fraction
 from lab.measure.job import Measured, MeasureOptions, run_workload
@@ -34,6 +36,7 @@ class ExperimentRunner:
         self._journal = context.journal
         self._observer = context.observer
         self._notes: list[str] = []
+        self._findings: list[Finding] = []
         self._arrays = {array.name: array for array in context.journal.record.arrays}
         self._bench = Bench(context.lab, context.experiment, context.stopwatch, self._narrate, self._on_built)
         self._rates: DiskRates | None = None
@@ -56,7 +59,8 @@ class ExperimentRunner:
         built = [self._arrays[plan.id] for plan in self._experiment.arrays if plan.id in self._arrays]
         changes = msgspec.structs.replace(record, arrays=tuple(built))
         wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
-        stamps = (*stamps_of(self._experiment, record.conditions), *wide, *self._notes)
+        found = stamps_of(self._experiment, record.conditions, self._findings, record.cells)
+        stamps = (*found, *wide, *self._notes)
         timings = self._context.stopwatch.timings(record.timings)
         return self._journal.finish(status=status, timings=timings, stamps=stamps, changes=changes)
 
@@ -65,6 +69,7 @@ class ExperimentRunner:
         if not jobs and not rebuilds and not wide_cells(self._experiment, self._journal.record):
             return
         try:
+            self._findings += lint_kernel(self._lab)
             self._probe()
             self._bench.build_all()
             self._idle_baseline = self._measure_idle()
@@ -86,6 +91,9 @@ class ExperimentRunner:
 
     def _on_built(self, built: BuiltArray) -> None:
         self._arrays[built.plan.id] = built.record
+        found = lint_bench(self._lab, [built])
+        self._findings += found
+        require_sound(found, self._experiment, self._context.allowed_rules)
 
     def _probe(self) -> None:
         if self._experiment.rebuild or self._experiment.disks.personality:
@@ -135,10 +143,23 @@ class ExperimentRunner:
             self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
         else:
             record = self._cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
-            self._journal.add(msgspec.structs.replace(record, started_utc=started, cache_events=events))
+            record = msgspec.structs.replace(record, started_utc=started, cache_events=events)
+            self._journal.add(self._stamped(record, workload, measured))
         # A later cold start then need not wait for it.
         self._lab.start_writing_out(built.disks)
         self._observer.done(cell.key)
+
+    def _stamped(self, record: CellRecord, workload: Workload, measured: Measured) -> CellRecord:
+        wants_cold = self._experiment.cache is Cache.COLD
+        found = lint_measured(
+            record.key,
+            record.phase,
+            workload,
+            measured,
+            declared_cold=wants_cold,
+            is_cold=bool(record.cache_events) or record.phase != HEALTHY,
+        )
+        return msgspec.structs.replace(record, stamps=tuple(finding.stamp for finding in found))
 
     def _measure_until_narrow(self) -> None:
         """Further rounds over the cells whose interval is wide, until none is, or the cap is reached."""

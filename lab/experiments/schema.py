@@ -150,8 +150,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Write everything once before measuring, so that no read meets a hole. Emulated drives take as long either way."""
     keeps_going: bool = False
     """Go on after a cell that cannot be measured, and say why it could not: for recipes with known defects."""
+    publication: str = ""
+    """The study whose recipe this is, as published (lab/lint/publications): the lint names its defects."""
     defects: tuple[str, ...] = ()
-    """What is wrong with this recipe, on purpose, one sentence each."""
+    """What else is wrong with this recipe, on purpose, one sentence each."""
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):

@@ -11,10 +11,12 @@ from lab import __version__
 from lab.disks import open_lab
 from lab.errors import ExperimentError, LabError, ResultError
 from lab.experiments.context import CancellableObserver, Observer, RunContext, never
+from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.runner import ExperimentRunner
 from lab.experiments.schedule import planned_keys
 from lab.experiments.schema import Experiment, check
 from lab.experiments.stopwatch import Stopwatch
+from lab.lint.result_checks import summarised
 from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import make_folder
 from lab.measure.conditions import read_conditions
@@ -38,6 +40,8 @@ class RunRequest:
     on_machine: Callable[[Machine], None] = lambda _: None
     is_cancelled: Callable[[], bool] = never
     """Asked at every step and every sample: ends the run, which can be resumed."""
+    allowed_rules: frozenset[str] = frozenset()
+    """Rules of the lint that may be broken where they would refuse the run."""
     started_seconds: float | None = None
     """When the user's command began, on the host's clock; None: now."""
 
@@ -109,6 +113,10 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
         machine.on_command(stopwatch.on_command)
         request.on_machine(machine)
 
+    findings = lint_experiment(experiment)
+    require_sound(findings, experiment, request.allowed_rules)
+    for stamp in summarised(findings):
+        request.on_notice(f"lint: {stamp}")
     _require_room(request.host.state.results)
     observer = CancellableObserver(request.observer, request.is_cancelled)
     observer.doing("start the machine", 3.0)
@@ -116,9 +124,9 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
         request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
     )
     with opened as lab, begin(read_conditions(lab)) as journal:
-        runner = ExperimentRunner(RunContext(lab, experiment, journal, stopwatch, observer, request.is_cancelled))
+        context = RunContext(lab, experiment, journal, stopwatch, observer, request.is_cancelled, request.allowed_rules)
         try:
-            return runner.run()
+            return ExperimentRunner(context).run()
         except LabError as error:
             _say_how_to_resume(error, journal)
             raise

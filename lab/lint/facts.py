@@ -96,8 +96,6 @@ class CellFacts:
     member_written_bytes: int | None = None
     sync_actions: frozenset[str] = frozenset()
     steal_fraction: float | None = None
-    foreign_cpu_fraction: float | None = None
-    """CPU time of processors beside what the idle machine and the job use; None: not told."""
     is_steady: bool | None = None
     steady_words: str = ""
     fewest_ios: int | None = None

@@ -92,8 +92,6 @@ def _misaligned(plan: PlanFacts) -> Iterator[Seen]:
             yield Seen(job.id, f"blocks of {job.block_bytes} bytes", f"a multiple of {SECTOR_BYTES}")
 
 
-
-
 CHECKS: Mapping[str, Check[PlanFacts]] = {
     "too-few-repeats": _too_few_repeats,
     "ordered-runs": _ordered_runs,

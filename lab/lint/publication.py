@@ -1,4 +1,4 @@
-"""What a study published: its commands word for word, and what its text says. Read by the lint, never run."""
+"""What a study published: its commands as it describes them, and what its text says. Read by the lint, never run."""
 
 from __future__ import annotations
 

@@ -59,6 +59,16 @@ class MeasureOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberBytes:
+    """What the members moved in the part of a measured stretch that lies between its samples."""
+
+    read_bytes: int
+    written_bytes: int
+    share: float
+    """That part."""
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What came of it."""
 
@@ -68,6 +78,9 @@ class Measured:
     job_text: str
     file_bytes: int | None
     steady: SteadyFigures | None = None
+    members: MemberBytes | None = None
+    sync_actions: frozenset[str] = frozenset()
+    """What md did in the measured stretch, as sync_action words."""
 
 
 def prepare(lab: Lab, place: Place, workload: Workload, file_bytes: int | None) -> None:
@@ -125,6 +138,20 @@ def run_workload(
         parts[0][0].job_text,
         target.file_bytes,
         steadiness(window, place.array or place.members[0]),
+        member_bytes(window, place.members, longest_seconds(first)),
+        frozenset(sample.sync_action for sample in window if place.array),
+    )
+
+
+def member_bytes(window: tuple[Sample, ...], members: tuple[str, ...], seconds: float) -> MemberBytes | None:
+    """From the members' counters; None if they are not in the samples."""
+    if len(window) < 2 or not seconds or any(name not in window[place].disks for name in members for place in (0, -1)):
+        return None
+    before, after = window[0].disks, window[-1].disks
+    return MemberBytes(
+        read_bytes=sum(after[name].read_bytes - before[name].read_bytes for name in members),
+        written_bytes=sum(after[name].written_bytes - before[name].written_bytes for name in members),
+        share=min(1.0, (window[-1].time_seconds - window[0].time_seconds) / seconds),
     )
 
 

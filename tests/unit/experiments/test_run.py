@@ -28,7 +28,7 @@ CONDITIONS = Conditions(
     is_embedded=False,
     mdadm_version="4.2",
     fio_version="3.33",
-    disks=(DiskRecord(name="disk01", path="/dev/vdb", kind="virtio", size_bytes=MIB),),
+    disks=(DiskRecord(name="disk01", path="/dev/vdb", kind="virtio", size_bytes=MIB, write_cache="write back"),),
 )
 
 
@@ -97,10 +97,28 @@ def test_a_resumed_run_adds_to_what_was_spent() -> None:
 
 
 def disks(kind: str, count: int) -> tuple[DiskRecord, ...]:
-    return tuple(DiskRecord(name=f"d{number}", path="/dev/x", kind=kind, size_bytes=MIB) for number in range(count))
+    return tuple(
+        DiskRecord(name=f"d{number}", path="/dev/x", kind=kind, size_bytes=MIB, write_cache="write back")
+        for number in range(count)
+    )
 
 
 CLEAN = "repeats = 6"
+EQUAL = """
+[[arrays]]
+id = "a"
+level = "raid1"
+members = 2
+
+[[arrays]]
+id = "b"
+level = "raid0"
+members = 2
+"""
+JOB = """
+[[jobs]]
+workload = "rand-read-4k"
+"""
 
 
 @pytest.mark.parametrize(
@@ -112,24 +130,26 @@ CLEAN = "repeats = 6"
         (CLEAN, {"host_cache_notes": ("cached",)}, ["host-cache-on"]),
         ("repeats = 5", {}, ["too-few-repeats"]),
         ('repeats = 6\norder = "listed"', {}, ["ordered-runs"]),
-        ('repeats = 1\norder = "listed"', {}, ["too-few-repeats"]),
+        ('repeats = 1\norder = "listed"', {}, ["too-few-repeats", "ordered-runs"]),
         ('repeats = 6\ncache = "warm"', {}, ["warm-cache"]),
         (CLEAN, {"disks": disks("loop", 2)}, ["shared-backing-disk"]),
         (CLEAN, {"disks": disks("file", 2)}, ["shared-backing-disk"]),
         (CLEAN, {"disks": disks("loop", 1)}, []),
         ('repeats = 6\ndefects = ["one", "two"]', {}, ["recipe", "recipe"]),
+        ('repeats = 6\npublication = "adaptraid"', {}, ["recipe", "recipe", "recipe"]),
     ],
 )
 def test_stamps(head: str, changes: dict[str, object], rules: list[str]) -> None:
-    found = stamps_of(experiment(head), msgspec.structs.replace(CONDITIONS, **changes))
+    found = stamps_of(experiment(head, arrays=EQUAL, jobs=JOB), msgspec.structs.replace(CONDITIONS, **changes))
     assert [stamp.partition(": ")[0] for stamp in found] == rules
     assert all(stamp.partition(": ")[2] for stamp in found)
 
 
 def test_virtual_time_is_told() -> None:
-    conditions = msgspec.structs.replace(CONDITIONS, is_embedded=True, is_virtual_time=True)
-    assert "in virtual time" in stamps_of(experiment(CLEAN), conditions)[0]
-    assert "virtual" not in stamps_of(experiment(CLEAN), msgspec.structs.replace(CONDITIONS, is_embedded=True))[0]
+    plan = experiment(CLEAN, arrays=EQUAL, jobs=JOB)
+    embedded = msgspec.structs.replace(CONDITIONS, is_embedded=True)
+    assert "in virtual time" in stamps_of(plan, msgspec.structs.replace(embedded, is_virtual_time=True))[0]
+    assert "virtual" not in stamps_of(plan, embedded)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""``raidlab lint``: the methodology guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lab.cli.context import Context, current
+from lab.cli.output import out, out_json, table
+from lab.errors import ExitCode, LabError, SpecError
+from lab.experiments.linting import lint_experiment
+from lab.experiments.schema import built_in_names, find_experiment
+from lab.lint import publication
+from lab.lint.findings import Finding, distinct
+from lab.lint.publication_checks import lint_publication
+from lab.lint.recipe_checks import lint_fio, lint_shell
+from lab.lint.result_checks import lint_result
+from lab.lint.rules import Rule, all_rules, find_rule
+from lab.results.store import ResultStore, decode_record
+from lab.units import MIB
+
+_AS_PUBLISHED = "-as-published"
+_LARGEST_TEXT_BYTES = 16 * MIB
+
+
+def lint(
+    name: Annotated[
+        str | None,
+        Parameter(
+            help="An experiment, a result, or a file: .toml experiment, .fio job, .sh recipe, record.json; "
+            "nothing: list the rules."
+        ),
+    ] = None,
+    *,
+    explain: Annotated[str | None, Parameter(help="Explain one rule: why it is there, what to do, its source.")] = None,
+) -> int:
+    """Name what makes a measurement untrustworthy. Ends with 1 if anything was found."""
+    context = current()
+    if explain is not None:
+        _show_rule(find_rule(explain), context)
+        return ExitCode.DONE
+    if name is None:
+        _list_rules(context)
+        return ExitCode.DONE
+    found = distinct(findings_of(name, ResultStore(context.host.state.results)))
+    if context.json:
+        out_json([{**_plain(each), "effect": each.rule.effect.value, "remedy": each.rule.remedy} for each in found])
+    elif found:
+        out(_text(found))
+    else:
+        context.narrator.notice(f"{name}: no rule is broken")
+    return ExitCode.FAILED if found else ExitCode.DONE
+
+
+def findings_of(name: str, store: ResultStore) -> Iterable[Finding]:
+    """What the lint finds in whatever ``name`` is. Raises LabError if it is nothing, or cannot be read."""
+    readers: dict[str, Callable[[str], Iterable[Finding]]] = {".fio": lint_fio, ".job": lint_fio, ".sh": lint_shell}
+    path = Path(name)
+    if path.suffix in readers:
+        return readers[path.suffix](_read(path).decode(errors="replace"))
+    if path.suffix == ".json":
+        return lint_result(decode_record(_read(path), source=name))
+    if path.suffix == ".toml" or name in built_in_names():
+        return lint_experiment(find_experiment(name)[0])
+    study = name.removesuffix(_AS_PUBLISHED)
+    if study != name and study in publication.built_in_names():
+        return lint_publication(publication.find_publication(study))
+    try:
+        return lint_result(store.load(name))
+    except LabError as error:
+        known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in publication.built_in_names())))
+        error.hint = f"{error.hint}; experiments: {known}"
+        raise
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _LARGEST_TEXT_BYTES:
+            raise SpecError(f"'{path}' is too large for a recipe or a record", hint="check the path")
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"'{path}' cannot be read: {error.strerror}", hint="check the path") from None
+
+
+def _plain(finding: Finding) -> dict[str, str]:
+    return {
+        "rule": finding.rule_id,
+        "subject": finding.subject,
+        "observed": finding.observed,
+        "required": finding.required,
+    }
+
+
+def _text(found: tuple[Finding, ...]) -> str:
+    rows = [(each.rule_id, each.rule.effect.value, each.subject, each.observed, each.required) for each in found]
+    lines = [table(("rule", "effect", "where", "found", "needed"), rows), ""]
+    lines += [f"{name}: {find_rule(name).remedy}" for name in dict.fromkeys(each.rule_id for each in found)]
+    return "\n".join(lines)
+
+
+def _list_rules(context: Context) -> None:
+    rules = all_rules().values()
+    if context.json:
+        out_json(tuple(rules))
+    else:
+        out(table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]))
+
+
+def _show_rule(rule: Rule, context: Context) -> None:
+    if context.json:
+        out_json(rule)
+        return
+    effect = "the run is refused" if rule.effect.value == "refuse" else "the result is stamped with it"
+    out(f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}")

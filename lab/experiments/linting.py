@@ -1,0 +1,177 @@
+"""What the methodology guard is told of an experiment: its plan, the machine before a run, each measured cell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from lab.arrays.geometry import usable_bytes
+from lab.arrays.level_names import level_with_layout
+from lab.disks import Lab
+from lab.disks.kinds import DiskKind
+from lab.errors import ExperimentError, SpecError
+from lab.experiments.bench import BuiltArray
+from lab.experiments.schema import ArrayPlan, Cache, Experiment, Order
+from lab.lint.cell_checks import lint_cell
+from lab.lint.facts import ArrayFacts, CellFacts, DeviceFacts, JobFacts, MachineFacts, PlanFacts
+from lab.lint.findings import Finding, distinct
+from lab.lint.machine_checks import lint_machine
+from lab.lint.plan_checks import lint_plan
+from lab.lint.publication import find_publication
+from lab.lint.publication_checks import lint_publication
+from lab.lint.result_checks import steady_words
+from lab.lint.rules import find_rule
+from lab.measure.job import Measured
+from lab.units import SECTOR_BYTES
+from lab.workloads.workload import SYNCHRONOUS_ENGINES, Direction, Workload
+
+_BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
+_DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
+_CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/dev/null"
+
+
+def lint_experiment(experiment: Experiment) -> tuple[Finding, ...]:
+    """Everything that can be told before anything is started, of the plan and of what it repeats.
+
+    Raises SpecError for a publication that is not there.
+    """
+    found = list(lint_plan(plan_facts(experiment)))
+    if experiment.publication:
+        found += lint_publication(find_publication(experiment.publication))
+    return distinct(found)
+
+
+def require_sound(findings: Collection[Finding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
+    """Raises ExperimentError for rules that refuse, unless allowed by name, or the experiment keeps going on purpose.
+
+    Raises SpecError for an unknown rule in ``allowed``.
+    """
+    for name in allowed:
+        find_rule(name)
+    refusing = [finding for finding in findings if finding.refuses and finding.rule_id not in allowed]
+    if not refusing or experiment.keeps_going:
+        return
+    lines = "".join(f"\n  - {finding.stamp}" for finding in refusing)
+    rules = " ".join(f"--allow {name}" for name in dict.fromkeys(finding.rule_id for finding in refusing))
+    raise ExperimentError(
+        f"experiment '{experiment.id}' would measure something else than it says:{lines}",
+        hint=f"{refusing[0].rule.remedy}; to run it all the same: {rules}",
+    )
+
+
+def plan_facts(experiment: Experiment) -> PlanFacts:
+    """An experiment as the checks see it."""
+    kind = experiment.disks.kind
+    under = experiment.rebuild.under if experiment.rebuild else None
+    jobs = [_job_facts(experiment, job.build(), job.arrays) for job in experiment.jobs]
+    if experiment.rebuild and under:
+        jobs.append(_job_facts(experiment, under.build(), experiment.rebuild.arrays))
+    return PlanFacts(
+        id=experiment.id,
+        repeats=experiment.repeats,
+        is_interleaved=experiment.order is Order.INTERLEAVED,
+        is_cold=experiment.cache is Cache.COLD,
+        writes_files_first=experiment.writes_files_first,
+        disk_kind=kind.value,
+        disks_start_blank=kind in _BLANK_AT_START,
+        arrays=tuple(_array_facts(experiment, array) for array in experiment.arrays),
+        jobs=tuple(jobs),
+    )
+
+
+def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
+    usable = None
+    # Of disks that are there already, the size is not known before.
+    if experiment.disks.kind in _BLANK_AT_START:
+        try:
+            level = level_with_layout(array.level, array.layout)
+            usable = usable_bytes(level, array.members, experiment.disks.size_bytes, array.chunk_bytes)
+        except SpecError:
+            usable = None
+    return ArrayFacts(array.id, array.level, array.members, usable, array.assume_clean)
+
+
+def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> JobFacts:
+    # A literal recipe has one file for all its jobs.
+    files = 1 if workload.recipe else workload.jobs
+    return JobFacts(
+        id=workload.id,
+        arrays=tuple(arrays) or tuple(array.id for array in experiment.arrays),
+        reads=workload.reads,
+        writes=workload.writes,
+        block_bytes=workload.block_bytes,
+        queue_depth=workload.queue_depth,
+        is_asynchronous=workload.engine not in SYNCHRONOUS_ENGINES,
+        runtime_seconds=workload.runtime_seconds,
+        warmup_seconds=workload.warmup_seconds,
+        total_file_bytes=workload.file_bytes * files if workload.file_bytes else None,
+        recipe=workload.recipe,
+    )
+
+
+def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[Finding, ...]:
+    """The machine and the arrays right before they are measured."""
+    holders = {disk.kernel_name: built.spec.name for built in arrays if built.spec.is_array for disk in built.disks}
+    names = [*holders, *(built.spec.name for built in arrays if built.spec.is_array)]
+    names += [disk.kernel_name for built in arrays if not built.spec.is_array for disk in built.disks]
+    paths = {name: _paths(name) for name in names}
+    texts = lab.machine.read([path for each in paths.values() for path in each.values()])
+    held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])
+
+    def text(name: str, what: str) -> str:
+        return (texts.get(paths[name][what]) or "").strip()
+
+    devices = tuple(
+        DeviceFacts(
+            name=name,
+            size_bytes=int(text(name, "size") or 0) * SECTOR_BYTES,
+            is_counted=text(name, "iostats") != "0",
+            loop_direct=text(name, "dio") == "1" if text(name, "dio") else None,
+            holders=held.get(f"/sys/block/{name}/holders", ()),
+            sync_action=text(name, "sync_action"),
+        )
+        for name in names
+    )
+    return tuple(lint_machine(MachineFacts(devices, (), holders)))
+
+
+def _paths(name: str) -> dict[str, str]:
+    block = f"/sys/block/{name}"
+    paths = {"size": f"{block}/size", "iostats": f"{block}/queue/iostats", "dio": f"{block}/loop/dio"}
+    return {**paths, "sync_action": f"{block}/md/sync_action"}
+
+
+def lint_kernel(lab: Lab) -> tuple[Finding, ...]:
+    """The running kernel; nothing where its configuration is not to be found."""
+    pattern = "|".join(_DEBUG_OPTIONS)
+    argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
+    found = lab.machine.run(argv, check=False)
+    options = tuple(line.partition("=")[0].removeprefix("CONFIG_") for line in found.stdout.split())
+    return tuple(lint_machine(MachineFacts((), options)))
+
+
+def lint_measured(
+    name: str, phase: str, workload: Workload, measured: Measured, *, declared_cold: bool, is_cold: bool
+) -> tuple[Finding, ...]:
+    """One cell, right after it was measured."""
+    figures = measured.figures
+    sections = [section for section in (figures.reads, figures.writes) if section]
+    percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
+    steady, members = measured.steady, measured.members
+    share = members.share if members else 0.0
+    facts = CellFacts(
+        name=name,
+        phase=phase,
+        is_mix=workload.direction in (Direction.MIX, Direction.VERIFY) and not workload.recipe,
+        read_bytes=round(figures.reads.io_bytes * share) if figures.reads else 0,
+        written_bytes=round(figures.writes.io_bytes * share) if figures.writes else 0,
+        member_read_bytes=members.read_bytes if members else None,
+        member_written_bytes=members.written_bytes if members else None,
+        sync_actions=measured.sync_actions,
+        steal_fraction=measured.cpu.steal_fraction if measured.cpu else None,
+        is_steady=steady.is_steady if steady else None,
+        steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
+        fewest_ios=min(percentiles, default=None),
+        is_cold=is_cold,
+        declared_cold=declared_cold,
+    )
+    return tuple(lint_cell(facts))

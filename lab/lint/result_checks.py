@@ -1,0 +1,180 @@
+"""Checks of a stored result: where it was measured, and what its cells have and lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from lab.lint.cell_checks import lint_cell
+from lab.lint.facts import CellFacts
+from lab.lint.findings import Check, Finding, Seen, distinct, run_checks
+from lab.lint.plan_checks import TRUSTWORTHY_REPEATS
+from lab.lint.rules import all_rules
+from lab.results.record import CellRecord, Conditions, ResultRecord, RunStatus
+from lab.units import human_bytes
+
+IDLE_ENOUGH_FRACTION = 0.10
+_NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
+
+
+def lint_conditions(conditions: Conditions) -> Iterator[Finding]:
+    """What the machine alone says about the trust in its figures."""
+    yield from run_checks(CONDITION_CHECKS, conditions)
+
+
+def lint_result(record: ResultRecord) -> tuple[Finding, ...]:
+    """Everything that a stored result shows, and the stamps that it carries."""
+    found = [*lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
+    for cell in record.cells:
+        found += stamped(cell.stamps)
+        found += lint_cell(facts_of_cell(cell))
+    found += stamped(record.stamps)
+    return distinct(found)
+
+
+def stamped(stamps: Iterable[str]) -> Iterator[Finding]:
+    """Stamps of known rules as findings."""
+    for stamp in stamps:
+        rule_id, _, sentence = stamp.partition(": ")
+        if rule_id in all_rules():
+            subject, _, rest = sentence.partition(": ")
+            observed, _, required = rest.partition("; needed: ")
+            yield Finding(rule_id, subject if rest else "result", observed or sentence, required or "see its remedy")
+
+
+def summarised(findings: Iterable[Finding], *, shown: int = 1) -> tuple[str, ...]:
+    """Stamps for a result: of a rule that many things break, the first ``shown`` and how many more."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule_id, []).append(finding)
+    stamps = []
+    for group in by_rule.values():
+        more = len(group) - shown
+        for finding in group[:shown]:
+            stamps.append(f"{finding.stamp} (and {more} more)" if more > 0 else finding.stamp)
+    return tuple(stamps)
+
+
+def facts_of_cell(cell: CellRecord) -> CellFacts:
+    """What a stored cell still tells of its measurement."""
+    sections = [section for section in (cell.figures.reads, cell.figures.writes) if section]
+    percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
+    steady = cell.steady
+    return CellFacts(
+        name=cell.key,
+        phase=cell.phase,
+        # Whether both directions were meant, only its plan knew: runs are checked for it when they are measured.
+        is_mix=True,
+        steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
+        is_steady=steady.is_steady if steady else None,
+        steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
+        fewest_ios=min(percentiles, default=None),
+        declared_cold=False,
+    )
+
+
+def steady_words(range_fraction: float, slope_fraction: float) -> str:
+    """How far five rounds lay apart."""
+    return f"five rounds with a range of {range_fraction:.0%} and a slope of {slope_fraction:.0%} of their mean"
+
+
+def _simulated_origin(conditions: Conditions) -> Iterator[Seen]:
+    if conditions.is_embedded:
+        clock = ", in virtual time" if conditions.is_virtual_time else ""
+        yield Seen("machine", f"an embedded kernel{clock}", "compare ratios, never absolute IOPS or CPU")
+    if any(disk.kind == "spindle" for disk in conditions.disks):
+        yield Seen("disks", "emulated drives", "compare ratios")
+
+
+def _host_cache_on(conditions: Conditions) -> Iterator[Seen]:
+    if conditions.host_cache_notes:
+        yield Seen("disks", "; ".join(conditions.host_cache_notes), "no cache below the machine")
+
+
+def _shared_backing(conditions: Conditions) -> Iterator[Seen]:
+    if len(conditions.disks) > 1 and {disk.kind for disk in conditions.disks} & {"file", "loop"}:
+        yield Seen("disks", "all lie on one disk of the computer", "a disk for each member")
+
+
+def _write_cache_unknown(conditions: Conditions) -> Iterator[Seen]:
+    unknown = [disk.name for disk in conditions.disks if not disk.write_cache]
+    if unknown:
+        yield Seen("disks", f"write cache not known: {', '.join(unknown)}", "queue/write_cache of every disk")
+
+
+def _network_backed(conditions: Conditions) -> Iterator[Seen]:
+    remote = [
+        disk.path for disk in conditions.disks if disk.kind == "physical" and disk.path.startswith(_NETWORK_NODES)
+    ]
+    if remote:
+        yield Seen("disks", f"on a network: {', '.join(remote)}", "local disks")
+
+
+CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {
+    "simulated-origin": _simulated_origin,
+    "host-cache-on": _host_cache_on,
+    "shared-backing-disk": _shared_backing,
+    "write-cache-unknown": _write_cache_unknown,
+    "network-backed": _network_backed,
+}
+
+
+def _repeats(record: ResultRecord) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for cell in record.cells:
+        name = f"{cell.array}/{cell.workload}/{cell.phase}"
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _too_few_repeats(record: ResultRecord) -> Iterator[Seen]:
+    for name, count in _repeats(record).items():
+        if count < TRUSTWORTHY_REPEATS:
+            yield Seen(name, f"{count} repeats kept", f"{TRUSTWORTHY_REPEATS}")
+
+
+def _no_dispersion(record: ResultRecord) -> Iterator[Seen]:
+    for name, count in _repeats(record).items():
+        if count == 1:
+            yield Seen(name, "one value, no interval", "six repeats")
+
+
+def _no_percentiles(record: ResultRecord) -> Iterator[Seen]:
+    for cell in record.cells:
+        for section in (cell.figures.reads, cell.figures.writes):
+            if section and section.p99_seconds is None:
+                yield Seen(cell.key, "no p99", "lat_percentiles=1 in the job")
+
+
+def _file_fits_cache(record: ResultRecord) -> Iterator[Seen]:
+    largest = max((cell.file_bytes or 0 for cell in record.cells), default=0)
+    if record.conditions.host_cache_notes and 0 < largest <= record.conditions.memory_bytes:
+        yield Seen("files", f"{human_bytes(largest)} a job, behind a cache", "more than the memory")
+
+
+def _integrity_unchecked(record: ResultRecord) -> Iterator[Seen]:
+    for rebuild in record.rebuilds:
+        if rebuild.data_unchanged is None:
+            yield Seen(rebuild.key, "no checksum of the data", "one before, one while degraded, one after")
+
+
+def _promised_metric_missing(record: ResultRecord) -> Iterator[Seen]:
+    if record.status is RunStatus.COMPLETE:
+        for key in record.missing_keys:
+            yield Seen(key, "planned, not measured", "a value, or why there is none")
+
+
+def _noisy_neighbour(record: ResultRecord) -> Iterator[Seen]:
+    busy = max((cell.cpu.idle_baseline_fraction for cell in record.cells if cell.cpu), default=0.0)
+    if busy > IDLE_ENOUGH_FRACTION:
+        yield Seen("machine", f"{busy:.0%} busy before anything was measured", f"{IDLE_ENOUGH_FRACTION:.0%} at most")
+
+
+RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
+    "too-few-repeats": _too_few_repeats,
+    "no-dispersion": _no_dispersion,
+    "no-percentiles": _no_percentiles,
+    "file-fits-cache": _file_fits_cache,
+    "integrity-unchecked": _integrity_unchecked,
+    "promised-metric-missing": _promised_metric_missing,
+    "noisy-neighbour": _noisy_neighbour,
+}

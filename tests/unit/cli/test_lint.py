@@ -1,0 +1,58 @@
+"""raidlab lint, as its user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.cli.main import run
+from lab.errors import ExitCode
+from lab.results.record import encode_record
+from tests.unit.results.records import cell, record
+
+
+def test_what_is_published_is_named_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", "antioquia-as-published"]) == ExitCode.FAILED
+    said = capsys.readouterr().out
+    assert "not-a-member" in said
+    assert "member-reused: give every array disks of its own" in said
+
+
+def test_what_is_done_right_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", "antioquia"]) == ExitCode.DONE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no rule is broken" in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rule"),
+    [
+        ("a.fio", "[r]\nrw=read\n[w]\nrw=write\ndirect=1\ntime_based\nruntime=3\n", "mixed-directions"),
+        ("a.sh", "dd if=/dev/zero of=/dev/md0 bs=1M oflag=direct\n", "zero-data"),
+        ("a.json", encode_record(record(cells=(cell("a", "b", 0, read_iops=900),))).decode(), "too-few-repeats"),
+    ],
+)
+def test_files_are_read_by_what_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, rule: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert run(["lint", str(tmp_path / name), "--json"]) == ExitCode.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert rule in {each["rule"] for each in found}
+    assert all(each["remedy"] and each["required"] for each in found)
+
+
+def test_a_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", "--explain", "zero-data"]) == ExitCode.DONE
+    assert "Parity of zeros is zero" in capsys.readouterr().out
+    assert run(["lint"]) == ExitCode.DONE
+    assert "shared-backing-disk" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["nothing-of-that-name", "missing.fio", "missing.json"])
+def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert run(["lint", name]) in (ExitCode.FAILED, ExitCode.USAGE)
+    assert "next:" in capsys.readouterr().err

@@ -1,0 +1,272 @@
+"""Every rule has a text and a check, every check a rule; each check fires on what it is for, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.errors import SpecError
+from lab.experiments.linting import plan_facts
+from lab.lint import (
+    cell_checks,
+    machine_checks,
+    plan_checks,
+    publication_checks,
+    recipe_checks,
+    result_checks,
+)
+from lab.lint.facts import CellFacts, DeviceFacts, MachineFacts, PlanFacts
+from lab.lint.findings import Finding
+from lab.lint.rules import Stage, all_rules, find_rule
+from lab.results.record import RunStatus, SteadyFigures
+from lab.units import GIB, MIB
+from tests.unit.experiments.experiments import experiment
+from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, record
+
+CHECKS: dict[Stage, set[str]] = {
+    Stage.PLAN: set(plan_checks.CHECKS),
+    Stage.RECIPE: {*recipe_checks.SHELL_CHECKS, *recipe_checks.FIO_CHECKS},
+    Stage.PUBLICATION: set(publication_checks.CHECKS),
+    Stage.MACHINE: set(machine_checks.CHECKS),
+    Stage.CELL: set(cell_checks.CHECKS),
+    Stage.RESULT: {*result_checks.CONDITION_CHECKS, *result_checks.RESULT_CHECKS},
+}
+# These are checked where the comparison is made, by lab.compare; the interval by the run itself.
+ELSEWHERE = {"unlike-conditions", "raw-across-platforms", "uml-absolute", "arm-missing"}
+BY_THE_RUN = {"wide-interval"}
+# Fio's text of a plan's literal recipe is looked at as a recipe.
+IN_RECIPES_OF_PLANS = {"mixed-directions", "zero-data"}
+
+
+def test_every_check_has_a_rule_that_says_where_it_looks() -> None:
+    for stage, names in CHECKS.items():
+        for name in names:
+            assert stage in find_rule(name).looks_at, (stage, name)
+
+
+def test_every_rule_is_checked_where_it_says() -> None:
+    for rule in all_rules().values():
+        for stage in rule.looks_at:
+            if stage is Stage.COMPARISON:
+                assert rule.id in ELSEWHERE
+            elif not (stage is Stage.PLAN and rule.id in IN_RECIPES_OF_PLANS) and rule.id not in BY_THE_RUN:
+                assert rule.id in CHECKS[stage], (rule.id, stage)
+
+
+def test_every_rule_explains_itself() -> None:
+    for rule in all_rules().values():
+        assert min(len(rule.says), len(rule.why), len(rule.remedy), len(rule.source)) > 5, rule.id
+        assert not rule.says.endswith(".")
+
+
+def test_an_unknown_rule_is_named_with_the_nearest() -> None:
+    with pytest.raises(SpecError) as caught:
+        find_rule("zero-datum")
+    assert "zero-data" in caught.value.hint
+
+
+def test_a_stamp_reads_back_as_the_finding() -> None:
+    found = Finding("unsteady", "a/b/healthy/0", "a range of 30 %", "20 % at most")
+    assert list(result_checks.stamped([found.stamp, "no rule: of that name", "too-few-repeats: 3 of them"])) == [
+        found,
+        Finding("too-few-repeats", "result", "3 of them", "see its remedy"),
+    ]
+
+
+def test_of_many_equal_stamps_one_stays() -> None:
+    found = [Finding("unsteady", f"cell {number}", "x", "y") for number in range(5)]
+    assert result_checks.summarised(found) == ("unsteady: cell 0: x; needed: y (and 4 more)",)
+
+
+def rules_of(findings: Any) -> set[str]:
+    return {finding.rule_id for finding in findings}
+
+
+SOUND_PLAN = plan_facts(
+    experiment(
+        "",
+        arrays='[[arrays]]\nid = "a"\nlevel = "raid5"\nmembers = 3\n'
+        '[[arrays]]\nid = "b"\nlevel = "raid0"\nmembers = 3\n',
+        jobs='[[jobs]]\nworkload = "rand-read-4k"\nfile_bytes = "32M"\n',
+    )
+)
+
+
+def test_a_sound_plan_breaks_no_rule() -> None:
+    assert rules_of(plan_checks.lint_plan(SOUND_PLAN)) == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"repeats": 5}, "too-few-repeats"),
+        ({"is_interleaved": False}, "ordered-runs"),
+        ({"is_cold": False}, "warm-cache"),
+        ({"writes_files_first": False}, "never-written"),
+        ({"arrays": (SOUND_PLAN.arrays[0], replace(SOUND_PLAN.arrays[1], members=2))}, "unequal-members"),
+        ({"arrays": (replace(SOUND_PLAN.arrays[0], usable_bytes=100 * MIB),)}, "file-exceeds-fs"),
+        ({"jobs": (replace(SOUND_PLAN.jobs[0], is_asynchronous=False, queue_depth=4),)}, "depth-without-async"),
+        ({"jobs": (replace(SOUND_PLAN.jobs[0], warmup_seconds=1e6),)}, "runtime-short"),
+        ({"jobs": (replace(SOUND_PLAN.jobs[0], block_bytes=1000),)}, "misaligned"),
+        (
+            {"arrays": (replace(SOUND_PLAN.arrays[0], assume_clean=True),), "disks_start_blank": False},
+            "parity-unverified",
+        ),
+    ],
+)
+def test_a_plan_that_breaks_a_rule(changes: Mapping[str, Any], rule: str) -> None:
+    plan: PlanFacts = replace(SOUND_PLAN, **changes)
+    assert rules_of(plan_checks.lint_plan(plan)) == {rule}
+
+
+DEVICE = DeviceFacts("loop0", GIB, loop_direct=True, holders=("md0",))
+
+
+@pytest.mark.parametrize(
+    ("device", "rules"),
+    [
+        (DEVICE, set()),
+        (replace(DEVICE, size_bytes=0), {"device-missing"}),
+        (replace(DEVICE, holders=("md0", "md1")), {"member-reused"}),
+        (replace(DEVICE, loop_direct=False), {"loop-buffered"}),
+        (replace(DEVICE, is_counted=False), {"stats-off"}),
+        (DeviceFacts("md0", GIB, sync_action="resync"), {"resync-running"}),
+        (DeviceFacts("md0", GIB, sync_action="idle"), set()),
+    ],
+)
+def test_a_machine_before_a_run(device: DeviceFacts, rules: set[str]) -> None:
+    machine = MachineFacts((device,), expected_holders={"loop0": "md0"})
+    assert rules_of(machine_checks.lint_machine(machine)) == rules
+
+
+def test_a_kernel_that_checks_itself() -> None:
+    assert rules_of(machine_checks.lint_machine(MachineFacts((), ("KASAN",)))) == {"debug-kernel"}
+
+
+CELL = CellFacts(
+    "a/b/healthy/0",
+    "healthy",
+    is_mix=False,
+    read_bytes=100 * MIB,
+    member_read_bytes=100 * MIB,
+    member_written_bytes=0,
+    sync_actions=frozenset({"idle"}),
+    steal_fraction=0.0,
+    is_steady=True,
+    fewest_ios=5000,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ({}, set()),
+        ({"sync_actions": frozenset({"idle", "resync"})}, {"resync-running"}),
+        ({"sync_actions": frozenset({"recover"}), "phase": "rebuilding"}, set()),
+        ({"written_bytes": 5 * MIB, "member_written_bytes": 5 * MIB}, {"mixed-directions"}),
+        ({"written_bytes": 5 * MIB, "member_written_bytes": 5 * MIB, "is_mix": True}, set()),
+        ({"member_read_bytes": 90 * MIB}, {"io-not-on-members"}),
+        ({"member_read_bytes": None}, set()),
+        ({"is_steady": False, "steady_words": "wild"}, {"unsteady"}),
+        ({"is_steady": None}, set()),
+        ({"fewest_ios": 999}, {"too-few-samples"}),
+        ({"steal_fraction": 0.03}, {"noisy-neighbour"}),
+        ({"is_cold": False}, {"warm-cache"}),
+        ({"is_cold": False, "declared_cold": False}, set()),
+    ],
+)
+def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -> None:
+    facts: CellFacts = replace(CELL, **changes)
+    assert rules_of(cell_checks.lint_cell(facts)) == rules
+
+
+SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range(6))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ({"cells": SIX}, set()),
+        ({"cells": SIX[:5]}, {"too-few-repeats"}),
+        ({"cells": SIX[:1]}, {"too-few-repeats", "no-dispersion"}),
+        (
+            {"cells": SIX, "planned_cells": (*(each.key for each in SIX), "a/other/healthy/0")},
+            {"promised-metric-missing"},
+        ),
+        (
+            {"cells": SIX, "planned_cells": ("a/other/healthy/0",), "status": RunStatus.INCOMPLETE},
+            set(),
+        ),
+        ({"cells": SIX, "rebuilds": (rebuild("a", 0, 5.0),)}, set()),
+        (
+            {"cells": SIX, "rebuilds": (msgspec.structs.replace(rebuild("a", 0, 5.0), data_unchanged=None),)},
+            {"integrity-unchecked"},
+        ),
+        ({"cells": (*SIX, cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0))}, set()),
+        ({"cells": (*SIX, cell("a", "rand-read-4k", 6, read_iops=20))}, {"too-few-samples"}),
+        (
+            {
+                "cells": tuple(
+                    msgspec.structs.replace(
+                        each, steady=SteadyFigures(range_fraction=0.5, slope_fraction=0.2, is_steady=False)
+                    )
+                    for each in SIX
+                )
+            },
+            {"unsteady"},
+        ),
+        (
+            {
+                "cells": tuple(
+                    msgspec.structs.replace(
+                        each, figures=msgspec.structs.replace(each.figures, reads=direction(500, p99=None))
+                    )
+                    for each in SIX
+                )
+            },
+            {"no-percentiles"},
+        ),
+        ({"cells": SIX, "stamps": ("resync-running: a: resync; needed: idle",)}, {"resync-running"}),
+    ],
+)
+def test_a_stored_result(changes: Mapping[str, Any], rules: set[str]) -> None:
+    assert rules_of(result_checks.lint_result(record(**changes))) == rules
+
+
+def disks(**changes: Any) -> Any:
+    return {"disks": tuple(msgspec.structs.replace(disk, **changes) for disk in CONDITIONS.disks)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ({}, set()),
+        ({"is_embedded": True}, {"simulated-origin"}),
+        (disks(kind="spindle"), {"simulated-origin"}),
+        ({"host_cache_notes": ("cached",)}, {"host-cache-on"}),
+        (disks(kind="loop"), {"shared-backing-disk"}),
+        (disks(write_cache=""), {"write-cache-unknown"}),
+        (disks(path="/dev/rbd0"), {"network-backed"}),
+    ],
+)
+def test_the_conditions_of_a_machine(changes: Mapping[str, Any], rules: set[str]) -> None:
+    found = result_checks.lint_conditions(msgspec.structs.replace(CONDITIONS, **changes))
+    assert rules_of(found) == rules
+
+
+def test_small_files_behind_a_cache() -> None:
+    conditions = msgspec.structs.replace(CONDITIONS, host_cache_notes=("cached",))
+    small = tuple(msgspec.structs.replace(each, file_bytes=32 * MIB) for each in SIX)
+    found = rules_of(result_checks.lint_result(record(cells=small, conditions=conditions)))
+    assert found == {"host-cache-on", "file-fits-cache"}
+
+
+def test_a_machine_that_was_busy_before() -> None:
+    busy = cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0)
+    assert busy.cpu is not None
+    busy = msgspec.structs.replace(busy, cpu=msgspec.structs.replace(busy.cpu, idle_baseline_fraction=0.3))
+    assert rules_of(result_checks.lint_result(record(cells=(*SIX, busy)))) == {"noisy-neighbour"}
