@@ -27,6 +27,10 @@ class Hands(Protocol):
         """The lab in which the student works."""
         ...
 
+    def run(self, plan: Plan) -> None:
+        """Run a plan in it, and look at the disks anew."""
+        ...
+
     def measure(self, name: str) -> None:
         """Run a measurement of the lesson to its end; it takes disks of its own."""
         ...
@@ -57,8 +61,7 @@ class PlanAction(Action, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """What would be done. Raises LabError for what cannot be."""
 
     def perform(self, hands: Hands) -> None:
-        hands.session.run(self.plan(hands.session))
-        hands.session.rescan()
+        hands.run(self.plan(hands.session))
 
 
 class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.create"):
@@ -122,18 +125,20 @@ class Destroy(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return plans.destroy(session, self.array)
 
 
-class Fail(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.fail"):
-    """Let a member fail; ``break_array`` also one that the array cannot do without."""
+class Fail(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.fail"):
+    """Let members fail, one after the other, ``disk01,disk02``; ``break_array`` also what the array cannot spare."""
 
     array: str = "md0"
     disk: str
     break_array: bool = False
 
     def by_hand(self) -> str:
-        return f"raidlab array fail {self.array} {self.disk}{' --break-array' if self.break_array else ''}"
+        insists = " --break-array" if self.break_array else ""
+        return "\n".join(f"raidlab array fail {self.array} {disk}{insists}" for disk in self.disk.split(","))
 
-    def plan(self, session: LabSession) -> Plan:
-        return plans.fail(session, self.array, self.disk, breaks_array=self.break_array)
+    def perform(self, hands: Hands) -> None:
+        for disk in self.disk.split(","):
+            hands.run(plans.fail(hands.session, self.array, disk, breaks_array=self.break_array))
 
 
 class Remove(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.remove"):
@@ -188,7 +193,7 @@ class Scrub(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         return plans.scrub(session, self.array, "repair" if self.repair else "check")
 
     def perform(self, hands: Hands) -> None:
-        hands.session.run(self.plan(hands.session))
+        hands.run(self.plan(hands.session))
         hands.session.wait(self.array)
 
 

@@ -25,6 +25,7 @@ from lab.lessons.store import DeskState, LessonStore
 from lab.lessons.validation import check_file
 from lab.lessons.words import Words, word_languages, words_in
 from lab.machine import Host, Target
+from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.seams.clock import Clock
@@ -96,7 +97,7 @@ class Seat:
     def hints_shown(self) -> tuple[str, ...]:
         """The hints of the current step that the student has asked for."""
         step = self.step
-        return step.hints[: self.progress.in_step(step.id).hints] if step else ()
+        return step.hints_by_hand[: self.progress.in_step(step.id).hints] if step else ()
 
     @property
     def results(self) -> dict[str, ResultRecord]:
@@ -112,7 +113,7 @@ class Seat:
         step = self.step
         progress, count = engine.take_hint(self.lesson, self.progress)
         self._keep(progress)
-        return step.hints[count - 1] if step else ""
+        return step.hints_by_hand[count - 1] if step else ""
 
     def note_help(self) -> None:
         """The lab is about to do the current step."""
@@ -263,6 +264,15 @@ class Desk:
         self._store.keep_desk(msgspec.structs.replace(self.state, lesson=kept))
         return self._seat(files.ready(progress.seed, progress.language), progress)
 
+    def translate(self, seat: Seat, language: str) -> Seat:
+        """The same lesson at the same place in another language. Raises SpecError for one that it does not have."""
+        files = self.find(self.state.lesson or seat.lesson.id)
+        chosen = self.language_for(files, language)
+        progress = msgspec.structs.replace(seat.progress, language=chosen)
+        self._store.keep_progress(progress)
+        self._store.keep_desk(msgspec.structs.replace(self.state, language=chosen))
+        return self._seat(files.ready(progress.seed, chosen), progress)
+
     def open_seat(self) -> Seat | None:
         """The lesson that is open; None if there is none."""
         word = self.state.lesson
@@ -315,14 +325,7 @@ class Desk:
 
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, and they are free."""
-    there = {disk.name for disk in session.disks}
-    missing = [name for name in lesson.disk_names if name not in there]
-    if missing:
-        raise LessonError(
-            f"lesson {lesson.id} uses {lesson.disk_names[0]} to {lesson.disk_names[-1]}, and the lab has no "
-            f"{', '.join(missing)}",
-            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
-        )
+    require_disk_names(session, lesson)
     free = {disk.name for disk in free_disks(session)}
     busy = [name for name in lesson.disk_names if name not in free]
     if busy or session.statuses():
@@ -331,6 +334,26 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
             f"lesson {lesson.id} starts with a blank lab, and {used}",
             hint=f"'raidlab lesson start {lesson.id} --reset' makes all disks blank: their data are gone",
         )
+
+
+def require_disk_names(session: LabSession, lesson: ReadyLesson) -> None:
+    """Raises LessonError unless the lab has the lesson's disks, free or not."""
+    there = {disk.name for disk in session.disks}
+    missing = [name for name in lesson.disk_names if name not in there]
+    if missing:
+        raise LessonError(
+            f"lesson {lesson.id} uses {lesson.disk_names[0]} to {lesson.disk_names[-1]}, and the lab has no "
+            f"{', '.join(missing)}",
+            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
+        )
+
+
+def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
+    """What makes the lab blank for a lesson; None if it is blank already. Raises LessonError if disks are missing."""
+    require_disk_names(session, lesson)
+    free = {disk.name for disk in free_disks(session)}
+    is_blank = not session.statuses() and free.issuperset(lesson.disk_names)
+    return None if is_blank else plans.reset_all(session)
 
 
 def blank_lab(session: LabSession) -> None:

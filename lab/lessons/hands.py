@@ -13,6 +13,7 @@ from lab.lessons.engine import StepView
 from lab.lessons.measure_checks import Ratio, RebuildIntact, ResultSaved
 from lab.lessons.ready import ReadyStep
 from lab.lessons.scene import Scene
+from lab.plans import Plan
 from lab.session.events import events_between
 from lab.session.monitor import Look, look_once
 from lab.session.session import LabSession
@@ -24,6 +25,11 @@ class SessionHands:
 
     session: LabSession
     run_measure: Callable[[str], None]
+
+    def run(self, plan: Plan) -> None:
+        """Run a plan, and look at the disks anew."""
+        self.session.run(plan)
+        self.session.rescan()
 
     def measure(self, name: str) -> None:
         """Run a measurement of the lesson."""

@@ -101,10 +101,11 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
         }
 
     @property
-    def wanted(self) -> str:
+    def _band(self) -> str:
+        """Which words tell the bounds. What is wanted does not: it would give the prediction away."""
         if self.at_least and self.at_most != float("inf"):
-            return "ratio.between"
-        return "ratio.at-least" if self.at_least else "ratio.at-most"
+            return "between"
+        return "at-least" if self.at_least else "at-most"
 
     def look(self, scene: Scene) -> Outcome:
         record = scene.results.get(self.measure)
@@ -123,7 +124,7 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
         inside = [self.at_least <= a / b <= self.at_most for a, b in zip(above, below, strict=False)]
         if any(inside) and not all(inside):
             return Outcome(False, "ratio-unclear", facts)
-        return Outcome(all(inside), "ratio-is", facts)
+        return Outcome(all(inside), "ratio-is" if all(inside) else f"ratio-off-{self._band}", facts)
 
     def _values(self, record: ResultRecord, choice: CellChoice) -> list[float]:
         found = [self.figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]

@@ -16,7 +16,7 @@ from lab.lessons.seeds import Values, draw, fill, fill_tree
 from lab.tomlfile import decode_toml, unknown_word
 
 BY_HAND = "{by_hand}"
-"""In a hint: the commands of the step's own solution."""
+"""In a hint: the step's own solution, as commands of the shell or as keys of the app."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,20 @@ class ReadyStep:
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
     hints: tuple[str, ...]
+    """With ``BY_HAND`` still in them: see ``hints_by_hand``."""
     explain: str
     mistakes: tuple[ReadyMistake, ...]
+
+    @property
+    def hints_by_hand(self) -> tuple[str, ...]:
+        """The hints for somebody who types commands."""
+        commands = "\n".join(action.by_hand() for action in self.do)
+        return tuple(hint.replace(BY_HAND, f"\n```\n{commands}\n```\n") for hint in self.hints)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Measurements that the step needs, by name."""
+        return tuple(action.measure for action in self.do if isinstance(action, Measure))
 
     @property
     def check_count(self) -> int:
@@ -127,8 +139,6 @@ def _step(lesson: Lesson, step: Step, text: StepText | None, values: Values) -> 
     where = f"lesson {lesson.id}, step {step.id}"
     do = tuple(make_action(each, where=where) for each in _filled(step.do, values))
     hints = text.hints if text else step.hints
-    commands = "\n".join(action.by_hand() for action in do)
-    code = f"\n```\n{commands}\n```\n"
     ask = step.ask
     if ask and text and text.ask:
         ask = Question(question=text.ask.question, options=text.ask.options, answer=ask.answer)
@@ -138,7 +148,7 @@ def _step(lesson: Lesson, step: Step, text: StepText | None, values: Values) -> 
         ask=_question(ask, values) if ask else None,
         do=do,
         checks=_checks(step.check, values, where),
-        hints=tuple(fill(hint, values).replace(BY_HAND, code) for hint in hints),
+        hints=tuple(fill(hint, values) for hint in hints),
         explain=fill(text.explain if text else step.explain, values),
         mistakes=tuple(_mistake(each, text, values, where) for each in step.mistakes),
     )

@@ -72,7 +72,7 @@ def test_hints_come_one_by_one_and_the_last_stays(lesson: ReadyLesson, begun: Pr
         progress, count = engine.take_hint(lesson, progress)
         counts.append(count)
     assert counts == [1, 2, 3, 3]
-    assert "raidlab array create md0 --level raid1 --disks disk01,disk02" in lesson.steps[0].hints[2]
+    assert "raidlab array create md0 --level raid1 --disks disk01,disk02" in lesson.steps[0].hints_by_hand[2]
 
 
 def test_a_mistake_is_recognised_while_the_step_is_open(lesson: ReadyLesson, begun: Progress) -> None:

@@ -108,6 +108,6 @@ def test_every_lesson_of_the_course_can_be_drawn(seed: str) -> None:
         texts = [
             ready.title,
             ready.goal,
-            *(text for step in ready.steps for text in (step.say, step.explain, *step.hints)),
+            *(text for step in ready.steps for text in (step.say, step.explain, *step.hints_by_hand)),
         ]
         assert not [text for text in texts if "{seed." in text or "{by_hand}" in text]
