@@ -21,6 +21,16 @@ DOES: dict[str, str] = {
     "results.resume": "run",
     "run.start": "run",
     "run.stop": "run",
+    **{f"lessons.answer-{letter}": "lesson answer" for letter in "abcdef"},
+    "lessons.hint": "lesson hint",
+    "lesson.hint": "lesson hint",
+    "lessons.measure": "lesson measure",
+    "lessons.stop-measuring": "lesson measure",
+    "lessons.do": "lesson do",
+    "lessons.again": "lesson reset",
+    "lessons.language": "lesson start",
+    "lessons.variant": "lesson start",
+    "lessons.leave": "lesson leave",
 }
 """Binding id -> the words after ``raidlab`` that do the same."""
 
@@ -39,6 +49,8 @@ VIEWS = frozenset(
         *("help.close", "menu.cancel", "welcome.close"),
         *("commands.all", "commands.copy", "commands.copy-all", "commands.clear", "commands.leave"),
         *("shell.older", "shell.newer"),
+        *("lesson.large", "lesson.next", "lessons.next", "lesson.up", "lesson.down", "lessons.up", "lessons.down"),
+        "variant.cancel",
     }
 )
 """Bindings that only look, choose or leave."""

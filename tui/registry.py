@@ -33,4 +33,5 @@ SCREENS = (
     ScreenEntry("3", "run", "Run", "tui.screens.run:RunScreen"),
     ScreenEntry("4", "results", "Results", "tui.screens.results:ResultsScreen"),
     ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
+    ScreenEntry("6", "lessons", "Lessons", "tui.screens.lessons:LessonsScreen"),
 )

@@ -64,6 +64,7 @@ class LabClient:
         self._opener = opener
         self._hertz = hertz
         self._host: Host | None = None
+        self._making_host = threading.Lock()
         self._monitor: Monitor | None = None
         self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
         self._wake = threading.Event()
@@ -72,6 +73,13 @@ class LabClient:
         """Set while no session is open or about to be."""
         self._thread = threading.Thread(target=self._live, name="lab")
         self._helpers: list[Callable[[], None]] = []
+
+    @property
+    def host(self) -> Host:
+        """This computer's seams; whoever asks first makes them."""
+        with self._making_host:
+            self._host = self._host or self._real_host()
+        return self._host
 
     def start(self) -> None:
         """Begin to open the lab; returns at once."""
@@ -185,7 +193,7 @@ class LabClient:
         from lab.session.monitor import Monitor
         from lab.session.session import open_session
 
-        host = self._host = self._host or self._real_host()
+        host = self.host
         target = self.target = self.target or _default_target(host)
         self._post(messages.MachineOpening(target))
         options: dict[str, Any] = {"opener": self._opener} if self._opener else {}

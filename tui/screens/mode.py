@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Footer
 
 from tui.widgets.frame import HintLine, ProblemBar, TopBar
+from tui.widgets.lesson_side import LessonSide
 
 if TYPE_CHECKING:
     from textual import getters
 
     from tui.app import RaidlabApp
     from tui.state import LabState
+    from tui.widgets.lesson_panel import LessonPanel
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,14 @@ class ModeScreen(Screen[None]):
     HELP: ClassVar[str] = ""
     """Markdown: what the screen is for. The keys are added by themselves."""
 
+    SHOWS_LESSON: ClassVar[bool] = True
+    """The open lesson may stand at the right."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
+        Binding("f7", "lesson_hint", "Hint", id="lesson.hint", show=False, tooltip="One more hint of the open lesson"),
+        Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="The explanation is read: go on"),
+    ]
+
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
 
@@ -46,8 +57,7 @@ class ModeScreen(Screen[None]):
         with Horizontal(id="main"):
             with Vertical(id="body"):
                 yield from self.body()
-            # A lesson's panel goes in here; without children it takes no room.
-            yield Vertical(id="side")
+            yield LessonSide(id="side")
         yield HintLine()
         yield Footer(compact=True, show_command_palette=False)
 
@@ -72,9 +82,23 @@ class ModeScreen(Screen[None]):
 
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
-        self.query_one(HintLine).show(self.hint(state) or next_step(state))
+        self.query_one(HintLine).show(self.hint(state) or self.app.guide.hint_line() or next_step(state))
+        if self.SHOWS_LESSON:
+            self.query_one(LessonSide).show(self.app.guide.view)
         self.show_state(state)
         self.refresh_bindings()
+
+    def action_lesson(self) -> None:
+        self.app.guide.switch(self.app.current_mode)
+
+    def action_lesson_hint(self) -> None:
+        self.app.guide.hint()
+
+    def action_lesson_next(self) -> None:
+        self.app.guide.read_on()
+
+    def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
+        self.app.guide.answer(event.key)
 
     def on_screen_resume(self) -> None:
         self.call_after_refresh(self.app.show_now)

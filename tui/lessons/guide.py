@@ -1,0 +1,379 @@
+"""Follows the open lesson on every screen: looks at its step whenever the lab is looked at, and does what the keys ask.
+
+All of it happens on the app's own thread but for reading the course, which takes a moment, and work in the lab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from lab.errors import LabError, SpecError
+from tui.lessons.view import CourseItem, LessonView
+
+if TYPE_CHECKING:
+    from lab.lessons.desk import Desk, Seat
+    from lab.lessons.engine import StepView
+    from lab.plans import Plan
+    from lab.session.events import Event
+    from lab.session.monitor import Look
+    from lab.session.session import LabSession
+    from tui.app import RaidlabApp
+    from tui.state import LabState
+
+T = TypeVar("T")
+LESSONS_MODE = "lessons"
+BLANK_NOTE = "A lesson begins with blank disks: everything on the lab's disks will be lost."
+
+
+class Guide:
+    """The student's desk in the app."""
+
+    def __init__(self, app: RaidlabApp) -> None:
+        self._app = app
+        self._desk: Desk | None = None
+        self._seat: Seat | None = None
+        self._look: StepView | None = None
+        self._read_count = 0
+        """Explanations that have been read, counted from the first step."""
+        self._watched = ""
+        """The step whose events are gathered."""
+        self._since: Look | None = None
+        self._events: list[Event] = []
+        self.course: tuple[CourseItem, ...] = ()
+        self.view: LessonView | None = None
+        self._activity, self._fraction = "", 0.0
+        self._came_from = "lab"
+        self._was_asked = False
+        app.add_listener(self.hear)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether a lesson is open and not done."""
+        return self._seat is not None and self._seat.step is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the course has been read."""
+        return self._desk is not None
+
+    def open(self, *, only_if_begun: bool = False) -> None:
+        """Read the course and the open lesson, beside everything else."""
+        self._was_asked = True
+        if self._desk is not None:
+            self.refresh()
+            return
+
+        def read() -> None:
+            host = self._app.client.host
+            # Who has never begun a lesson does not wait for the import.
+            if only_if_begun and not (host.state.root / "lessons" / "desk.json").exists():
+                return
+            from lab.lessons.desk import Desk
+
+            desk = Desk(host)
+            desk.lines()  # reads and keeps the course, which takes a moment
+            seat, problem = None, None
+            try:
+                seat = desk.open_seat()
+            except LabError as error:
+                problem = error
+            self._app.call_from_thread(self._opened, desk, seat, problem)
+
+        self._app.run_worker(read, thread=True, group="lessons", exclusive=True, exit_on_error=False)
+
+    def _opened(self, desk: Desk, seat: Seat | None, problem: LabError | None) -> None:
+        self._desk = desk
+        if problem:
+            self._app.tell(problem)
+        self._sit(seat)
+
+    def _sit(self, seat: Seat | None) -> None:
+        """Work at this lesson from now on; what was explained before counts as read."""
+        self._seat, self._look, self._watched = seat, None, ""
+        self._read_count = seat.done_count if seat else 0
+        self.refresh()
+
+    def hear(self, state: LabState) -> None:
+        """The lab was looked at: gather what happened in the step, and check it."""
+        if not self._was_asked:
+            self.open(only_if_begun=True)
+        seat = self._seat
+        step = seat.step if seat else None
+        if seat is None or step is None or state.look is None or self._is_elsewhere(state):
+            return
+        if step.id != self._watched or self._since is None or state.look.time_seconds < self._since.time_seconds:
+            self._watched, self._since, self._events = step.id, state.look, []
+        else:
+            self._events += state.new_events
+        from lab.lessons.desk import marks_of
+
+        session = self._app.client.session
+        marks = marks_of(session, state.look.arrays) if session else {}
+        scene = seat.scene(state.look, state.disks, marks=marks, events=self._events, since=self._since)
+        self._checked(seat.look(scene))
+
+    def _checked(self, look: StepView | None) -> None:
+        if look is not None and look.is_done:
+            self._look = None
+            self.refresh()
+            self._app.bell()
+        elif look != self._look:
+            self._look = look
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Bring what is shown up to date."""
+        from tui.lessons.view import course_items
+
+        if self._desk is None:
+            return
+        state = self._desk.state
+        self.course = course_items(self._desk.lines(), state.lesson)
+        self.view = self._make_view(self._seat) if self._seat else None
+        self._app.show_soon()
+
+    def _make_view(self, seat: Seat) -> LessonView:
+        from lab.lessons import engine
+        from lab.lessons.scene import Scene
+        from tui.lessons.view import explanation_of, labels_of, step_card
+
+        step, done = seat.step, seat.done_count
+        look = self._look or engine.look(seat.lesson, seat.progress, Scene(results=seat.results))
+        files = self._desk.find(self._desk.state.lesson) if self._desk and self._desk.state.lesson else None
+        return LessonView(
+            id=seat.lesson.id,
+            title=seat.lesson.title,
+            goal=seat.lesson.goal,
+            step_count=len(seat.lesson.steps),
+            done_count=done,
+            language=seat.lesson.language,
+            languages=files.languages if files else (seat.lesson.language,),
+            seed=seat.lesson.seed,
+            labels=labels_of(seat),
+            explanation=explanation_of(seat, self._read_count) if self._read_count < done else None,
+            step=step_card(seat, step, done, look) if step else None,
+            activity=self._activity,
+            progress=self._fraction,
+            elsewhere=seat.progress.target if self._is_elsewhere(self._app.lab) else "",
+        )
+
+    def _is_elsewhere(self, state: LabState) -> bool:
+        return bool(self._seat and state.target and self._seat.progress.target != _full_name(state.target))
+
+    def hint_line(self) -> str | None:
+        """One line of markup for every screen; None: no lesson is open."""
+        view = self.view
+        if view is None:
+            return None
+        where = f"Lesson {view.number}"
+        if view.elsewhere:
+            return f"{where} was begun on {view.elsewhere}. [b]6[/b] begins it anew here."
+        if view.explanation:
+            return f"{where}: step {view.explanation.number + 1} is done. [b]F6[/b] tells why, [b]F8[/b] goes on."
+        if view.step is None:
+            return f"{where} is done. [b]6[/b] shows the next one."
+        if view.step.must_answer:
+            return f"{where}, step {view.done_count + 1}: predict first. [b]F6[/b] shows the question."
+        if view.activity:
+            return f"{where}, step {view.done_count + 1}: measuring, {view.progress:.0%}."
+        if view.step.measures:
+            return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]r[/b] measures."
+        count = f"{view.step.passed_count}/{len(view.step.checks)}"
+        return f"{where}, step {view.done_count + 1}, {count}; next: {view.next_line}"
+
+    def switch(self, mode: str) -> None:
+        """To the lesson in full, or back to where the student came from."""
+        if mode == LESSONS_MODE:
+            self._app.switch_mode(self._came_from)
+        else:
+            self._came_from = mode
+            self._app.switch_mode(LESSONS_MODE)
+
+    # What the keys do.
+
+    def start(self, lesson_id: str) -> None:
+        """Go on with a lesson, or begin it on blank disks."""
+        desk = self._desk
+        if desk is None:
+            return
+        try:
+            before = desk.resume(lesson_id)
+            if before is not None and before.step is not None:
+                self._sit(before)
+                return
+            self.begin(lesson_id)
+        except LabError as error:
+            self._app.tell(error)
+
+    def begin(self, lesson_id: str, *, seed: str | None = None) -> None:
+        """Begin a lesson at its first step, with blank disks."""
+        desk = self._require_desk()
+        files = desk.find(lesson_id)
+        language = desk.language_for(files, None)
+        ready = files.ready(desk.state.seed if seed is None else seed, language)
+
+        def sit() -> None:
+            from lab.machine import parse_target
+
+            target = parse_target(self._app.lab.target)
+            self._try(lambda: self._sit(desk.start(lesson_id, target, seed=seed, language=language)))
+
+        def check(session: LabSession) -> Plan | None:
+            from lab.lessons.desk import clearing_plan
+
+            return clearing_plan(session, ready)
+
+        self._app.look_up(check, on_done=lambda plan: self._clear_then(plan, sit))
+
+    def begin_with(self, lesson_id: str, seed: str) -> None:
+        """Begin a lesson anew in another variant."""
+        self._try(lambda: self.begin(lesson_id, seed=seed))
+
+    def again(self) -> None:
+        """Begin the open lesson anew: blank disks, the same seed."""
+        seat = self._seat
+        if seat is None:
+            return
+        if self._is_elsewhere(self._app.lab):
+            self._try(lambda: self.begin(seat.lesson.id))
+            return
+
+        def restart() -> None:
+            self._try(seat.restart)
+            self._sit(seat)
+
+        def plan(session: LabSession) -> Plan:
+            from lab.session import plans
+
+            return plans.reset_all(session)
+
+        self._app.look_up(plan, on_done=lambda found: self._clear_then(found, restart))
+
+    def _clear_then(self, plan: Plan | None, then: Callable[[], None]) -> None:
+        if plan is None or not plan.steps:
+            then()
+            return
+        from tui.screens.plan import PlanScreen
+
+        self._app.push_screen(PlanScreen(plan, note=BLANK_NOTE, on_done=then))
+
+    def answer(self, key: str) -> None:
+        """Predict."""
+        seat = self._seat
+        if seat is None or seat.step is None or self._is_unread:
+            return
+        self._try(lambda: seat.answer(key))
+        self._look_without_lab(seat)
+
+    def _look_without_lab(self, seat: Seat) -> None:
+        """A step that asks and checks nothing else is done by its answer, whether the lab is open or not."""
+        from lab.lessons.hands import needs_lab
+        from lab.lessons.scene import Scene
+
+        if seat.step is not None and not needs_lab(seat.step):
+            self._checked(seat.look(Scene(results=seat.results)))
+        self.refresh()
+
+    def hint(self) -> None:
+        """One more hint."""
+        seat = self._seat
+        if seat is not None and seat.step is not None and not self._is_unread:
+            self._try(seat.hint)
+            self.refresh()
+
+    @property
+    def _is_unread(self) -> bool:
+        return bool(self._seat and self._read_count < self._seat.done_count)
+
+    def read_on(self) -> None:
+        """The explanation has been read: on to the next step."""
+        if self._is_unread:
+            self._read_count += 1
+            self.refresh()
+
+    def leave(self) -> None:
+        """Close the lesson; its progress stays."""
+        if self._desk is not None:
+            self._try(self._desk.leave)
+            self._sit(None)
+
+    def speak(self, language: str) -> None:
+        """Go on in another language."""
+        desk, seat = self._desk, self._seat
+        if desk is None or seat is None:
+            return
+
+        def change() -> None:
+            read = self._read_count
+            self._sit(desk.translate(seat, language))
+            self._read_count = read
+            self.hear(self._app.lab)
+            self.refresh()
+
+        self._try(change)
+
+    def do_step(self) -> None:
+        """The lab does what the step asks for, measurements apart."""
+        seat = self._seat
+        step = seat.step if seat else None
+        if seat is None or step is None:
+            return
+        from tui.lessons.work import lab_work
+
+        self._try(seat.note_help)
+        self._app.job(f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", lab_work(self._app.client, step.do))
+
+    def measure(self, name: str) -> None:
+        """Run a measurement of the lesson on a lab of its own, beside the open one."""
+        seat = self._seat
+        if seat is None:
+            return
+        from tui.lessons.work import measuring
+
+        def advanced(fraction: object) -> None:
+            self._fraction = fraction if isinstance(fraction, float) else 0.0
+            self._show_activity(name)
+
+        def over(_: object = None) -> None:
+            self._fraction = 0.0
+            self._show_activity("")
+
+        def done(_: object) -> None:
+            over()
+            seat.find_results()
+            self._look_without_lab(seat)
+
+        def failed(error: LabError) -> None:
+            over()
+            self._app.tell(error)
+
+        work = measuring(self._app, seat, name)
+        if not self._app.background(f"Measuring {name}", work, on_done=done, on_error=failed, on_progress=advanced):
+            self._app.notify("Something else is being measured; wait for its end.", severity="warning")
+            return
+        self._show_activity(name)
+
+    def _show_activity(self, name: str) -> None:
+        self._activity = name
+        if self.view is not None:
+            self.view = replace(self.view, activity=name, progress=self._fraction)
+            self._app.show_soon()
+
+    def _require_desk(self) -> Desk:
+        if self._desk is None:
+            raise SpecError("the course has not been read yet", hint="wait a moment")
+        return self._desk
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except LabError as error:
+            self._app.tell(error)
+
+
+def _full_name(target: str) -> str:
+    from lab.machine import parse_target
+
+    return str(parse_target(target))

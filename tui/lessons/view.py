@@ -1,0 +1,236 @@
+"""What the app shows of the course and of the open lesson: plain values, made from the core's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.lessons.desk import CourseLine, Seat
+    from lab.lessons.engine import CheckView, StepView
+    from lab.lessons.ready import ReadyStep
+
+
+@dataclass(frozen=True, slots=True)
+class CourseItem:
+    """One lesson of the course."""
+
+    id: str
+    title: str
+    goal: str
+    minutes: int
+    done_steps: int
+    step_count: int
+    languages: tuple[str, ...]
+    missing_needs: tuple[str, ...]
+    """Titles of lessons that come before and are not done."""
+    is_open: bool
+
+    @property
+    def number(self) -> str:
+        """``5``: its place in the course."""
+        return self.id[:2].lstrip("0")
+
+    @property
+    def is_done(self) -> bool:
+        return self.done_steps == self.step_count
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One answer that can be given."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """One thing that must hold."""
+
+    text: str
+    found: str
+    """What is there instead, or the figures that were measured; empty: nothing to add."""
+    is_passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why the step that was passed came out as it did."""
+
+    number: int
+    told: str
+    """What was predicted, and what it turned out to be; empty: nothing was asked."""
+    is_right: bool | None
+    """None: a matter of opinion, or nothing was asked."""
+    text: str
+    """Markdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCard:
+    """What is to be done now."""
+
+    number: int
+    text: str
+    """Markdown."""
+    question: str
+    options: tuple[Option, ...]
+    answer: str
+    """Key of the chosen option; empty: not answered."""
+    checks: tuple[CheckLine, ...]
+    mistake: str
+    """Markdown: a mistake that was recognised; empty: none."""
+    hints: tuple[str, ...]
+    """Markdown: those shown so far."""
+    hint_count: int
+    measures: tuple[str, ...]
+    """Measurements that the step needs."""
+    can_be_done: bool
+    """The lab could do it for the student."""
+
+    @property
+    def passed_count(self) -> int:
+        return sum(check.is_passed for check in self.checks)
+
+    @property
+    def must_answer(self) -> bool:
+        return bool(self.question) and not self.answer
+
+
+@dataclass(frozen=True, slots=True)
+class LessonView:
+    """The open lesson at one moment."""
+
+    id: str
+    title: str
+    goal: str
+    step_count: int
+    done_count: int
+    language: str
+    languages: tuple[str, ...]
+    seed: str
+    labels: Labels
+    explanation: Explanation | None = None
+    """Not read yet: shown before anything else."""
+    step: StepCard | None = None
+    """None: all steps are done."""
+    activity: str = ""
+    """A measurement that runs; empty: none."""
+    progress: float = 0.0
+    """Of the measurement, 0 to 1."""
+    elsewhere: str = ""
+    """The machine on which the lesson was begun, if it is another one: nothing is checked then."""
+
+    @property
+    def number(self) -> str:
+        """``5``: its place in the course."""
+        return self.id[:2].lstrip("0")
+
+    @property
+    def next_line(self) -> str:
+        """What is missing, in one line of plain text; empty: nothing can be said."""
+        if self.explanation:
+            return ""
+        step = self.step
+        if step is None:
+            return ""
+        return next((check.text for check in step.checks if not check.is_passed), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Headings in the student's language."""
+
+    step: str
+    goal: str
+    predict: str
+    checks: str
+    now: str
+    mistake: str
+    hint: str
+    why: str
+    lesson_done: str
+
+
+def labels_of(seat: Seat) -> Labels:
+    """The headings for this lesson."""
+    words = seat.words
+    return Labels(
+        step=words.frame["step-of"],
+        goal=words.say("goal"),
+        predict=words.say("predict"),
+        checks=words.say("checks"),
+        now=words.frame["missing"],
+        mistake=words.say("mistake"),
+        hint=words.frame["hint-of"],
+        why=words.say("why"),
+        lesson_done=words.say("lesson-done", title=seat.lesson.title),
+    )
+
+
+def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseItem, ...]:
+    """The list of the course."""
+    titles = {line.files.lesson.id: line.files.lesson.title for line in lines}
+    return tuple(
+        CourseItem(
+            id=line.files.lesson.id,
+            title=line.files.lesson.title,
+            goal=line.files.lesson.goal,
+            minutes=line.files.lesson.minutes,
+            done_steps=line.done_steps,
+            step_count=line.step_count,
+            languages=line.files.languages,
+            missing_needs=tuple(titles.get(need, need) for need in line.missing_needs),
+            is_open=line.files.lesson.id == open_id,
+        )
+        for line in lines
+    )
+
+
+def explanation_of(seat: Seat, number: int) -> Explanation:
+    """The explanation of the step with this number, from 0."""
+    from tui.lessons.wording import in_app
+
+    step, words = seat.lesson.steps[number], seat.words
+    text = in_app(step.explain.strip())
+    chosen = seat.progress.in_step(step.id).answer
+    if step.ask is None or not chosen:
+        return Explanation(number, "", None, text)
+    told = words.say("predicted", answer=step.ask.options[chosen])
+    right = step.ask.answer
+    if not right:
+        return Explanation(number, told, None, text)
+    verdict = words.say("right") if chosen == right else words.say("wrong", answer=step.ask.options[right])
+    return Explanation(number, f"{told} – {verdict}", chosen == right, text)
+
+
+def step_card(seat: Seat, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
+    """The step at its last look."""
+    from tui.lessons.wording import in_app, steps_in_app
+
+    progress = seat.progress.in_step(step.id)
+    solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
+    hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
+    return StepCard(
+        number=number,
+        text=in_app(step.say.strip()),
+        question=step.ask.question if step.ask else "",
+        options=tuple(Option(key, text) for key, text in step.ask.options.items()) if step.ask else (),
+        answer=progress.answer,
+        checks=tuple(_check_line(seat, check) for check in look.checks) if look else (),
+        mistake=in_app(look.mistake.hint.strip()) if look and look.mistake else "",
+        hints=hints,
+        hint_count=len(step.hints),
+        measures=step.measures,
+        can_be_done=bool(step.do),
+    )
+
+
+def _check_line(seat: Seat, check: CheckView) -> CheckLine:
+    words = seat.words
+    found = words.find(check.outcome.said, check.outcome.facts) if check.outcome else ""
+    is_figure = bool(check.outcome and check.outcome.said.startswith("ratio"))
+    return CheckLine(
+        words.want(check.name, check.facts), found if is_figure or not check.is_passed else "", check.is_passed
+    )

@@ -1,0 +1,306 @@
+"""Lessons: the course with the student's progress, and the open lesson in full."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from tui.glyphs import glyphs_of
+from tui.lessons.view import CourseItem, StepCard
+from tui.screens.menu import Choice, MenuScreen
+from tui.screens.mode import ModeScreen, PaletteEntry
+from tui.widgets.lesson_panel import LETTERS, LessonPanel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tui.lessons.guide import Guide
+    from tui.state import LabState
+
+_WIDE_CELLS = 110
+_LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
+_KEYS = (
+    "[b $footer-key-foreground]h[/] hint   [b $footer-key-foreground]o[/] let the lab do it   "
+    "[b $footer-key-foreground]z[/] begin anew   [b $footer-key-foreground]1[/] to the lab"
+)
+
+
+class LessonsScreen(ModeScreen):
+    """Screen 6."""
+
+    CSS_PATH = "lessons.tcss"
+    AREA = "Lessons"
+    SHOWS_LESSON = False
+    HELP = (
+        "A course on real arrays. Each step says what to do, asks what you expect, and looks at the lab itself: "
+        "how you do it, with the keys of screen 1 and 2 or by hand on screen 5, is up to you. The lesson stays in "
+        "sight there.\n\n"
+        "A wrong prediction costs nothing; it is what you learn from. Hints come in three grades, and the third is "
+        "the answer. Everything is kept: leave when you like."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,enter", "read_on", "Go on", id="lessons.next",
+                tooltip="The explanation is read: on to the next step"),
+        *(
+            Binding(letter, f"answer({number})", f"Answer {letter}", show=False, id=f"lessons.answer-{letter}",
+                    tooltip=f"Predict what the line {letter} says")
+            for number, letter in enumerate(LETTERS)
+        ),
+        Binding("h", "hint", "Hint", id="lessons.hint", tooltip="One more hint for this step; the third is the answer"),
+        Binding("r", "measure", "Measure", id="lessons.measure",
+                tooltip="Run the measurement of this step, on emulated drives of its own"),
+        Binding("s", "stop_measuring", "Stop", id="lessons.stop-measuring", tooltip="End the measurement that runs"),
+        Binding("o", "do_step", "Do it", id="lessons.do", tooltip="Let the lab do this step, with the same commands"),
+        Binding("z", "again", "Anew", id="lessons.again", tooltip="Blank disks, and the lesson from its first step"),
+        Binding("l", "language", "Language", id="lessons.language", tooltip="Go on in another language"),
+        Binding("v", "variant", "Variant", id="lessons.variant",
+                tooltip="Type a word, such as your name: it varies sizes, levels and which disk dies"),
+        Binding("escape", "leave", "Course", id="lessons.leave", tooltip="Close the lesson; its progress stays"),
+        Binding("space,pagedown,down", "page(1)", "More", id="lessons.down",
+                tooltip="Scroll the lesson down"),
+        Binding("pageup,up", "page(-1)", "Up", show=False, id="lessons.up", tooltip="Scroll the lesson up"),
+    ]  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: tuple[CourseItem, ...] = ()
+        self._current = ""
+
+    @property
+    def guide(self) -> Guide:
+        """The student's desk."""
+        return self.app.guide
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="lessons"):
+            with Vertical(id="lessons-left"):
+                course = OptionList(id="course")
+                course.border_title = "Course"
+                yield course
+            with Vertical(id="lessons-about") as about:
+                about.border_title = "Lesson"
+                yield Static("", id="about")
+            yield LessonPanel(keys=_KEYS, id="lesson")
+
+    def on_mount(self) -> None:
+        self.query_one("#course").focus()
+        self.query_one("#lesson").display = False
+        self.guide.open()
+
+    def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
+
+    def show_state(self, state: LabState) -> None:
+        view = self.guide.view
+        is_open = view is not None
+        self.set_class(is_open, "-open")
+        self.query_one("#lesson").display = is_open
+        self.query_one("#lessons-about").display = not is_open
+        self._show_course()
+        if view is None:
+            self._show_about()
+            return
+        panel = self.query_one(LessonPanel)
+        panel.show(view)
+        options = panel.query_one("#lesson-options", OptionList)
+        if self.focused in (None, self.query_one("#course")):
+            self.set_focus(options if view.step and not view.explanation and view.step.must_answer else None)
+
+    def hint(self, state: LabState) -> str | None:
+        view = self.guide.view
+        if view is None:
+            return "[b]Enter[/b] begins the lesson. The course goes from top to bottom."
+        step = view.step
+        if view.explanation or step is None or view.elsewhere:
+            return "[b]n[/b] goes on." if view.explanation else None
+        if step.must_answer:
+            letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.options, strict=False))
+            return f"What do you expect? {letters} answer. A wrong guess costs nothing."
+        if view.activity:
+            return "The drives are being measured. [b]s[/b] ends it."
+        if step.measures:
+            return "[b]r[/b] measures, on emulated drives of its own."
+        return "[b]1[/b] goes to the lab, [b]2[/b] builds; the lesson looks on. [b]F6[/b] comes back."
+
+    def _show_course(self) -> None:
+        if self.guide.course == self._items:
+            return
+        self._items = self.guide.course
+        course = self.query_one("#course", OptionList)
+        kept = course.highlighted
+        course.clear_options()
+        course.add_options(Option(self._line(item), id=item.id) for item in self._items)
+        if kept is None:
+            kept = next((i for i, item in enumerate(self._items) if item.is_open or not item.is_done), 0)
+        course.highlighted = min(kept, len(self._items) - 1) if self._items else None
+        done = sum(item.is_done for item in self._items)
+        course.border_subtitle = f"{done} of {len(self._items)} done"
+
+    def _line(self, item: CourseItem) -> Content:
+        glyphs = glyphs_of(self)
+        if item.is_done:
+            sign, style = glyphs.good, "$text-success"
+        elif item.done_steps or item.is_open:
+            sign, style = glyphs.busy, "$text-primary"
+        else:
+            sign, style = glyphs.pending, "$foreground-muted"
+        progress = f" {item.done_steps}/{item.step_count}" if item.done_steps and not item.is_done else ""
+        return Content.assemble(
+            (f"{sign} ", style), (f"{item.number:>2} ", "$foreground-muted"), item.title, (progress, "$text-primary")
+        )
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if event.option_list.id == "course":
+            self._current = event.option_id or ""
+            self._show_about()
+
+    def _show_about(self) -> None:
+        item = next((item for item in self._items if item.id == self._current), None)
+        about = self.query_one("#about", Static)
+        if item is None:
+            about.update("Reading the course." if not self._items else "")
+            return
+        self.query_one("#lessons-about").border_title = f"Lesson {item.number}"
+        glyphs = glyphs_of(self)
+        languages = ", ".join(_LANGUAGES.get(each, each) for each in item.languages)
+        parts: list[tuple[str, str]] = [
+            (f"{item.title}\n\n", "bold $primary"),
+            (f"{item.goal}\n\n", ""),
+            (f"about {item.minutes} min, {item.step_count} steps, {item.done_steps} done\n", "$foreground-muted"),
+            (f"{languages}\n", "$foreground-muted"),
+        ]
+        if item.missing_needs:
+            parts.append((f"\n{glyphs.notice} builds on: {', '.join(item.missing_needs)}\n", "$text-warning"))
+        verb = "looks at it again" if item.is_done else "goes on" if item.done_steps else "begins"
+        parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson clears the lab's disks.", "")]
+        about.update(Content.assemble(*parts))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_list.id == "course" and event.option_id:
+            self._start(event.option_id)
+
+    def _start(self, lesson_id: str) -> None:
+        item = next(item for item in self._items if item.id == lesson_id)
+        if not item.missing_needs or item.done_steps:
+            self.guide.start(lesson_id)
+            return
+        first = next(other for other in self._items if other.title == item.missing_needs[0])
+        choices = [
+            Choice(first.id, f"Begin with {first.number}", first.title),
+            Choice(lesson_id, f"Begin {item.number} anyway", item.title),
+        ]
+
+        def chosen(lesson: str | None) -> None:
+            if lesson:
+                self.guide.start(lesson)
+
+        intro = f"Lesson {item.number} builds on what is not done yet: {', '.join(item.missing_needs)}."
+        self.app.push_screen(MenuScreen("One before the other", choices, intro=intro), chosen)
+
+    def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
+        self.guide.answer(event.key)
+        self.set_focus(None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what the step needs shows."""
+        view = self.guide.view
+        step = view.step if view and view.explanation is None else None
+        match action:
+            case "read_on":
+                return view is not None and view.explanation is not None
+            case "answer":
+                return step is not None and isinstance(parameters[0], int) and parameters[0] < len(step.options)
+            case "hint":
+                return step is not None and len(step.hints) < step.hint_count
+            case "measure":
+                return bool(view and step and self._measure_of(step) and not view.activity)
+            case "stop_measuring":
+                return bool(view and view.activity)
+            case "do_step":
+                return bool(step and step.can_be_done and not step.measures and self.app.lab.is_open)
+            case "again" | "variant":
+                return view is not None and self.app.lab.is_open
+            case "language":
+                return view is not None and len(view.languages) > 1
+            case "leave" | "page":
+                return view is not None
+            case _:
+                return super().check_action(action, parameters)
+
+    def _measure_of(self, step: StepCard) -> str:
+        return next(iter(step.measures), "")
+
+    def action_read_on(self) -> None:
+        self.guide.read_on()
+
+    def action_answer(self, number: int) -> None:
+        view = self.guide.view
+        if view and view.step and number < len(view.step.options):
+            self.guide.answer(view.step.options[number].key)
+
+    def action_hint(self) -> None:
+        self.guide.hint()
+
+    def action_measure(self) -> None:
+        view = self.guide.view
+        if view and view.step:
+            if view.step.must_answer:
+                self.notify("Predict first: what do you expect?", severity="warning")
+                return
+            self.guide.measure(self._measure_of(view.step))
+
+    def action_stop_measuring(self) -> None:
+        self.app.cancel_background()
+
+    def action_do_step(self) -> None:
+        self.guide.do_step()
+
+    def action_again(self) -> None:
+        self.guide.again()
+
+    def action_leave(self) -> None:
+        self.guide.leave()
+        self.query_one("#course").focus()
+
+    def action_page(self, pages: int) -> None:
+        panel = self.query_one(LessonPanel)
+        panel.scroll_relative(y=pages * max(1, panel.size.height // 2), animate=False)
+
+    def action_language(self) -> None:
+        view = self.guide.view
+        if view is None:
+            return
+        choices = [Choice(each, _LANGUAGES.get(each, each)) for each in view.languages]
+
+        def chosen(language: str | None) -> None:
+            if language:
+                self.guide.speak(language)
+
+        self.app.push_screen(MenuScreen("Language", choices), chosen)
+
+    def action_variant(self) -> None:
+        from tui.screens.variant import VariantScreen
+
+        view = self.guide.view
+        if view is None:
+            return
+        lesson = view.id
+
+        def chosen(seed: str | None) -> None:
+            if seed is not None:
+                self.guide.begin_with(lesson, seed)
+
+        self.app.push_screen(VariantScreen(view.seed), chosen)
+
+    def palette(self) -> Iterable[PaletteEntry]:
+        for item in self._items:
+            text = f"Begin {item.number}, {item.title}"
+            yield PaletteEntry(text, item.goal, partial(self._start, item.id))

@@ -1,0 +1,234 @@
+"""A lesson as the student works at it: why the last step came out as it did, or what is to be done now."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Markdown, OptionList, Static
+from textual.widgets.option_list import Option
+
+from tui.glyphs import Glyphs, glyphs_of
+from tui.lessons.view import Explanation, LessonView, StepCard
+
+LETTERS = "abcdef"
+_BAR_CELLS = 20
+
+
+class LessonPanel(VerticalScroll):
+    """Shows a ``LessonView``; only what has changed is painted again.
+
+    Args:
+        reads_on: the key that goes on after an explanation, as it is told.
+        keys: what else can be pressed, as markup.
+    """
+
+    DEFAULT_CSS = """
+    LessonPanel {
+        border: round $border-blurred;
+        border-title-color: $primary;
+        border-title-style: bold;
+        border-subtitle-color: $text-muted;
+        padding: 0 1;
+        scrollbar-size-vertical: 1;
+        &:focus-within { border: round $primary; }
+        Markdown { padding: 0; margin: 0; background: transparent; height: auto; }
+        MarkdownParagraph { margin: 0 0 1 0; }
+        MarkdownFence { margin: 0 0 1 0; padding: 0 1; max-height: 100; }
+        MarkdownBulletList, MarkdownOrderedList { margin: 0 0 1 0; padding: 0; }
+        MarkdownBulletList MarkdownParagraph, MarkdownOrderedList MarkdownParagraph { margin: 0; }
+        MarkdownBlockQuote { margin: 0 0 1 0; padding: 0 1; }
+        .heading { height: auto; color: $primary; text-style: bold; }
+        #lesson-why {
+            height: auto;
+            border-left: thick $success;
+            padding: 0 0 0 1;
+            &.-wrong { border-left: thick $warning; }
+        }
+        #lesson-told { height: auto; margin: 0 0 1 0; }
+        #lesson-next { height: auto; margin: 1 0 0 0; }
+        #lesson-ask { height: auto; margin: 0 0 1 0; }
+        #lesson-options {
+            height: auto;
+            border: none;
+            padding: 0;
+            background: $surface;
+            max-height: 100;
+        }
+        #lesson-checks { height: auto; margin: 0 0 1 0; }
+        #lesson-mistake { height: auto; border-left: thick $warning; padding: 0 0 0 1; margin: 0 0 1 0; }
+        #lesson-hints { height: auto; border-left: thick $accent; padding: 0 0 0 1; margin: 0 0 1 0; }
+        #lesson-activity { height: auto; margin: 0 0 1 0; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page_up", "Up", show=False, id="lesson.up", tooltip="Scroll the lesson up"),
+        Binding("pagedown", "page_down", "Down", show=False, id="lesson.down", tooltip="Scroll the lesson down"),
+    ]
+
+    class Answered(Message):
+        """An option was chosen."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(
+        self,
+        *,
+        reads_on: str = "n",
+        keys: str = "",
+        id: str | None = None,  # noqa: A002 (textual's name)
+    ) -> None:
+        super().__init__(id=id, can_focus=False)
+        self._reads_on = reads_on
+        self._keys = keys
+        self._shown: LessonView | None = None
+        self._options: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="lesson-why"):
+            yield Static(id="lesson-told", classes="heading")
+            yield Markdown(id="lesson-explain", open_links=False)
+            yield Static(id="lesson-next")
+        with Vertical(id="lesson-step"):
+            yield Markdown(id="lesson-say", open_links=False)
+            with Vertical(id="lesson-ask"):
+                yield Static(id="lesson-question", classes="heading")
+                yield OptionList(id="lesson-options", markup=False)
+            yield Static(id="lesson-activity")
+            yield Static(id="lesson-checks")
+            yield Markdown(id="lesson-mistake", open_links=False)
+            yield Markdown(id="lesson-hints", open_links=False)
+            yield Static(id="lesson-keys")
+
+    def show(self, view: LessonView) -> None:
+        """Show this moment of the lesson."""
+        before, self._shown = self._shown, view
+        if view == before:
+            return
+        glyphs = glyphs_of(self)
+        self.border_title = f"{view.number}. {view.title}"
+        self.border_subtitle = _dots(view, glyphs)
+        self.query_one("#lesson-why").display = view.explanation is not None or view.step is None
+        self.query_one("#lesson-step").display = view.explanation is None and view.step is not None
+        if view.explanation:
+            if before is None or before.explanation != view.explanation:
+                self._explain(view, view.explanation, glyphs)
+        elif view.step is None:
+            self._end(view, glyphs)
+        else:
+            old = before.step if before and before.explanation is None else None
+            self._show_step(view, view.step, old, glyphs)
+        if before is None or (before.id, before.done_count, before.explanation) != (
+            view.id,
+            view.done_count,
+            view.explanation,
+        ):
+            self.scroll_home(animate=False)
+
+    def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
+        done = view.labels.step.format(number=why.number + 1, count=view.step_count)
+        parts = [(f"{glyphs.good} {done}. ", "$text-success")]
+        if why.told:
+            sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
+            parts.append((f"\n{sign}{why.told}", "$text-success" if why.is_right else "$text-warning"))
+        self.query_one("#lesson-told", Static).update(Content.assemble(*parts))
+        self.query_one("#lesson-explain", Markdown).update(f"**{view.labels.why}**\n\n{why.text}")
+        self.query_one("#lesson-next", Static).update(
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._reads_on}[/b]: read; go on")
+        )
+        self.query_one("#lesson-why").set_class(why.is_right is False, "-wrong")
+
+    def _end(self, view: LessonView, glyphs: Glyphs) -> None:
+        told = Content.styled(f"{glyphs.good} {view.labels.lesson_done}", "$text-success")
+        self.query_one("#lesson-told", Static).update(told)
+        self.query_one("#lesson-explain", Markdown).update(view.goal)
+        self.query_one("#lesson-next", Static).update(
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]6[/b], [b]Esc[/b]: the course, for the next lesson")
+        )
+        self.query_one("#lesson-why").remove_class("-wrong")
+
+    def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
+        if old is None or old.text != step.text or old.number != step.number:
+            head = view.labels.step.format(number=step.number + 1, count=view.step_count)
+            goal = f"*{view.labels.goal}: {view.goal}*\n\n" if step.number == 0 else ""
+            self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
+        self._show_question(view, step, glyphs)
+        self._show_activity(view, glyphs)
+        self.query_one("#lesson-checks", Static).update(self._checks(view, step, glyphs))
+        self._show_markdown("#lesson-mistake", f"**{view.labels.mistake}:** {step.mistake}" if step.mistake else "")
+        total = step.hint_count
+        numbered = enumerate(step.hints, start=1)
+        hints = [f"**{view.labels.hint.format(number=number, count=total)}** {hint}" for number, hint in numbered]
+        self._show_markdown("#lesson-hints", "\n\n".join(hints))
+        self.query_one("#lesson-keys", Static).update(Content.from_markup(self._keys))
+
+    def _show_markdown(self, where: str, text: str) -> None:
+        widget = self.query_one(where, Markdown)
+        widget.display = bool(text)
+        if text and widget.source != text:
+            is_more = bool(widget.source)
+            self.run_worker(self._replace(widget, text, shows=is_more or where == "#lesson-hints"), group=where)
+
+    async def _replace(self, widget: Markdown, text: str, *, shows: bool) -> None:
+        """Bring a new hint into sight once it has its size."""
+        await widget.update(text)
+        if shows:
+            self.call_after_refresh(widget.scroll_visible, animate=False)
+
+    def _show_question(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
+        self.query_one("#lesson-ask").display = bool(step.question)
+        wanted = (step.number, step.question, step.options, step.answer)
+        if not step.question or wanted == self._options:
+            return
+        self._options = wanted
+        self.query_one("#lesson-question", Static).update(
+            Content(f"{glyphs.cursor} {view.labels.predict}: {step.question}")
+        )
+        options = self.query_one("#lesson-options", OptionList)
+        options.clear_options()
+        for letter, option in zip(LETTERS, step.options, strict=False):
+            is_chosen = option.key == step.answer
+            sign = glyphs.chosen if is_chosen else glyphs.not_chosen
+            style = "bold $text-primary" if is_chosen else ""
+            prompt = Content.assemble((f"{letter} ", "bold $footer-key-foreground"), (f"{sign} {option.text}", style))
+            options.add_option(Option(prompt, id=option.key))
+        options.highlighted = next((i for i, each in enumerate(step.options) if each.key == step.answer), None)
+
+    def _show_activity(self, view: LessonView, glyphs: Glyphs) -> None:
+        widget = self.query_one("#lesson-activity", Static)
+        widget.display = bool(view.activity)
+        full = round(view.progress * _BAR_CELLS)
+        bar = glyphs.bar_full * full + glyphs.bar_empty * (_BAR_CELLS - full)
+        text = f"{glyphs.busy} {view.activity} {bar} {view.progress:.0%}"
+        widget.update(Content.styled(text, "$text-primary"))
+
+    def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
+        parts: list[tuple[str, str]] = [(view.labels.checks, "bold $primary")]
+        if view.elsewhere:
+            parts.append((f"\n{glyphs.notice} begun on {view.elsewhere}: nothing is checked here", "$text-warning"))
+        said = ""
+        for check in step.checks:
+            sign = glyphs.good if check.is_passed else glyphs.pending
+            parts.append((f"\n{sign} {check.text}", "$text-success" if check.is_passed else ""))
+            # Five lines that all say "no array runs" say no more than one.
+            if check.found and check.found != said:
+                said = check.found
+                found = check.found if check.is_passed else view.labels.now.format(found=check.found)
+                parts.append((f"\n    {found}", "$foreground-muted"))
+        return Content.assemble(*parts)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option_id:
+            self.post_message(self.Answered(event.option_id))
+
+
+def _dots(view: LessonView, glyphs: Glyphs) -> str:
+    done = glyphs.light_on * view.done_count + glyphs.light_off * (view.step_count - view.done_count)
+    return f"{done} {view.done_count}/{view.step_count}"
