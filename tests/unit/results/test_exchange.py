@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import zipfile
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ResultError
-from lab.results.exchange import export_results, import_results
+from lab.results.bundle import read_bundle
+from lab.results.exchange import export_results, import_results, signer_of
+from lab.results.signing import load_signer
 from lab.results.store import ResultStore
 from tests.unit.results.test_store import cell, draft
 
@@ -110,19 +113,19 @@ def test_a_changed_byte_is_noticed_and_nothing_is_stored(
 def test_places_outside_a_result_are_refused(
     place: str, store: ResultStore, other: ResultStore, tmp_path: Path
 ) -> None:
-    import hashlib
-
     file = export(store, tmp_path)
-    rewrite(file, place, b"x")
-    rewrite(file, "manifest.json", manifest_with(file, sha256={place: hashlib.sha256(b"x").hexdigest()}))
+    resign(file, store, {place: b"x"}, sha256={place: hashlib.sha256(b"x").hexdigest()})
     with pytest.raises(ResultError, match="belongs to no result"):
         import_results(other, file)
 
 
 def test_a_newer_format_and_strange_files_are_refused(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(store, tmp_path)
-    rewrite(file, "manifest.json", manifest_with(file, format_version=2))
-    with pytest.raises(ResultError, match="export format 2"):
+    rewrite(file, "manifest.json", manifest_with(file, format_version=99))
+    with pytest.raises(ResultError, match="export format 99"):
+        import_results(other, file)
+    rewrite(file, "manifest.json", manifest_with(file, kind="holiday-pictures"))
+    with pytest.raises(ResultError, match="no export of raidlab"):
         import_results(other, file)
     for name, data in (("a.zip", b"PK\x03\x04 torn"), ("b.zip", b""), ("c.json", b"{}")):
         (tmp_path / name).write_bytes(data)
@@ -130,6 +133,88 @@ def test_a_newer_format_and_strange_files_are_refused(store: ResultStore, other:
             import_results(other, tmp_path / name)
     with pytest.raises(ResultError, match="cannot be read"):
         import_results(other, tmp_path / "nowhere.zip")
+
+
+def resign(file: Path, store: ResultStore, contents: dict[str, bytes], **changes: object) -> None:
+    """What someone with a key may make: these files only, and a manifest that is signed."""
+    manifest = manifest_with(file, **changes)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+        archive.writestr("manifest.json", manifest)
+        archive.writestr("manifest.sig", signer_of(store).sign(manifest))
+
+
+RECORD = "results/20261121T100000Z-x/record.json"
+
+
+def test_an_edit_is_found_even_with_its_checksum_put_right(
+    store: ResultStore, other: ResultStore, tmp_path: Path
+) -> None:
+    file = export(store, tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        edited = archive.read(RECORD).replace(b'"uml:"', b'"UML:"')
+        sums = json.loads(archive.read("manifest.json"))["sha256"]
+    rewrite(file, RECORD, edited)
+    sums[RECORD] = hashlib.sha256(edited).hexdigest()
+    rewrite(file, "manifest.json", manifest_with(file, sha256=sums))
+    with pytest.raises(ResultError, match="was edited: its signature does not fit"):
+        import_results(other, file)
+
+
+def test_a_signature_of_another_key_does_not_fit(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
+    file = export(store, tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        manifest = archive.read("manifest.json")
+    rewrite(file, "manifest.sig", load_signer(tmp_path / "stranger" / "key.pem").sign(manifest))
+    with pytest.raises(ResultError, match="signature does not fit"):
+        import_results(other, file)
+
+
+def test_without_a_signature_nothing_is_taken_in(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
+    file = export(store, tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist() if name != "manifest.sig"}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    with pytest.raises(ResultError, match="signature is gone"):
+        import_results(other, file)
+    rewrite(file, "manifest.json", manifest_with(file, format_version=1))
+    with pytest.raises(ResultError, match="is not signed"):
+        import_results(other, file)
+
+
+def test_a_file_that_was_slipped_in_is_found(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
+    file = export(store, tmp_path)
+    rewrite(file, "results/20261121T100000Z-x/raw/0099.json.gz", b"x")
+    with pytest.raises(ResultError, match="was edited: results/20261121T100000Z-x/raw/0099"):
+        import_results(other, file)
+
+
+def test_the_records_alone_can_be_read(store: ResultStore, tmp_path: Path) -> None:
+    bundle = read_bundle(export(store, tmp_path), with_raw=False)
+    assert bundle.record("20261121T100000Z-x") == store.load("20261121T100000Z-x")
+    assert bundle.key_fingerprint.count("-") == 3
+
+
+def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "key.pem"
+    first = load_signer(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert load_signer(path).public_key == first.public_key
+    path.chmod(0o644)
+    with pytest.raises(ResultError, match="others may read") as caught:
+        load_signer(path)
+    assert "chmod 600" in caught.value.hint
+
+
+def test_a_damaged_key_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    path.write_text("no key")
+    path.chmod(0o600)
+    with pytest.raises(ResultError, match="holds no key"):
+        load_signer(path)
 
 
 def test_a_truncated_file_stores_nothing(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
