@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
+from lab.cli.compare_platforms import show_platforms
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
-from lab.compare.alike import CONDITIONS, require_alike
+from lab.compare.alike import CONDITIONS, UnlikeRuns, require_alike
 from lab.compare.cells import Compared, Comparison
 from lab.compare.cells import compare as compare_cells
+from lab.compare.loading import is_file_name
 from lab.results.store import ResultStore
 from lab.results.verdicts import DEFAULT_MARGIN
 
 
 def compare(
-    first: Annotated[str, Parameter(help="A result: its id, the beginning of one, or 'latest'.")],
-    second: Annotated[str, Parameter(help="What is judged: faster or slower than the first.")],
-    *,
+    *names: Annotated[
+        str,
+        Parameter(
+            help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."
+        ),
+    ],
+    platforms: Annotated[
+        bool, Parameter(negative="", help="Compare machines, in ratios only; so are more than two, and bundles.")
+    ] = False,
     allow: Annotated[
         list[str] | None,
         Parameter(negative="", help=f"A difference that may be: {', '.join(CONDITIONS)} or all. May be repeated."),
     ] = None,
     margin: Annotated[float, Parameter(help="Ratios this near to 1 count as no difference.")] = DEFAULT_MARGIN,
 ) -> None:
-    """Compare two results cell by cell: ratio, interval, and what can be told of it."""
+    """Compare results: two of one machine cell by cell, those of several machines by what carries over.
+
+    Of two results it is told by how much the second is faster or slower. Of several machines raw figures are never
+    set side by side: speed-up over each one's own single disk, share of theory, order of the levels, CPU cost, rebuild
+    rate; and which conclusions of the first hold on the others, and which flip.
+    """
+    if platforms or len(names) != 2 or any(map(is_file_name, names)):
+        show_platforms(names, margin)
+    else:
+        _compare_two(names[0], names[1], allow or (), margin)
+
+
+def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -> None:
     context = current()
     store = ResultStore(context.host.state.results)
     before, after = store.load(first), store.load(second)
-    allowed = require_alike(before, after, allow or ())
+    try:
+        allowed = require_alike(before, after, allow)
+    except UnlikeRuns as error:
+        error.hint += f"; ratios alone: raidlab compare --platforms {first} {second}"
+        raise
     found = compare_cells(before, after, margin=margin)
     for each in allowed:
         context.narrator.notice(f"allowed: {each.sentence}")

@@ -1,0 +1,100 @@
+"""``raidlab compare`` of several machines: tables of ratios, and what carries over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lab.cli.context import current
+from lab.cli.output import out, out_json, table
+from lab.compare.loading import load_platforms
+from lab.compare.platforms import Conclusion, PlatformComparison, Transfer, by_experiment, compare_platforms
+from lab.errors import ResultError, SpecError
+from lab.results.statistics import Estimate
+from lab.results.store import ResultStore
+from lab.results.verdicts import Outcome
+
+_NOTHING = "–"
+
+
+def show_platforms(names: Sequence[str], margin: float) -> None:
+    """Compare the results of ``names``, experiment by experiment.
+
+    Raises ResultError if nothing can be compared; what is bad is told, and the rest compared.
+    """
+    context = current()
+    platforms, problems = load_platforms(names, ResultStore(context.host.state.results))
+    found: dict[str, PlatformComparison] = {}
+    told = list(problems)
+    for experiment, group in by_experiment(platforms).items():
+        if len(group) < 2:
+            told.append(f"arm-missing: {experiment} was measured on {group[0].name} only")
+            continue
+        try:
+            found[experiment] = compare_platforms(group, margin=margin)
+        except SpecError as error:
+            told.append(error.message)
+            continue
+        told += found[experiment].left_out
+        told += [f"{each.name}: {problem}" for each in found[experiment].platforms for problem in each.problems]
+    for problem in told:
+        context.narrator.notice(problem)
+    if not found:
+        raise ResultError(
+            f"nothing can be compared: {'; '.join(told) or 'no result is named'}",
+            hint="name results of the same experiment on two or more machines",
+        )
+    if context.json:
+        out_json({"problems": told, "experiments": {name: _plain(each) for name, each in found.items()}})
+    else:
+        out("\n\n".join(_text(name, each) for name, each in found.items()))
+
+
+def _plain(found: PlatformComparison) -> dict[str, object]:
+    """Without the records themselves, which the bundles have."""
+    names = [{"name": each.name, "result": each.record.id} for each in found.platforms]
+    value = {"rows": found.rows, "agreements": found.agreements, "conclusions": found.conclusions}
+    return {"platforms": names, **msgspec.to_builtins(value)}
+
+
+def _text(experiment: str, found: PlatformComparison) -> str:
+    names = [platform.name for platform in found.platforms]
+    parts = [f"{experiment} on {len(names)} machines: {'; '.join(names)}"]
+    if found.rows:
+        rows = [(row.measure, row.what, *map(_interval, row.values)) for row in found.rows]
+        parts.append(table(("figure without unit", "of", *names), rows, right=names))
+    if found.agreements:
+        agreed = [
+            (each.platform, each.what, each.arrays, f"{each.tau:.2f} [{each.low:.2f}–{each.high:.2f}]")
+            for each in found.agreements
+        ]
+        parts.append(table(("same order as on the first", "of", "arrays", "Kendall's tau"), agreed, right=("arrays",)))
+    conclusions = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions]
+    if conclusions:
+        parts.append(table((f"conclusion on {names[0]}", "of", *names[1:]), conclusions))
+    return "\n\n".join(parts)
+
+
+def _claim(conclusion: Conclusion) -> str:
+    outcome = conclusion.verdicts[0].outcome
+    if outcome is Outcome.CANNOT_TELL:
+        return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
+    return f"{conclusion.faster} is {outcome} {'as' if outcome is Outcome.SAME else 'than'} {conclusion.slower}"
+
+
+def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
+    """What each further platform makes of it; where nothing can be told, why."""
+    pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
+    return tuple(
+        f"{transfer} ({verdict.reason or 'not on the first'})"
+        if transfer is Transfer.CANNOT_TELL
+        else f"{transfer}: {verdict.outcome}"
+        for transfer, verdict in pairs
+    )
+
+
+def _interval(value: Estimate | None) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value.median:.2f}" if value.n == 1 else f"{value.median:.2f} [{value.low:.2f}–{value.high:.2f}]"

@@ -1,0 +1,276 @@
+"""Platforms side by side, in figures without a unit only: raw IOPS compare the disks, not the arrays. Pure.
+
+Virtual against physical (methodology M25): speed-up over the platform's own single disk, share of theory, CPU cost and
+rebuild rate over that disk's, the order of the arrays; each with an interval. And the question itself: which
+conclusions (this level is faster than that) carry over from the first platform to another, and which flip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+from lab.compare.figures import Key, Repeats, bad_repeats, figures_of, is_speed, singles
+from lab.errors import SpecError
+from lab.results.ranks import agreement_interval
+from lab.results.record import ResultRecord
+from lab.results.statistics import Estimate, estimate, ratio_of_medians
+from lab.results.verdicts import DEFAULT_MARGIN, Outcome, Verdict, check_margin, judge
+
+
+class Measure(StrEnum):
+    """Figures that can be set side by side."""
+
+    SPEED_UP = "speed-up over one disk"
+    THEORY_SHARE = "share of theory"
+    CPU_COST = "CPU per I/O ÷ that of one disk"
+    REBUILD = "rebuild rate ÷ one disk's"
+    REBUILD_SHARE = "predicted ÷ measured rebuild time"
+
+
+class Transfer(StrEnum):
+    """What becomes of a conclusion on another platform."""
+
+    CARRIES_OVER = "carries over"
+    FLIPS = "flips"
+    CHANGES = "changes"
+    """A difference here, none there."""
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """One machine's result, and what it is called."""
+
+    name: str
+    record: ResultRecord
+    problems: tuple[str, ...] = ()
+    """Repeats that are missing or no figures; the others are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure without a unit, on every platform that has it."""
+
+    measure: Measure
+    what: str
+    values: tuple[Estimate | None, ...]
+    """In the order of the platforms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How alike two platforms order the arrays: Kendall's tau, 1 for the same order, -1 for the reverse."""
+
+    platform: str
+    what: str
+    arrays: int
+    tau: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """Which of two arrays is faster, as each platform has it."""
+
+    what: str
+    faster: str
+    slower: str
+    """As the first platform has it, where it can tell."""
+    verdicts: tuple[Verdict, ...]
+    transfers: tuple[Transfer, ...]
+    """For every platform after the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformComparison:
+    """Everything that can be said of these platforms together."""
+
+    platforms: tuple[Platform, ...]
+    left_out: tuple[str, ...]
+    rows: tuple[Row, ...]
+    agreements: tuple[Agreement, ...]
+    conclusions: tuple[Conclusion, ...]
+
+
+def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
+    """The platforms of each experiment; only equal experiments can be compared."""
+    found: dict[str, list[Platform]] = {}
+    for platform in platforms:
+        found.setdefault(platform.record.experiment, []).append(platform)
+    return found
+
+
+def platform_of(record: ResultRecord, name: str = "") -> Platform:
+    """A record under a name; without one, under what its machine and disks are."""
+    return Platform(name or platform_words(record), record, bad_repeats(record))
+
+
+def platform_words(record: ResultRecord) -> str:
+    """``embedded, hdd-7200`` or ``vagrant:, virtio``."""
+    conditions = record.conditions
+    machine = "embedded" if conditions.is_embedded else conditions.target or conditions.host_name
+    disks = dict.fromkeys(disk.personality or disk.kind for disk in conditions.disks)
+    return ", ".join((machine, "+".join(disks))) if disks else machine
+
+
+def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_MARGIN) -> PlatformComparison:
+    """Compare every platform with the first. One that shares nothing with it is left out and named.
+
+    Raises SpecError for fewer than two platforms that can be compared, or a margin that is none.
+    """
+    check_margin(margin)
+    if len(platforms) < 2:
+        raise SpecError("one platform cannot be compared", hint="name the results of two or more machines")
+    kept, left_out = _comparable(_with_names(platforms))
+    if len(kept) < 2:
+        raise SpecError(
+            f"nothing can be compared: {'; '.join(left_out)}", hint="run the same experiment on both machines"
+        )
+    figures = [figures_of(platform.record) for platform in kept]
+    return PlatformComparison(
+        tuple(kept),
+        tuple(left_out),
+        tuple(_rows(kept, figures)),
+        tuple(_agreements(kept, figures)),
+        tuple(_conclusions(figures, margin)),
+    )
+
+
+def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
+    """Names that tell them apart: those of equal name get their host's, or their result's."""
+    named = []
+    for platform in platforms:
+        twins = [other for other in platforms if other.name == platform.name]
+        hosts = {other.record.conditions.host_name for other in twins}
+        more = platform.record.conditions.host_name if len(hosts) == len(twins) else platform.record.id
+        name = f"{platform.name} ({more})" if len(twins) > 1 else platform.name
+        named.append(Platform(name, platform.record, platform.problems))
+    return named
+
+
+def _comparable(platforms: Sequence[Platform]) -> tuple[list[Platform], list[str]]:
+    first = figures_of(platforms[0].record)
+    kept, left_out = [platforms[0]], []
+    for platform in platforms[1:]:
+        if set(figures_of(platform.record)) & set(first):
+            kept.append(platform)
+        else:
+            left_out.append(f"{platform.name} has no figure in common with {platforms[0].name}")
+    return kept, left_out
+
+
+def _rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]]) -> Iterator[Row]:
+    per_platform = [_dimensionless(each.record, found) for each, found in zip(platforms, figures, strict=True)]
+    keys = dict.fromkeys(key for found in per_platform for key in found)
+    for measure, what in sorted(keys, key=lambda key: list(Measure).index(key[0])):
+        values = tuple(found.get((measure, what)) for found in per_platform)
+        if sum(value is not None for value in values) > 1:
+            yield Row(measure, what, values)
+
+
+def _dimensionless(record: ResultRecord, figures: Mapping[Key, Repeats]) -> dict[tuple[Measure, str], Estimate]:
+    """Every figure of one platform that has no unit."""
+    found: dict[tuple[Measure, str], Estimate] = {}
+    disks = singles(record)
+    for key, repeats in figures.items():
+        if repeats.predicted_iops is not None:
+            found[Measure.THEORY_SHARE, key.words] = _over(repeats.iops, repeats.predicted_iops)
+        disk = next((figures[each] for name in disks if (each := key._replace(array=name)) in figures), None)
+        if disk is None or key.array in disks:
+            continue
+        found[Measure.SPEED_UP, key.words] = ratio_of_medians(repeats.iops, disk.iops)
+        if repeats.cpu_microseconds_per_io and disk.cpu_microseconds_per_io:
+            cost = ratio_of_medians(repeats.cpu_microseconds_per_io, disk.cpu_microseconds_per_io)
+            found[Measure.CPU_COST, key.words] = cost
+    return found | _rebuilds(record, figures, disks)
+
+
+def _rebuilds(
+    record: ResultRecord, figures: Mapping[Key, Repeats], disks: frozenset[str]
+) -> dict[tuple[Measure, str], Estimate]:
+    found: dict[tuple[Measure, str], Estimate] = {}
+    sequential = [each for key, each in figures.items() if key.array in disks and each.is_sequential]
+    # A rebuild goes as fast as its slowest part, and that of a disk is mostly writing.
+    slowest = min(sequential, key=lambda each: min(each.bytes_per_second), default=None)
+    groups: dict[str, list[tuple[float, float | None]]] = {}
+    for rebuild in record.rebuilds:
+        if is_speed(rebuild.rebuild_seconds) and rebuild.rebuilt_bytes > 0:
+            what = f"{rebuild.array}, under {rebuild.under_workload}" if rebuild.under_workload else rebuild.array
+            share = rebuild.predicted_seconds / rebuild.rebuild_seconds if rebuild.predicted_seconds else None
+            groups.setdefault(what, []).append((rebuild.rebuilt_bytes / rebuild.rebuild_seconds, share))
+    for what, group in groups.items():
+        if slowest is not None:
+            rates = [rate for rate, _ in group]
+            found[Measure.REBUILD, what] = ratio_of_medians(rates, slowest.bytes_per_second, are_interleaved=False)
+        shares = [share for _, share in group if share is not None]
+        if shares:
+            found[Measure.REBUILD_SHARE, what] = estimate(shares)
+    return found
+
+
+def _over(values: Sequence[float], divisor: float) -> Estimate:
+    return estimate([value / divisor for value in values])
+
+
+def _settings(figures: Mapping[Key, Repeats]) -> dict[tuple[str, str, str], list[Key]]:
+    """Workload, phase and direction -> the arrays that were measured so."""
+    found: dict[tuple[str, str, str], list[Key]] = {}
+    for key in figures:
+        found.setdefault((key.workload, key.phase, key.direction), []).append(key)
+    return found
+
+
+def _agreements(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]]) -> Iterator[Agreement]:
+    first = figures[0]
+    for platform, other in zip(platforms[1:], figures[1:], strict=True):
+        for setting, keys in _settings(first).items():
+            both = [key for key in keys if key in other]
+            # The order of two is a conclusion of its own.
+            if len(both) < 3:
+                continue
+            tau, low, high = agreement_interval([first[key].iops for key in both], [other[key].iops for key in both])
+            yield Agreement(platform.name, _setting_words(setting), len(both), tau, low, high)
+
+
+def _setting_words(setting: tuple[str, str, str]) -> str:
+    return Key("", *setting).words.removeprefix(", ")
+
+
+def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Iterator[Conclusion]:
+    first = figures[0]
+    for setting, keys in _settings(first).items():
+        for one, other in combinations(keys, 2):
+            verdicts = [_verdict(found, one, other, margin) for found in figures]
+            if all(verdict is None for verdict in verdicts[1:]):
+                continue
+            missing = Verdict(Outcome.CANNOT_TELL, "not measured there")
+            known = tuple(verdict or missing for verdict in verdicts)
+            is_slower = known[0].outcome is Outcome.SLOWER
+            faster, slower = (other, one) if is_slower else (one, other)
+            # All verdicts are on the array that is the faster one on the first platform.
+            turned = tuple(_turned(verdict) if is_slower else verdict for verdict in known)
+            transfers = tuple(_transfer(turned[0], verdict) for verdict in turned[1:])
+            yield Conclusion(_setting_words(setting), faster.array, slower.array, turned, transfers)
+
+
+def _verdict(figures: Mapping[Key, Repeats], one: Key, other: Key, margin: float) -> Verdict | None:
+    if one not in figures or other not in figures:
+        return None
+    return judge(ratio_of_medians(figures[one].iops, figures[other].iops), margin=margin)
+
+
+def _turned(verdict: Verdict) -> Verdict:
+    opposite = {Outcome.FASTER: Outcome.SLOWER, Outcome.SLOWER: Outcome.FASTER}
+    return Verdict(opposite.get(verdict.outcome, verdict.outcome), verdict.reason)
+
+
+def _transfer(here: Verdict, there: Verdict) -> Transfer:
+    if Outcome.CANNOT_TELL in (here.outcome, there.outcome):
+        return Transfer.CANNOT_TELL
+    if here.outcome is there.outcome:
+        return Transfer.CARRIES_OVER
+    return Transfer.CHANGES if Outcome.SAME in (here.outcome, there.outcome) else Transfer.FLIPS

@@ -1,0 +1,51 @@
+"""Two machines that measured the same experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from lab.results.record import ResultRecord
+from tests.unit.results.records import CONDITIONS, array, cell, rebuild, record
+
+WAVES = (1.0, 1.01, 0.99, 1.005, 0.995, 1.0)
+HDD = {"single": 100, "raid0": 390, "raid1": 180, "raid5": 290}
+SSD = {"single": 20_000, "raid0": 70_000, "raid1": 38_000, "raid5": 52_000}
+MEMBERS = {"single": 1, "raid0": 4, "raid1": 2, "raid5": 4}
+
+
+def machine(
+    name: str,
+    reads: Mapping[str, float],
+    writes: Mapping[str, float],
+    *,
+    embedded: bool = False,
+    repeats: int = 6,
+    experiment: str = "x",
+    seed: int = 0,
+) -> ResultRecord:
+    """A result with these read and write IOPS, each repeat one per cent up or down."""
+    waves = [*WAVES[seed % 6 :], *WAVES[: seed % 6]][:repeats]
+    cells = []
+    for level in reads:
+        for repeat, wave in enumerate(waves):
+            cells.append(
+                cell(level, "rand-read-4k", repeat, read_iops=reads[level] * wave, cpu_microseconds=5.0 * wave)
+            )
+            cells.append(cell(level, "rand-write-4k", repeat, write_iops=writes[level] * wave, cpu_microseconds=20.0))
+    for repeat, wave in enumerate(waves):
+        made = cell("single", "seq-write-1m", repeat, write_iops=reads["single"] * wave)
+        cells.append(msgspec.structs.replace(made, job_text="[global]\nrw=write\n"))
+    return record(
+        f"20261121T10000{seed}Z-{name}",
+        experiment=experiment,
+        arrays=tuple(array(level, level, MEMBERS[level]) for level in reads),
+        cells=tuple(cells),
+        rebuilds=tuple(rebuild("raid5", repeat, 10.0 * wave) for repeat, wave in enumerate(waves)),
+        conditions=msgspec.structs.replace(CONDITIONS, host_name=name, target=f"ssh:{name}", is_embedded=embedded),
+    )
+
+
+def scaled(values: Mapping[str, float], **factors: float) -> dict[str, float]:
+    return {name: value * factors.get(name, 1.0) for name, value in values.items()}

@@ -1,0 +1,161 @@
+"""Platforms compared without raw figures: what must carry over does, what must flip does, what is bad is left out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.compare.loading import load_platforms
+from lab.compare.platforms import (
+    Measure,
+    PlatformComparison,
+    Transfer,
+    by_experiment,
+    compare_platforms,
+    platform_of,
+)
+from lab.errors import SpecError
+from lab.results.bundle import write_bundle
+from lab.results.record import ResultRecord, encode_record
+from lab.results.signing import load_signer
+from lab.results.store import ResultStore
+from lab.results.verdicts import Outcome
+from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
+
+WRITES = {"single": 100, "raid0": 390, "raid1": 98, "raid5": 90}
+# Here parity is cheap: RAID 5 writes faster than one disk.
+SSD_WRITES = {"single": 20_000, "raid0": 60_000, "raid1": 19_500, "raid5": 30_000}
+
+
+def compared(*records: ResultRecord) -> PlatformComparison:
+    return compare_platforms([platform_of(each) for each in records])
+
+
+@pytest.fixture
+def both() -> PlatformComparison:
+    return compared(machine("hdd", HDD, WRITES), machine("ssd", SSD, SSD_WRITES, seed=1))
+
+
+def test_every_figure_is_without_a_unit_and_has_an_interval(both: PlatformComparison) -> None:
+    rows = {(row.measure, row.what): row.values for row in both.rows}
+    first, second = rows[Measure.SPEED_UP, "raid0, rand-read-4k, read"]
+    assert first is not None
+    assert second is not None
+    assert [first.median, second.median] == pytest.approx([3.9, 3.5])
+    assert first.low <= first.median <= first.high
+    assert rows[Measure.CPU_COST, "raid5, rand-write-4k, write"][0] is not None
+    # 10**9 bytes in 10 s, over 100 (and 20 000) writes of 4096 bytes a second.
+    rebuilt = rows[Measure.REBUILD, "raid5"]
+    assert rebuilt[0] is not None
+    assert rebuilt[0].median == pytest.approx(1e8 / (100 * 4096), rel=0.02)
+    assert not any("single" in what for measure, what in rows if measure is Measure.SPEED_UP)
+
+
+def test_conclusions_that_carry_over_and_one_that_flips(both: PlatformComparison) -> None:
+    found = {(each.what, each.faster, each.slower): each.transfers[0] for each in both.conclusions}
+    assert found["rand-read-4k, read", "raid0", "raid5"] is Transfer.CARRIES_OVER
+    assert found["rand-write-4k, write", "raid0", "single"] is Transfer.CARRIES_OVER
+    assert found["rand-write-4k, write", "single", "raid5"] is Transfer.FLIPS
+    (flip,) = [
+        each
+        for each in both.conclusions
+        if each.transfers[0] is Transfer.FLIPS and each.slower == "raid5" and each.faster == "single"
+    ]
+    assert [verdict.outcome for verdict in flip.verdicts] == [Outcome.FASTER, Outcome.SLOWER]
+
+
+def test_a_difference_here_and_none_there_is_a_change() -> None:
+    equal = scaled(SSD, raid1=70_000 / 38_000)
+    found = compared(machine("a", HDD, WRITES), machine("b", equal, SSD_WRITES, seed=1))
+    by = {(each.what, each.faster, each.slower): each.transfers[0] for each in found.conclusions}
+    assert by["rand-read-4k, read", "raid0", "raid1"] is Transfer.CHANGES
+
+
+def test_the_order_of_the_levels_is_compared(both: PlatformComparison) -> None:
+    by = {each.what: each for each in both.agreements}
+    assert by["rand-read-4k, read"].tau == 1
+    assert by["rand-read-4k, read"].low <= 1
+    assert by["rand-write-4k, write"].tau < 1
+    assert -1 <= by["rand-write-4k, write"].low <= by["rand-write-4k, write"].tau
+
+
+def test_few_repeats_cannot_tell() -> None:
+    found = compared(machine("a", HDD, WRITES, repeats=2), machine("b", SSD, SSD_WRITES, repeats=2, seed=1))
+    assert {each.transfers[0] for each in found.conclusions} == {Transfer.CANNOT_TELL}
+    assert all(each.verdicts[0].reason for each in found.conclusions)
+
+
+def test_a_missing_repeat_zero_and_what_is_no_number_are_told_and_left_out() -> None:
+    whole = machine("a", HDD, WRITES)
+    cells = list(whole.cells)
+    for place, value in ((0, 0.0), (2, math.nan)):
+        figures = cells[place].figures
+        assert figures.reads is not None
+        reads = msgspec.structs.replace(figures.reads, iops=value)
+        cells[place] = msgspec.structs.replace(cells[place], figures=msgspec.structs.replace(figures, reads=reads))
+    damaged = msgspec.structs.replace(whole, cells=tuple(cells[:-1]), planned_cells=(cells[-1].key,))
+    found = compared(damaged, machine("b", SSD, SSD_WRITES, seed=1))
+    problems = found.platforms[0].problems
+    assert any("0 IOPS, left out" in problem for problem in problems)
+    assert any("nan IOPS, left out" in problem for problem in problems)
+    assert f"{cells[-1].key}: planned, not measured" in problems
+    rows = {(row.measure, row.what): row.values for row in found.rows}
+    speed_up = rows[Measure.SPEED_UP, "raid0, rand-read-4k, read"][0]
+    assert speed_up is not None
+    assert speed_up.median == pytest.approx(3.9, rel=0.02)
+
+
+def test_what_has_nothing_in_common_is_left_out_and_the_rest_compared() -> None:
+    stranger = machine("c", {"single": 5}, {"single": 5}, seed=2)
+    stranger = msgspec.structs.replace(
+        stranger, cells=tuple(msgspec.structs.replace(each, workload="other") for each in stranger.cells)
+    )
+    found = compared(machine("a", HDD, WRITES), stranger, machine("b", SSD, SSD_WRITES, seed=1))
+    assert len(found.platforms) == 2
+    assert "no figure in common" in found.left_out[0]
+    with pytest.raises(SpecError, match="nothing can be compared"):
+        compared(machine("a", HDD, WRITES), stranger)
+    with pytest.raises(SpecError, match="one platform"):
+        compared(machine("a", HDD, WRITES))
+
+
+def test_machines_of_one_kind_are_told_apart() -> None:
+    found = compared(
+        machine("a", HDD, WRITES, embedded=True),
+        machine("b", SSD, SSD_WRITES, embedded=True, seed=1),
+    )
+    assert [each.name for each in found.platforms] == ["embedded, physical (a)", "embedded, physical (b)"]
+
+
+def bundle(path: Path, record: ResultRecord, key: Path) -> Path:
+    data = write_bundle({record.id: {"record.json": encode_record(record)}}, load_signer(key), raidlab_version="1")
+    path.write_bytes(data)
+    return path
+
+
+def test_a_bad_bundle_stops_no_other(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    folder = tmp_path / "class"
+    folder.mkdir()
+    bundle(folder / "a.zip", machine("a", HDD, WRITES), key)
+    bundle(folder / "b.zip", machine("b", SSD, SSD_WRITES, seed=1), key)
+    (folder / "c.zip").write_bytes((folder / "a.zip").read_bytes()[:500])
+    (folder / "d.zip").write_bytes(b"not a bundle")
+    newer = msgspec.structs.replace(machine("e", HDD, WRITES, seed=2), schema_version=99)
+    bundle(folder / "e.zip", newer, key)
+    platforms, problems = load_platforms([str(folder), "missing-result"], ResultStore(tmp_path / "none"))
+    assert [each.record.conditions.host_name for each in platforms] == ["a", "b"]
+    assert len(problems) == 4
+    assert any("result format 99" in problem for problem in problems)
+    assert compare_platforms(platforms).rows
+
+
+def test_experiments_are_kept_apart() -> None:
+    records = [machine("a", HDD, WRITES), machine("b", SSD, SSD_WRITES, experiment="y", seed=1)]
+    assert {name: len(group) for name, group in by_experiment([platform_of(each) for each in records]).items()} == {
+        "x": 1,
+        "y": 1,
+    }
