@@ -29,6 +29,7 @@ _COMMANDS = (
     ("results", "lab.cli.results:app", "Stored results."),
     ("lint", "lab.cli.lint:lint", "What makes a measurement untrustworthy, rule by rule."),
     ("compare", "lab.cli.compare:compare", "Two results side by side: ratios, and which is faster."),
+    ("class", "lab.cli.classroom:classroom", "A folder of bundles: what a class measured."),
     ("export", "lab.cli.export:export", "Results as one file that can be read back elsewhere."),
     ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),
 )
