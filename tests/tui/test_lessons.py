@@ -18,6 +18,7 @@ from tui.app import RaidlabApp
 from tui.glyphs import ASCII
 from tui.lessons.view import LessonView
 from tui.lessons.wording import in_app, key_for, steps_in_app
+from tui.registry import SCREENS
 from tui.screens.menu import MenuScreen
 from tui.screens.plan import PlanScreen
 from tui.screens.variant import VariantScreen
@@ -125,6 +126,21 @@ async def test_checks_tick_on_the_lab_screen_while_the_student_works(
         assert "✔ md0 is raid5" in text
         assert "○ your prediction is given" in text
         assert "predict first" in text
+
+
+@pytest.mark.parametrize("size", [(120, 40), (160, 50)])
+async def test_the_lesson_stands_beside_every_screen_at_its_first_sight(
+    app_on: AppMaker, fake_lab: FakeLab, lesson: str, size: tuple[int, int]
+) -> None:
+    app = app_on()
+    async with running(app, size) as pilot:
+        await begin(app, pilot, fake_lab, lesson)
+        for entry in SCREENS:
+            app.switch_mode(entry.mode)
+            # The first moment of a screen, and one more before its widgets are there.
+            app.show_now()
+            app.show_now()
+            await until(pilot, lambda: "Step 1 of 2" in text_of(app), f"the lesson on {entry.title}")
 
 
 async def test_a_step_ends_with_the_reason_and_goes_on_when_that_is_read(

@@ -88,6 +88,9 @@ class LessonPanel(VerticalScroll):
         self._reads_on = reads_on
         self._keys = keys
         self._shown: LessonView | None = None
+        self._early: LessonView | None = None
+        """What was to be shown before there were widgets for it."""
+        self._is_ready = False
         self._options: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -106,8 +109,16 @@ class LessonPanel(VerticalScroll):
             yield Markdown(id="lesson-hints", open_links=False)
             yield Static(id="lesson-keys")
 
+    def on_mount(self) -> None:
+        self._is_ready = True
+        if self._early:
+            self.show(self._early)
+
     def show(self, view: LessonView) -> None:
         """Show this moment of the lesson."""
+        if not self._is_ready:
+            self._early = view
+            return
         before, self._shown = self._shown, view
         if view == before:
             return

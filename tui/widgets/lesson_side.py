@@ -33,8 +33,8 @@ class LessonSide(Vertical):
         from tui.widgets.lesson_panel import LessonPanel
 
         self.set_class(width >= 150, "-roomy")
-        if not self.children:
-            self.mount(LessonPanel(reads_on="F8", keys=_KEYS))
-            self.call_after_refresh(self.show, view)
-            return
-        self.query_one(LessonPanel).show(view)
+        panel = next(iter(self.query(LessonPanel)), None)
+        if panel is None:
+            panel = LessonPanel(reads_on="F8", keys=_KEYS)
+            self.mount(panel)
+        panel.show(view)
