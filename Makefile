@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh')
 PYTEST ?= $(BIN)/pytest -m "not vm"
 
-.PHONY: help lab vm test test-vm check format bench theory-table lock uml-kernel
+.PHONY: help lab vm test test-vm check format bench theory-table screenshots lock uml-kernel
 .PHONY: setup-lab setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -42,6 +42,9 @@ bench: setup-test ## measure the lab itself; each script of benchmarks/ writes J
 
 theory-table: setup-test ## measure md against theory in virtual time (a quarter of an hour) and rewrite the table in docs/theory.md
 	$(BIN)/python -m benchmarks.theory_accuracy --table docs/theory.md
+
+screenshots: setup-test ## make the pictures of README and docs from the real app on the embedded kernel (five minutes)
+	$(BIN)/python docs/pictures/make.py
 
 lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
 	@provision/host/lock.sh

@@ -50,7 +50,7 @@ class ResultsScreen(ModeScreen):
     AREA = "Results"
     HELP = (
         "Every run of an experiment is kept with all its repeats and the conditions under which it was measured. "
-        "Bars end in the interval that covers the true median; a diamond is what theory said.\n\n"
+        "The lighter end of a bar is the interval that covers the true median; a diamond is what theory said.\n\n"
         "Mark one result, then move to another: the two stand side by side, each figure as a ratio with its interval. "
         "Where an interval holds both a difference and none, nothing can be told, and the app says so."
     )

@@ -70,8 +70,9 @@ class RunPanel(Vertical):
         self._show_load_charts(load, state, forecast.iops if forecast else None)
         self._show_load_outcome(load, forecast.iops if forecast else None)
         earlier = earlier_lines(state, item.id)
-        lines = ("Measured before, in this session:", "", *earlier, "") if earlier else ()
-        self._lines((*lines, *item.details))
+        lines = ("Measured before, in this session:", *earlier, "") if earlier else ()
+        # Once it runs, the charts need the room more than the job does.
+        self._lines(lines if load else (*lines, *item.details))
 
     def show_experiment(self, item: RunItem, view: ExperimentView | None) -> None:
         """An experiment: planned, running or over."""
@@ -81,7 +82,7 @@ class RunPanel(Vertical):
         self.query_one("#run-reason", Static).update(_IN_THE_RESULT)
         rates = view.progress.rates if view and view.is_running else None
         self._now(rates.read_iops + rates.write_iops if rates else None)
-        self._lines(item.details)
+        self._lines(() if view and view.is_running else item.details)
         self.query_one("#run-iops", TimeChart).empty_text = "between two measurements"
         bar, verdict = self.query_one("#run-progress", SyncBar), self.query_one("#run-verdict", Verdict)
         self.query_one("#run-figures", Static).update("")
@@ -126,7 +127,8 @@ class RunPanel(Vertical):
         self.query_one("#run-measured", Tile).say(text, Tone.GOOD if is_good else Tone.QUIET)
 
     def _lines(self, lines: tuple[str, ...]) -> None:
-        self.query_one("#run-lines", Static).update("\n".join(lines))
+        self.query_one("#run-lines", Static).update("\n".join(lines).rstrip())
+        self.set_class(not lines, "-no-details")
 
     def _load_progress(self, load: LoadView | None, state: LabState) -> SyncView | None:
         if load is None or not load.is_running:
