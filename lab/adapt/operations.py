@@ -217,15 +217,15 @@ def _write_labels(label: Label, nodes: Mapping[int, str], why: str, danger: Dang
 def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
     """Slices of these disks."""
     yield Step(("modprobe", "dm-mod"), "The device mapper makes devices of pieces of others.")
-    slices = [slice_name(label.name, disk, window) for disk in nodes for window in tables.slices_on(label, disk)]
-    yield Step(
-        # Where no udev runs, the nodes under /dev/mapper are made by dmsetup itself.
-        ("dmsetup", "--verifyudev", "create", "--concise"),
-        "Each disk is cut into slices, one for each array that it is in; pieces that are used together lie together.",
-        ("dmsetup", "remove", *slices),
-        writes_devices=tuple(nodes.values()),
-        stdin_text=tables.slice_tables(label, nodes),
-    )
+    for made in tables.slice_tables(label, nodes):
+        yield Step(
+            # Where no udev runs, the nodes under /dev/mapper are made by dmsetup itself.
+            ("dmsetup", "--verifyudev", "create", *made.arguments),
+            "Disks are cut into slices, one for each array that a disk is in; pieces used together lie together.",
+            ("dmsetup", "remove", *made.names),
+            writes_devices=tuple(nodes.values()),
+            stdin_text=made.text,
+        )
 
 
 def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:

@@ -26,8 +26,10 @@ MAXIMUM_DISKS = 64
 EQUAL_WITHIN = 0.01
 """Disks whose sizes differ by less count as equal: drives of one nominal size never agree to the last sector."""
 
-_PIECES = 1024
-"""Of a slice: with so many, what the volume uses together lies within a hundredth of each disk."""
+_LINES_APART = 4096
+"""Up to here each line of a slice is placed by itself, as in the paper's pattern."""
+_PIECES = 768
+"""Of a longer slice: what the volume uses together lies within a hundredth of each disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ def new_label(spec: VolumeSpec) -> Label:
 
 def piece_lines(composition: Composition) -> int:
     """Lines of the pieces into which slices are cut."""
-    return max(8, max((window.lines for window in composition.windows), default=0) // _PIECES)
+    longest = max((window.lines for window in composition.windows), default=1)
+    return 1 if longest <= _LINES_APART else -(-longest // _PIECES)
 
 
 def new_uuid() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from lab.adapt.interleave import Volume
@@ -11,6 +12,8 @@ from lab.adapt.names import slice_name
 from lab.arrays.names import array_device
 from lab.errors import ArrayError
 from lab.units import MIB, SECTOR_BYTES
+
+CONCISE_BYTES = 60_000
 
 
 @lru_cache(maxsize=8)
@@ -44,18 +47,41 @@ def slices_on(label: Label, disk: int) -> tuple[int, ...]:
     return tuple(window.number for window in layout_of(label).composition.windows_on(disk))
 
 
-def slice_tables(label: Label, nodes: Mapping[int, str]) -> str:
-    """All slices of some disks, in the form that ``dmsetup create --concise`` reads (dmsetup(8))."""
-    return ";".join(_concise(label, disk, node) for disk, node in nodes.items()) + "\n"
+@dataclass(frozen=True, slots=True)
+class SliceTables:
+    """Some slices, made by one call of dmsetup: several in its concise form, or one by its plain table."""
+
+    names: tuple[str, ...]
+    uuid: str
+    """Of the one slice with a plain table; in the concise form each line has its own."""
+    text: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What follows ``dmsetup create``; ``text`` is its standard input (dmsetup(8))."""
+        return (self.names[0], "--uuid", self.uuid) if self.uuid else ("--concise",)
 
 
-def _concise(label: Label, disk: int, node: str) -> str:
-    made = []
-    for window in slices_on(label, disk):
-        name = slice_name(label.name, disk, window)
-        table = slice_table(label, disk, window, node).strip().replace("\n", ",")
-        made.append(f"{name},raidlab-{label.uuid}-d{disk:02d}w{window:02d},,rw,{table}")
-    return ";\n".join(made)
+def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, ...]:
+    """All slices of some disks.
+
+    dmsetup (2.03.16) reads no more than 64 KiB of the concise form and leaves the rest away; plain tables may be long.
+    """
+    alone: list[SliceTables] = []
+    groups: list[dict[str, str]] = [{}]
+    for disk, node in nodes.items():
+        for window in slices_on(label, disk):
+            name, uuid = slice_name(label.name, disk, window), f"raidlab-{label.uuid}-d{disk:02d}w{window:02d}"
+            table = slice_table(label, disk, window, node)
+            one = f"{name},{uuid},,rw,{table.strip().replace(chr(10), ',')}"
+            if len(one) > CONCISE_BYTES:
+                alone.append(SliceTables((name,), uuid, table))
+                continue
+            if sum(len(other) + 2 for other in groups[-1].values()) + len(one) > CONCISE_BYTES:
+                groups.append({})
+            groups[-1][name] = one
+    made = (SliceTables(tuple(group), "", ";\n".join(group.values()) + "\n") for group in groups if group)
+    return (*made, *alone)
 
 
 def volume_table(label: Label, arrays: Mapping[int, str]) -> str:

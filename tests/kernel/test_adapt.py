@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -26,7 +27,9 @@ from lab.units import KIB, MIB
 
 pytestmark = pytest.mark.kernel
 
-SLOW, FAST = 30 * MIB, 60 * MIB
+# The whole matrix takes minutes: RAIDLAB_MATRIX=1 asks for it, and docs/adaptraid.md says when it was last run.
+WHOLE_MATRIX = os.environ.get("RAIDLAB_MATRIX") == "1"
+SLOW, FAST = 15 * MIB, 30 * MIB
 CHUNK = 128 * KIB
 NAME = "adapt0"
 # The embedded kernel takes sixteen file disks, and nine slow and nine fast ones are needed: two come in memory.
@@ -43,10 +46,13 @@ def session(lab: Lab) -> LabSession:
     return LabSession(parse_target("uml:"), lab.host, lab)
 
 
-def nine(session: LabSession, k: int) -> tuple[LabDisk, ...]:
+def nine_names(k: int) -> list[str]:
     """k fast disks and as many slow ones as make nine."""
-    names = [*(f"fast{number}" for number in range(1, k + 1)), *(f"slow{number}" for number in range(1, 10 - k))]
-    return tuple(session.lab.disk(name) for name in names)
+    return [*(f"fast{number}" for number in range(1, k + 1)), *(f"slow{number}" for number in range(1, 10 - k))]
+
+
+def nine(session: LabSession, k: int) -> tuple[LabDisk, ...]:
+    return tuple(session.lab.disk(name) for name in nine_names(k))
 
 
 def run(session: LabSession, plan: Plan) -> None:
@@ -102,7 +108,7 @@ def sectors_read_by_aligned_writes(session: LabSession, device: str, disks: tupl
     return sectors_read(session, disks) - before
 
 
-@pytest.mark.parametrize("k", range(10))
+@pytest.mark.parametrize("k", range(10) if WHOLE_MATRIX else (2, 4, 7))
 def test_nine_disks_hold_what_the_table_says_and_aligned_writes_read_nothing(session: LabSession, k: int) -> None:
     disks = nine(session, k)
     with volume(session, disks) as status:
@@ -118,18 +124,18 @@ def test_nine_disks_hold_what_the_table_says_and_aligned_writes_read_nothing(ses
         assert sectors_read_by_aligned_writes(session, status.device, disks) == 0
 
 
-@pytest.mark.parametrize(
-    ("k", "reads"), [(2, False), (3, False), (4, True), (5, False), (6, True), (7, True), (8, True)]
-)
+SHR_READS = [(2, False), (3, False), (4, True), (5, False), (6, True), (7, True), (8, True)]
+FAST_READ = [*SHR_READS[1:], (9, False)]
+
+
+@pytest.mark.parametrize(("k", "reads"), SHR_READS if WHOLE_MATRIX else SHR_READS[2:4])
 def test_the_shr_like_layout_reads_before_it_writes(session: LabSession, k: int, reads: bool) -> None:
     disks = nine(session, k)
     with volume(session, disks, rule=Rule.SHR) as status:
         assert (sectors_read_by_aligned_writes(session, status.device, disks) > 0) == reads
 
 
-@pytest.mark.parametrize(
-    ("k", "reads"), [(3, False), (4, True), (5, False), (6, True), (7, True), (8, True), (9, False)]
-)
+@pytest.mark.parametrize(("k", "reads"), FAST_READ if WHOLE_MATRIX else FAST_READ[1:3])
 def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int, reads: bool) -> None:
     disks = nine(session, k)[:k]
     spec = ArraySpec("raid5", tuple(disk.node for disk in disks), chunk_bytes=CHUNK, assume_clean=True)
@@ -144,9 +150,11 @@ def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int
 # of one disk used.
 FAILING: dict[str, tuple[list[str], dict[str, object]]] = {
     "4 of 5 fast": (["fast1", "fast2", "slow1", "fast3", "fast4"], {}),
-    "2 of 4 fast": (["fast1", "slow1", "fast2", "slow2"], {"chunk_bytes": 64 * KIB}),
     "reference 2": (["fast1", "fast2", "fast3", "slow1"], {"reference": 2, "utilisation": (1, 1, 1, 0.25)}),
 }
+if WHOLE_MATRIX:
+    FAILING["2 of 4 fast"] = (["fast1", "slow1", "fast2", "slow2"], {"chunk_bytes": 64 * KIB})
+    FAILING |= {f"{k} of 9 fast": (nine_names(k), {}) for k in range(10)}
 
 
 @pytest.mark.parametrize("configuration", FAILING)
@@ -174,7 +182,7 @@ def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: Lab
     with filled(session, disks) as (device, written):
         run(session, plans.fail(session, NAME, "fast2"))
         with pytest.raises(
-            ArrayError, match="slow6 has 30 MiB, and the place of the failed disk in adapt0 needs 60 MiB"
+            ArrayError, match="slow6 has 15 MiB, and the place of the failed disk in adapt0 needs 30 MiB"
         ):
             plans.add(session, NAME, "slow6")
         run(session, plans.add(session, NAME, "fast9"))
@@ -261,7 +269,7 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path_factory.mktemp("restart")))
     host, target = Host.real("tests"), parse_target("uml:?name=restart")
-    sizes = {"file01": 40, "file02": 40, "file03": 40, "file04": 20, "file05": 40}
+    sizes = {"file01": 20, "file02": 20, "file03": 20, "file04": 10, "file05": 20}
     wanted = [{"name": name, "kind": "file", "size_bytes": size * MIB} for name, size in sizes.items()]
     folder = host.state.root / "labs" / "restart"
     folder.mkdir(parents=True)

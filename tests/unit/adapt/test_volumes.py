@@ -181,6 +181,25 @@ def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, said: str) 
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("fast", [2, 4, 8])
+def test_no_text_is_longer_than_dmsetup_reads_and_none_cuts_a_slice(fast: int) -> None:
+    nodes = {disk: f"/dev/mapper/{disk:020d}" for disk in range(9)}
+    for size in (24_000_000, 900):
+        label = new_label(VolumeSpec(disks_of(*(size if disk < fast else size // 2 for disk in range(9)))))
+        made = tables.slice_tables(label, nodes)
+        several = [each for each in made if each.arguments == ("--concise",)]
+        assert max(len(each.text) for each in several) < 65_536
+        whole = [line for each in several for line in each.text.rstrip("\n").replace(";", "").splitlines()]
+        assert [line.partition(",")[0] for line in whole] == [name for each in several for name in each.names]
+        assert all(line.count(",rw,0 2048 linear") == 1 for line in whole)
+        names = [name for each in made for name in each.names]
+        assert len(set(names)) == len(names) == sum(len(tables.slices_on(label, disk)) for disk in nodes)
+        alone = [each for each in made if each not in several]
+        assert all(each.arguments == (each.names[0], "--uuid", each.uuid) for each in alone)
+        # The pattern line by line: slices on fast disks are too long to go with others.
+        assert alone or size != 900 or fast == 2
+
+
 def test_drives_of_one_nominal_size_are_one_tier() -> None:
     assert level_out([1000, 1009, 2000, 1011, 2019]) == (1000, 1000, 2000, 1011, 2000)
     assert len(geometry_of(VolumeSpec(disks_of(60, 60.25, 60.5))).composition.windows) == 1
