@@ -87,7 +87,7 @@ def prepare(lab: Lab, place: Place, workload: Workload, file_bytes: int | None) 
     """Write every block that ``workload`` will touch once, with random data."""
     invocation = prepare_invocation(workload, place.job_target(repeat=0, file_bytes=file_bytes))
     lab.guard.check(invocation.step())
-    result = lab.machine.run(invocation.argv, stdin_text=invocation.job_text, timeout_seconds=3600, check=False)
+    result = lab.machine.run(invocation.argv, stdin_text=invocation.stdin_text, timeout_seconds=3600, check=False)
     parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
 
 
@@ -120,7 +120,7 @@ def run_workload(
     with Recorder(lab.machine, place.array, place.members, hertz=options.hertz, on_sample=watch.hear) as recorder:
         for invocation in invocations:
             lab.guard.check(invocation.step())
-            watch.command = command = lab.machine.stream(invocation.argv, stdin_text=invocation.job_text)
+            watch.command = command = lab.machine.stream(invocation.argv, stdin_text=invocation.stdin_text)
             result = _follow(command, on_live if invocation.phase is not Phase.PREPARE else None)
             if is_cancelled():
                 raise RunCancelled(f"{workload.title} was stopped before its end")
@@ -225,7 +225,7 @@ class BackgroundLoad:
         )
         self._invocation = invocations[-1]
         lab.guard.check(self._invocation.step())
-        self._command = lab.machine.stream(self._invocation.argv, stdin_text=self._invocation.job_text)
+        self._command = lab.machine.stream(self._invocation.argv, stdin_text=self._invocation.stdin_text)
 
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
         """End the load by SIGINT, on which fio prints its result. ``samples`` gives those of a stretch of time."""

@@ -146,7 +146,7 @@ class Load:
     def _target(self, site: Site) -> JobTarget:
         place = place_of(self._session, site)
         workload = self.workload
-        files = 1 if workload.recipe else workload.jobs
+        files = workload.region_count
         room = place.available_bytes // files
         wanted = self._working_set // files if self._working_set else workload.file_bytes
         size = min(wanted or WORKING_SET_BYTES // files, room - room // 16)
@@ -181,7 +181,9 @@ class Load:
         with self._lock:
             if self._is_stopped.is_set():
                 return None
-            command = self._session.machine.stream(invocation.argv, stdin_text=invocation.job_text, keeps_output=False)
+            command = self._session.machine.stream(
+                invocation.argv, stdin_text=invocation.stdin_text, keeps_output=False
+            )
             self._command = command
         feed = LiveFeed()
         for chunk in command.chunks():

@@ -19,8 +19,15 @@ from enum import StrEnum
 from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger, Step
 from lab.units import MIB, human_bytes
+from lab.workloads.traces import trace_texts
 from lab.workloads.workload import Direction, Pattern, Verify, Workload
 
+TRACE_PATH = "/run/raidlab-trace.log"
+# dash reads bytes one by one and head not beyond what it is asked for, so the job is left for fio.
+_KEEP_TRACES = (
+    'at=$1; shift; n=0; while read -r size && [ "$size" -gt 0 ]; do head -c "$size" >"$at.$n" || exit 1; n=$((n+1)); '
+    'done; exec "$@"'
+)
 PERCENTILES = "50:95:99:99.9"
 FILE_PREFIX = "raidlab"
 _MARGIN_FRACTION = 0.02
@@ -79,6 +86,14 @@ class FioInvocation:
     expected_seconds: float
     """Warm-up and runtime; 0 where fio ends when all is covered."""
     writes: bool
+    traces: tuple[str, ...] = ()
+    """What each job replays; files at ``TRACE_PATH`` before fio starts, and in front of the job on standard input."""
+
+    @property
+    def stdin_text(self) -> str:
+        """All that the start reads on its standard input."""
+        before = "".join(f"{len(text)}\n{text}" for text in self.traces)
+        return f"{before}0\n{self.job_text}" if self.traces else self.job_text
 
     def step(self) -> Step:
         """The start as a step of a plan, for printing and for the guard."""
@@ -125,15 +140,18 @@ def fio_invocations(
     for phase in _phases(workload):
         text = _job_text(workload, target, phase, size, runtime, warmup)
         timed = workload.verify is not Verify.REREAD
+        traces = _traces(workload, target, size, runtime)
+        argv = _argv(job_path, interval)
         steps.append(
             FioInvocation(
                 phase,
-                _argv(job_path, interval),
+                ("sh", "-c", _KEEP_TRACES, "keep-traces", TRACE_PATH, *argv) if traces else argv,
                 job_path,
                 text,
                 target,
                 runtime + warmup if timed else 0.0,
                 workload.writes and phase is not Phase.VERIFY,
+                traces,
             )
         )
     return tuple(steps)
@@ -148,7 +166,7 @@ def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str =
     lines = ["[global]", "ioengine=libaio", f"direct={int(workload.direct)}", "thread=1", "group_reporting=1"]
     lines += [f"randseed={_seed(workload, target) + 1_000_003}", "refill_buffers=1", *_place(workload, target, size)]
     block = min(_PREPARE_BLOCK_BYTES, size)
-    lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={_file_count(workload)}"]
+    lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={workload.region_count}"]
     text = "\n".join(lines) + "\n"
     return FioInvocation(Phase.PREPARE, _argv(job_path, None), job_path, text, target, 0.0, writes=True)
 
@@ -158,7 +176,7 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
 
     Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together are more than the place has room for.
     """
-    jobs = _file_count(workload)
+    jobs = workload.region_count
     # A file system needs room for its own records; a device is all data.
     margin = 0 if target.kind is TargetKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
     room = target.available_bytes - margin
@@ -179,11 +197,6 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
 
 def _phases(workload: Workload) -> tuple[Phase, ...]:
     return (Phase.WRITE, Phase.VERIFY) if workload.verify is Verify.REREAD else (Phase.MEASURE,)
-
-
-def _file_count(workload: Workload) -> int:
-    """Files or regions; a published recipe has all its jobs on one file."""
-    return 1 if workload.recipe else workload.jobs
 
 
 def _argv(job_path: str, status_interval_seconds: float | None) -> tuple[str, ...]:
@@ -221,7 +234,7 @@ def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[s
         yield f"filename_format={FILE_PREFIX}.$jobnum"
     else:
         yield f"filename={_one_file(target)}"
-        if _file_count(workload) > 1:
+        if workload.region_count > 1:
             yield f"offset_increment={size_bytes}"
 
 
@@ -237,6 +250,8 @@ def _job_text(
         lines.append("refill_buffers=1")
     if target.virtual_time:
         lines.append("clocksource=clock_gettime")
+    if workload.trace:
+        return "\n".join([*lines, *_replays(workload, target)]) + "\n"
     lines += _place(workload, target, size_bytes)
     if phase is Phase.MEASURE:
         lines += ["time_based=1", f"runtime={_milliseconds(runtime)}"]
@@ -247,6 +262,22 @@ def _job_text(
         lines.append(f"rwmixread={workload.read_percent}")
     lines += [f"iodepth={workload.queue_depth}", f"numjobs={workload.jobs}", *_verify_lines(workload, phase)]
     return "\n".join(lines) + "\n"
+
+
+def _replays(workload: Workload, target: JobTarget) -> Iterator[str]:
+    """One section for each stream: fio 3.33 crashes where clones of one job have traces of their own."""
+    yield f"replay_redirect={_one_file(target)}"
+    yield from (f"rw={_rw(workload)}", f"bs={workload.block_bytes}")
+    for number in range(workload.jobs):
+        name = workload.id if number == 0 else f"{workload.id}-{number}"
+        yield from ("", f"[{name}]", f"read_iolog={TRACE_PATH}.{number}")
+
+
+def _traces(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> tuple[str, ...]:
+    if not workload.trace:
+        return ()
+    seed, streams = _seed(workload, target), workload.jobs
+    return trace_texts(workload.trace, streams, seconds=runtime, space_bytes=size_bytes, seed=seed)
 
 
 def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> str:

@@ -75,6 +75,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Bytes per job; without it, the experiment or the free space decides."""
     recipe: str = ""
     """A published fio job, run as it is, with {filename}, {size} and {runtime} filled in."""
+    trace: str = ""
+    """A synthetic trace by name (lab.workloads.traces), replayed in its own time; ``runtime_seconds`` is its length.
+
+    Its requests are dealt out to ``jobs``, each of which waits for one at a time: so many are in flight at most."""
     source: str = ""
     """Where a recipe was published."""
 
@@ -91,6 +95,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def writes(self) -> bool:
         """Whether it changes what is on the array."""
         return self.direction is not Direction.READ
+
+    @property
+    def region_count(self) -> int:
+        """Files, or regions of a device: one for each job, but recipes and traces have all jobs on one."""
+        return 1 if self.recipe or self.trace else self.jobs
 
     @property
     def depth_total(self) -> int:
@@ -117,6 +126,10 @@ def _complaints(workload: Workload) -> list[str]:
         (
             (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE),
             "direction 'verify' and a verify mode go together",
+        ),
+        (
+            bool(workload.trace) and (not is_mix or workload.engine not in SYNCHRONOUS_ENGINES),
+            "a trace is a mix, replayed by synchronous jobs",
         ),
         (workload.runtime_seconds <= 0 or workload.warmup_seconds < 0, "times must be positive"),
         (

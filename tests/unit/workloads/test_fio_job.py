@@ -154,4 +154,4 @@ def test_data_never_exceed_the_room(name: str, kind: TargetKind, available: int,
     except WorkloadError:
         return
     assert each % workload.block_bytes == 0
-    assert 0 < each * (1 if workload.recipe else workload.jobs) <= available
+    assert 0 < each * workload.region_count <= available

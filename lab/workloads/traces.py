@@ -1,0 +1,108 @@
+"""Synthetic traces in fio's own format (fio(1), "Trace file format v2"): made from a seed, never recorded anywhere.
+
+Checked with fio 3.33: ``wait`` takes milliseconds since fio's start, whatever the manual says; while an asynchronous
+job waits it takes no completion, so latencies would be those of its waits. Hence several synchronous jobs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lab.errors import SpecError
+from lab.tomlfile import unknown_word
+from lab.units import KIB, MIB
+
+LEAST_SPACE_BYTES = 16 * MIB
+LEAD_MILLISECONDS = 1000
+"""Time for fio to start before the first I/O is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceKind:
+    """What a synthetic trace is like.
+
+    Requests come in bursts. Most go to a part of the data that is used often; some are runs of large requests.
+    """
+
+    mean_per_second: float
+    burst_factor: float
+    """How much faster requests come within a burst."""
+    burst_seconds: float
+    write_share: float
+    sizes: tuple[tuple[int, float], ...]
+    """(bytes, share) of small requests."""
+    hot_space_share: float
+    hot_request_share: float
+    run_share: float
+    """Of the requests, those that begin a run."""
+    run_bytes: int
+    run_requests: int
+
+
+KINDS = {
+    # A server with mail, home directories and a small database, as traces of the nineties describe them: requests of
+    # 8 KiB in most cases, writes a little more than reads, bursts, a few scans (Ruemmler and Wilkes, "UNIX disk access
+    # patterns", USENIX 1993).
+    "server-1990s": TraceKind(
+        mean_per_second=45.0,
+        burst_factor=4.0,
+        burst_seconds=0.1,
+        write_share=0.57,
+        sizes=((2 * KIB, 0.1), (4 * KIB, 0.15), (8 * KIB, 0.55), (16 * KIB, 0.1), (64 * KIB, 0.1)),
+        hot_space_share=0.1,
+        hot_request_share=0.6,
+        run_share=0.01,
+        run_bytes=128 * KIB,
+        run_requests=8,
+    ),
+}
+
+
+def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
+    """The trace over the first ``space_bytes`` of a device, its requests dealt out to so many streams.
+
+    Raises SpecError for an unknown kind.
+    """
+    if kind not in KINDS:
+        raise unknown_word("synthetic trace", kind, KINDS)
+    if space_bytes < LEAST_SPACE_BYTES:
+        raise SpecError(f"a trace needs 16 MiB to work on, not {space_bytes} bytes", hint="use a larger array")
+    dealt: list[list[str]] = [["fio version 2 iolog", "data add", "data open"] for _ in range(streams)]
+    # Not for secrets: the same seed must give the same trace.
+    requests = _requests(KINDS[kind], seconds, space_bytes, random.Random(seed))
+    for number, (milliseconds, is_write, offset, length) in enumerate(requests):
+        word = "write" if is_write else "read"
+        dealt[number % streams] += [f"data wait {milliseconds} 0", f"data {word} {offset} {length}"]
+    return tuple("\n".join([*lines, "data close"]) + "\n" for lines in dealt)
+
+
+def _requests(
+    kind: TraceKind, seconds: float, space_bytes: int, draw: random.Random
+) -> Iterator[tuple[int, bool, int, int]]:
+    now = 0.0
+    burst_ends = 0.0
+    # Within a burst requests come burst_factor times as fast; between bursts nothing comes, so the mean is as asked.
+    while now < seconds:
+        if now >= burst_ends:
+            now += draw.expovariate(1 / (kind.burst_seconds * (kind.burst_factor - 1)))
+            burst_ends = now + draw.expovariate(1 / kind.burst_seconds)
+        now += draw.expovariate(kind.mean_per_second * kind.burst_factor)
+        if now >= seconds:
+            return
+        due = LEAD_MILLISECONDS + int(now * 1000)
+        is_write = draw.random() < kind.write_share
+        if draw.random() < kind.run_share:
+            start = _place(kind, space_bytes - kind.run_bytes * kind.run_requests, kind.run_bytes, draw)
+            for number in range(kind.run_requests):
+                yield due, is_write, start + number * kind.run_bytes, kind.run_bytes
+        else:
+            (length,) = draw.choices([size for size, _ in kind.sizes], [share for _, share in kind.sizes])
+            yield due, is_write, _place(kind, space_bytes - length, length, draw), length
+
+
+def _place(kind: TraceKind, space_bytes: int, unit: int, draw: random.Random) -> int:
+    is_hot = draw.random() < kind.hot_request_share
+    reach = int(space_bytes * kind.hot_space_share) if is_hot else space_bytes
+    return draw.randrange(max(1, reach // unit)) * unit
