@@ -8,7 +8,8 @@ from pathlib import Path
 
 import lab.cli.run
 from benchmarks.support.report import finish, private_state
-from lab.experiments.schema import ArrayPlan, DiskPlan, Experiment, JobPlan, RebuildPlan, check
+from lab.experiments.array_plans import ArrayPlan, DiskPlan
+from lab.experiments.schema import Experiment, JobPlan, RebuildPlan, check
 from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, Machine, parse_target
 from lab.measure.samples import Sample

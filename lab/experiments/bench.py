@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lab.adapt.spec import VolumeSpec
 from lab.arrays import filesystem, operations
 from lab.arrays.detail import read_detail
 from lab.arrays.filesystem import FileSystem
@@ -13,8 +14,10 @@ from lab.arrays.state import read_array
 from lab.arrays.waits import wait_until_idle
 from lab.disks import Lab, LabDisk
 from lab.errors import LabError, WorkloadError
-from lab.experiments.schema import ArrayPlan, Experiment, Sharing
+from lab.experiments.array_plans import ArrayPlan, Sharing
+from lab.experiments.schema import Experiment
 from lab.experiments.stopwatch import Stopwatch
+from lab.experiments.volumes import RunningVolume, build_volume, tuned
 from lab.measure.job import Place, prepare
 from lab.plans import Plan
 from lab.results.record import ArrayRecord
@@ -26,10 +29,17 @@ class BuiltArray:
     """An array that is there: clean, with its file system mounted and its files written."""
 
     plan: ArrayPlan
-    spec: ArraySpec
+    spec: ArraySpec | VolumeSpec
     disks: tuple[LabDisk, ...]
     place: Place
     record: ArrayRecord
+    volume: RunningVolume | None = None
+
+    @property
+    def md(self) -> ArraySpec:
+        """The spec of a single array; rebuilds and predictions are for these alone."""
+        assert isinstance(self.spec, ArraySpec)
+        return self.spec
 
 
 class Bench:
@@ -90,11 +100,15 @@ class Bench:
 
     def _stop(self, built: BuiltArray) -> None:
         self._lab.execute(filesystem.unmount(built.place.file_system, built.spec.device))
-        if built.spec.is_array:
-            self._lab.execute(operations.stop(built.spec.name, built.spec.members))
+        if built.volume:
+            self._lab.execute(built.volume.stop_plan())
+        elif built.md.is_array:
+            self._lab.execute(operations.stop(built.md.name, built.md.members))
 
     def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], str]:
         """An array's disks and its name."""
+        if plan.take:
+            return tuple(self._lab.disk(name) for name in plan.disk_names()), "md0"
         if self._experiment.disks.sharing is Sharing.SHARED:
             return self._lab.disks[: plan.members], "md0"
         first = 0
@@ -111,42 +125,61 @@ class Bench:
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
+        self._lab.check_blank([disk.node for disk in disks])
+        if plan.is_volume:
+            return self._build_volume(plan, disks, name.replace("md", "adapt"))
         spec = plan.spec(tuple(disk.node for disk in disks), name)
         steps = operations.create(spec)
-        self._lab.check_blank(spec.members)
         self._lab.execute(steps)
         if spec.is_array:
             with self._stopwatch.resync():
                 wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
-        kind = self._experiment.file_system
+            self._lab.execute(tuned(plan, [name]))
         size_bytes = read_array(self._lab.machine, name).size_bytes if spec.is_array else disks[0].size_bytes
-        make = filesystem.make(
-            kind,
-            spec.device,
-            size_bytes=size_bytes,
-            chunk_bytes=spec.effective_chunk_bytes,
-            full_stripe_bytes=_full_stripe_bytes(spec),
-        )
-        mount = filesystem.mount(kind, spec.device)
-        self._lab.execute(make + mount)
-        place = self._place(spec, disks, kind, size_bytes)
-        built = BuiltArray(plan, spec, disks, place, self._record(plan, spec, size_bytes, steps + make + mount))
+        steps += self._make_file_system(spec.device, size_bytes, spec.effective_chunk_bytes, _full_stripe_bytes(spec))
+        place = self._place(spec.device, spec.name if spec.is_array else None, disks, size_bytes)
+        built = BuiltArray(plan, spec, disks, place, self._record(plan, spec, size_bytes, steps))
         self._prepare(built)
         return built
+
+    def _build_volume(self, plan: ArrayPlan, disks: tuple[LabDisk, ...], name: str) -> BuiltArray:
+        spec = plan.volume_spec(disks, name)
+        volume = build_volume(self._lab, spec)
+        with self._stopwatch.resync():
+            for inner in volume.arrays.values():
+                wait_until_idle(self._lab.machine, inner, clock=self._lab.host.clock)
+        self._lab.execute(tuned(plan, volume.arrays.values()))
+        full_stripe = volume.label.reference * spec.chunk_bytes
+        steps = volume.created
+        steps += self._make_file_system(spec.device, volume.size_bytes, spec.chunk_bytes, full_stripe)
+        # The account of CPU time follows the threads of one array by its name; a volume has several.
+        place = self._place(spec.device, None, disks, volume.size_bytes)
+        record = volume.record(plan.id, self._experiment.file_system.value, steps)
+        built = BuiltArray(plan, spec, disks, place, record, volume)
+        self._prepare(built)
+        return built
+
+    def _make_file_system(self, device: str, size_bytes: int, chunk_bytes: int | None, full_stripe_bytes: int) -> Plan:
+        kind = self._experiment.file_system
+        steps = filesystem.make(
+            kind, device, size_bytes=size_bytes, chunk_bytes=chunk_bytes, full_stripe_bytes=full_stripe_bytes
+        ) + filesystem.mount(kind, device)
+        self._lab.execute(steps)
+        return steps
 
     def mark_used(self, disk: LabDisk) -> None:
         """This disk is not blank any more."""
         self._used.add(disk.name)
 
-    def _place(self, spec: ArraySpec, disks: tuple[LabDisk, ...], kind: FileSystem, size_bytes: int) -> Place:
+    def _place(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> Place:
+        kind = self._experiment.file_system
         free = (
             size_bytes
             if kind is FileSystem.RAW
-            else filesystem.free_bytes(self._lab.machine, filesystem.mount_point(spec.device))
+            else filesystem.free_bytes(self._lab.machine, filesystem.mount_point(device))
         )
-        array = spec.name if spec.is_array else None
         members = tuple(disk.kernel_name for disk in disks)
-        return Place(array, spec.device, members, kind, free, self._lab.machine.facts.is_virtual_time)
+        return Place(array, device, members, kind, free, self._lab.machine.facts.is_virtual_time)
 
     def _prepare(self, built: BuiltArray) -> None:
         """Write all files once; several workloads of the same layout share them."""

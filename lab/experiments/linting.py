@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
+from lab.adapt.spec import capacity_bytes
 from lab.arrays.geometry import usable_bytes
 from lab.arrays.level_names import level_with_layout
 from lab.disks import Lab
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
+from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.bench import BuiltArray
-from lab.experiments.schema import ArrayPlan, Cache, Experiment, Order
+from lab.experiments.schema import Cache, Experiment, Order
 from lab.lint.cell_checks import lint_cell
 from lab.lint.facts import ArrayFacts, CellFacts, DeviceFacts, JobFacts, MachineFacts, PlanFacts
 from lab.lint.findings import Finding, distinct
@@ -82,17 +85,20 @@ def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
     usable = None
     # Of disks that are there already, the size is not known before.
     if experiment.disks.kind in _BLANK_AT_START:
-        try:
-            level = level_with_layout(array.level, array.layout)
-            usable = usable_bytes(level, array.members, experiment.disks.size_bytes, array.chunk_bytes)
-        except SpecError:
-            usable = None
-    return ArrayFacts(array.id, array.level, array.members, usable, array.assume_clean)
+        with suppress(SpecError):
+            usable = _usable_bytes(experiment, array)
+    return ArrayFacts(array.id, array.level, array.disk_count, usable, array.assume_clean)
+
+
+def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int:
+    disks = array.stand_ins(experiment.disks)
+    if array.is_volume:
+        return capacity_bytes(array.volume_spec(disks, "adapt0"))
+    level = level_with_layout(array.level, array.layout)
+    return usable_bytes(level, len(disks), min(disk.size_bytes for disk in disks), array.chunk_bytes)
 
 
 def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> JobFacts:
-    # A literal recipe has one file for all its jobs.
-    files = 1 if workload.recipe else workload.jobs
     return JobFacts(
         id=workload.id,
         arrays=tuple(arrays) or tuple(array.id for array in experiment.arrays),
@@ -103,16 +109,19 @@ def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]
         is_asynchronous=workload.engine not in SYNCHRONOUS_ENGINES,
         runtime_seconds=workload.runtime_seconds,
         warmup_seconds=workload.warmup_seconds,
-        total_file_bytes=workload.file_bytes * files if workload.file_bytes else None,
+        total_file_bytes=workload.file_bytes * workload.region_count if workload.file_bytes else None,
         recipe=workload.recipe,
     )
 
 
 def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[Finding, ...]:
     """The machine and the arrays right before they are measured."""
-    holders = {disk.kernel_name: built.spec.name for built in arrays if built.spec.is_array for disk in built.disks}
-    names = [*holders, *(built.spec.name for built in arrays if built.spec.is_array)]
-    names += [disk.kernel_name for built in arrays if not built.spec.is_array for disk in built.disks]
+    single = [built for built in arrays if built.volume is None]
+    holders = {disk.kernel_name: built.md.name for built in single if built.md.is_array for disk in built.disks}
+    names = [*holders, *(built.md.name for built in single if built.md.is_array)]
+    names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
+    # The disks of a volume are held by its slices; of these only the arrays on them can be told.
+    names += [name for built in arrays if built.volume for name in built.volume.arrays.values()]
     paths = {name: _paths(name) for name in names}
     texts = lab.machine.read([path for each in paths.values() for path in each.values()])
     held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])

@@ -46,7 +46,7 @@ class RebuildRunner:
     def measure(self, cell: RebuildCell) -> None:
         """One rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
         built = self._bench.array(cell.array)
-        victim = built.spec.members[victim_slot(cell.repeat, len(built.spec.members))]
+        victim = built.md.members[victim_slot(cell.repeat, len(built.md.members))]
         if cell.under is None:
             self._alone(cell, built, victim)
         else:
@@ -55,7 +55,7 @@ class RebuildRunner:
     def _alone(self, cell: RebuildCell, built: BuiltArray, victim: str) -> None:
         label = f"{built.plan.label}: rebuild {victim}, repeat {cell.repeat + 1}"
         self._context.observer.doing(label, 10.0)
-        name = built.spec.name
+        name = built.md.name
         before = self._last_sums.get(built.plan.id) or self._sum(built)
         predicted = predict_rebuild(self._lab, name, self._rates)
         fail_and_remove(self._lab, name, victim)
@@ -105,7 +105,7 @@ class RebuildRunner:
 
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
         """Healthy, degraded, rebuilding, restored: the same load in each, and data beside it that nobody writes."""
-        name = built.spec.name
+        name = built.md.name
         before = self._witness(built, write=True)
         phases = [self._phase(cell, built, load, HEALTHY)]
         predicted = predict_rebuild(self._lab, name, self._rates)
@@ -183,7 +183,7 @@ class RebuildRunner:
 
     def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
         # On a bare device the load has its own regions, from the start on; the last part is the witness's.
-        size = read_array(self._lab.machine, built.spec.name).size_bytes
+        size = read_array(self._lab.machine, built.md.name).size_bytes
         length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
         skip = (size - length) >> 20
         if write:

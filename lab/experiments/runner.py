@@ -198,11 +198,11 @@ class ExperimentRunner:
         """Only where a disk's service time is known: other disks here are memory, and the processor is the limit."""
         if not self._experiment.disks.personality or self._rates is None or phase == REBUILDING:
             return None
-        members = len(built.spec.members)
+        members = len(built.md.members)
         failed = frozenset({victim_slot(repeat, members)} if phase == DEGRADED else ())
         try:
             return workload_iops(
-                built.spec.raid,
+                built.md.raid,
                 [self._rates] * members,
                 workload,
                 failed=failed,

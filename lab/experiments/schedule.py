@@ -6,7 +6,8 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lab.experiments.schema import Experiment, Order, Sharing
+from lab.experiments.array_plans import Sharing
+from lab.experiments.schema import Experiment, Order
 from lab.workloads.workload import Workload
 
 HEALTHY, DEGRADED, REBUILDING, RESTORED = "healthy", "degraded", "rebuilding", "restored"

@@ -10,9 +10,9 @@ import msgspec
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import level_with_layout
-from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec
+from lab.disks.kinds import DiskSpec
 from lab.errors import SpecError
+from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
 from lab.tomlfile import read_toml, unknown_word
 from lab.workloads.catalogue import find_workload
 from lab.workloads.workload import Workload
@@ -21,15 +21,6 @@ FORMAT_VERSION = 1
 DEFAULT_REPEATS = 6
 """The fewest whose range covers the median with 95 %."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
-
-
-class Sharing(StrEnum):
-    """Whether arrays have disks of their own."""
-
-    SEPARATE = "separate"
-    """All arrays exist side by side, so that their measurements can alternate."""
-    SHARED = "shared"
-    """One set of disks; each array is built, measured and taken apart in its turn."""
 
 
 class Order(StrEnum):
@@ -46,48 +37,6 @@ class Cache(StrEnum):
 
     COLD = "cold"
     WARM = "warm"
-
-
-class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What disks the arrays are made of."""
-
-    kind: DiskKind = DiskKind.FILE
-    size_bytes: int = DEFAULT_SIZE_BYTES
-    personality: str = ""
-    sharing: Sharing = Sharing.SEPARATE
-
-
-class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One array."""
-
-    id: str
-    level: str
-    members: int
-    title: str = ""
-    chunk_bytes: int | None = None
-    layout: str | None = None
-    bitmap: Bitmap = Bitmap.NONE
-    consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
-    assume_clean: bool = False
-    """Leave out the first resync: right for blank disks only, which lab disks are when an experiment starts."""
-
-    @property
-    def label(self) -> str:
-        """Its title, or its id."""
-        return self.title or self.id
-
-    def spec(self, nodes: tuple[str, ...], name: str) -> ArraySpec:
-        """The array on these devices."""
-        return ArraySpec(
-            level=self.level,
-            members=nodes,
-            name=name,
-            chunk_bytes=self.chunk_bytes,
-            layout=self.layout,
-            bitmap=self.bitmap,
-            consistency_policy=self.consistency_policy,
-            assume_clean=self.assume_clean,
-        )
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,7 +115,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def disk_specs(self) -> tuple[DiskSpec, ...]:
         """The disks that a lab must have."""
-        members = [array.members for array in self.arrays]
+        if self.disks.pools:
+            return self.disks.pool_specs()
+        members = [array.disk_count for array in self.arrays]
         count = sum(members) if self.disks.sharing is Sharing.SEPARATE else max(members)
         plan = self.disks
         return tuple(
@@ -188,7 +139,7 @@ def _complaints(experiment: Experiment) -> list[str]:
     ids = [array.id for array in experiment.arrays]
     job_ids = [job.id or job.workload for job in experiment.jobs]
     load = experiment.rebuild.under if experiment.rebuild else None
-    checks = [
+    checks: list[tuple[object, str]] = [
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
         (experiment.repeats < 1, "repeats must be 1 or more"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
@@ -196,6 +147,10 @@ def _complaints(experiment: Experiment) -> list[str]:
         (not experiment.arrays, "it has no arrays"),
         (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),
         (not 0 < experiment.sampling_hertz <= 20, "sampling_hertz must be above 0 and at most 20"),
+        (
+            bool(experiment.disks.pools) and experiment.disks.sharing is not Sharing.SHARED,
+            "pools need sharing 'shared'",
+        ),
         (len(set(ids)) < len(ids), "two arrays have the same id"),
         (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
         # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would take the earlier one's place.
@@ -212,14 +167,19 @@ def _complaints(experiment: Experiment) -> list[str]:
 
 def check(experiment: Experiment) -> None:
     """Raises SpecError, before anything is started, for levels, member counts, workloads or disks that cannot be."""
-    for spec in experiment.disk_specs[:1]:
+    for spec in experiment.disk_specs if experiment.disks.pools else experiment.disk_specs[:1]:
         spec.validate()
     for array in experiment.arrays:
-        level_with_layout(array.level, array.layout)
-        nodes = tuple(f"/dev/disk{number}" for number in range(array.members))
-        array.spec(nodes, "md0").validate()
+        array.check(experiment.disks)
     for name in experiment.rebuild.arrays if experiment.rebuild else ():
-        level = level_with_layout(experiment.array(name).level, experiment.array(name).layout)
+        plan = experiment.array(name)
+        if plan.is_volume:
+            raise SpecError(
+                f"array '{name}' of experiment '{experiment.id}' is a volume of several arrays, and only the rebuild "
+                "of single arrays is measured",
+                hint="leave it out of [rebuild]",
+            )
+        level = level_with_layout(plan.level, plan.layout)
         if not level.is_redundant:
             raise SpecError(
                 f"array '{name}' of experiment '{experiment.id}' cannot be rebuilt: {level.name} has no redundancy",

@@ -1,0 +1,153 @@
+"""What an experiment file says of its disks and arrays."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from lab.adapt.spec import VolumeSpec, geometry_of
+from lab.adapt.windows import Rule
+from lab.arrays.level_names import level_with_layout
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec, LabDisk
+from lab.errors import SpecError
+
+
+class Sharing(StrEnum):
+    """Whether arrays have disks of their own."""
+
+    SEPARATE = "separate"
+    """All arrays exist side by side, so that their measurements can alternate."""
+    SHARED = "shared"
+    """One set of disks; each array is built, measured and taken apart in its turn."""
+
+
+class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Equal disks, where arrays are made of several kinds. They are named ``fast01``, ``fast02`` and so on."""
+
+    id: str
+    count: int
+    size_bytes: int
+    personality: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.id}{number:02d}" for number in range(1, self.count + 1))
+
+
+class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What disks the arrays are made of: so many equal ones as they need, or several pools of which they take some."""
+
+    kind: DiskKind = DiskKind.FILE
+    size_bytes: int = DEFAULT_SIZE_BYTES
+    personality: str = ""
+    sharing: Sharing = Sharing.SEPARATE
+    pools: tuple[DiskPool, ...] = ()
+
+    def pool_specs(self) -> tuple[DiskSpec, ...]:
+        """All disks of all pools."""
+        return tuple(
+            DiskSpec(name=name, kind=self.kind, size_bytes=pool.size_bytes, personality=pool.personality)
+            for pool in self.pools
+            for name in pool.names
+        )
+
+
+class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One array."""
+
+    id: str
+    level: str
+    """As ``raidlab array create`` takes it; ``adapt5`` and ``shr`` too."""
+    members: int = 0
+    """How many disks, where all are equal."""
+    take: dict[str, int] = {}
+    """Pool -> how many of its disks, in this order."""
+    title: str = ""
+    chunk_bytes: int | None = None
+    layout: str | None = None
+    bitmap: Bitmap = Bitmap.NONE
+    consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
+    assume_clean: bool = False
+    """Leave out the first resync: right for blank disks only, which lab disks are when an experiment starts."""
+    reference: int | None = None
+    """Data chunks of the full stripe of a volume (adapt5, shr)."""
+    utilisation: dict[str, float] = {}
+    """Pool -> how much a volume uses its disks relative to those used most; empty: all of each."""
+    stripe_cache_pages: int | None = None
+    """Of each md array with parity, in pages for each member; md has 256."""
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether it consists of several md arrays over slices."""
+        return self.level in tuple(Rule)
+
+    @property
+    def disk_count(self) -> int:
+        return sum(self.take.values()) if self.take else self.members
+
+    def disk_names(self) -> tuple[str, ...]:
+        """Of the pools' disks that it takes."""
+        return tuple(f"{pool}{number:02d}" for pool, count in self.take.items() for number in range(1, count + 1))
+
+    def volume_spec(self, disks: tuple[LabDisk, ...], name: str) -> VolumeSpec:
+        """The volume on these disks."""
+        factors = tuple(self.utilisation.get(pool, 1.0) for pool, count in self.take.items() for _ in range(count))
+        defaults = VolumeSpec(disks)
+        return VolumeSpec(
+            disks=disks,
+            name=name,
+            rule=Rule(self.level),
+            chunk_bytes=self.chunk_bytes or defaults.chunk_bytes,
+            reference=self.reference,
+            utilisation=factors if self.utilisation else None,
+            bitmap=self.bitmap,
+            assume_clean=self.assume_clean,
+        )
+
+    @property
+    def label(self) -> str:
+        """Its title, or its id."""
+        return self.title or self.id
+
+    def spec(self, nodes: tuple[str, ...], name: str) -> ArraySpec:
+        """The array on these devices."""
+        return ArraySpec(
+            level=self.level,
+            members=nodes,
+            name=name,
+            chunk_bytes=self.chunk_bytes,
+            layout=self.layout,
+            bitmap=self.bitmap,
+            consistency_policy=self.consistency_policy,
+            assume_clean=self.assume_clean,
+        )
+
+    def check(self, disks: DiskPlan) -> None:
+        """Raises SpecError for a level, a number of members or disks that cannot be."""
+        if self.take and not disks.pools:
+            raise SpecError(f"array '{self.id}' takes from pools, and there are none", hint="add [[disks.pools]]")
+        counts = {pool.id: pool.count for pool in disks.pools}
+        for pool, count in self.take.items():
+            if not 0 < count <= counts.get(pool, 0):
+                have = ", ".join(f"{name} has {number}" for name, number in counts.items())
+                raise SpecError(f"array '{self.id}' takes {count} of pool '{pool}', and {have}", hint="take fewer")
+        for pool in self.utilisation:
+            if pool not in self.take:
+                raise SpecError(f"array '{self.id}' uses pool '{pool}' and takes nothing of it", hint="name it in take")
+        chosen = self.stand_ins(disks)
+        if self.is_volume:
+            geometry_of(self.volume_spec(chosen, "adapt0"))
+        else:
+            level_with_layout(self.level, self.layout)
+            self.spec(tuple(disk.node for disk in chosen), "md0").validate()
+
+    def stand_ins(self, disks: DiskPlan) -> tuple[LabDisk, ...]:
+        """Disks like those that it will have."""
+        sizes = {spec.name: spec.size_bytes for spec in disks.pool_specs()}
+        names = self.disk_names() or tuple(f"disk{number + 1:02d}" for number in range(self.members))
+        return tuple(
+            LabDisk(name=name, kind=disks.kind, node=f"/dev/{name}", size_bytes=sizes.get(name, disks.size_bytes))
+            for name in names
+        )
