@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from lab.experiments.published import find_published
-from lab.report import antioquia
+from lab.report import adaptraid, antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
 from lab.report.series import rows
 from lab.report.table import Table, as_csv
 from lab.results.record import ResultRecord, RunStatus
 
 STUDY_ANTIOQUIA = "antioquia"
+STUDY_ADAPTRAID = "adaptraid"
 
 
 class _Study(msgspec.Struct):
@@ -37,6 +38,8 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
         if record.cells:
             tables.append(antioquia.performance_table(record, published))
             tables.append(antioquia.ratio_table(record, published))
+    elif study == STUDY_ADAPTRAID and record.cells:
+        tables += adaptraid.tables(record)
     elif record.cells:
         tables.append(figures_table(record))
     rebuilds = rebuild_table(record)
