@@ -9,6 +9,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.arrays.discovery import FoundArray
+from lab.cli import calibrate
 from lab.cli.array_run import PlanFlag
 from lab.cli.context import Context, current
 from lab.cli.disk_changes import add_to_folder, add_to_machine, confirm_physical, remove_from_folder
@@ -27,6 +28,7 @@ from lab.session.session import LabSession
 from lab.units import format_bytes, human_bytes, human_seconds, parse_bytes
 
 app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
+calibrate.add_to(app)
 
 
 @app.default

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import msgspec
 import platformdirs
 
 from lab.disks.mechanics import Mechanics
+from lab.errors import LabError, SpecError
 from lab.tomlfile import read_toml, unknown_word
 
 # What nbdkit, the socket and the kernel's nbd driver add to each request: 0.38 to 0.45 ms at the median on the embedded
@@ -49,6 +52,44 @@ class Personality(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def user_folder() -> Path:
     """Where personalities of the user's own lie, one TOML file each; the file's name is the personality's."""
     return platformdirs.user_config_path("raidlab") / "personalities"
+
+
+def require_free_name(name: str) -> None:
+    """Raises SpecError for a name that no file can have or that a built-in personality has."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,40}", name):
+        raise SpecError(
+            f"'{name}' is no name for a personality", hint="use small letters, digits and - such as my-drive"
+        )
+    if name in all_personalities() and not (user_folder() / f"{name}.toml").exists():
+        raise SpecError(f"'{name}' is a personality of the lab's own", hint="choose another name")
+
+
+def save_personality(name: str, personality: Personality) -> Path:
+    """Keep a personality of the user's own; an earlier one of this name is replaced. Returns its file."""
+    require_free_name(name)
+    path = user_folder() / f"{name}.toml"
+    tree = msgspec.to_builtins(personality)
+    mechanics = tree.pop("mechanics", {})
+    lines = [f"{key} = {_toml(value)}" for key, value in tree.items()]
+    lines += ["", "[mechanics]", *(f"{key} = {_toml(value)}" for key, value in mechanics.items())] if mechanics else []
+    partial = path.with_suffix(".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise LabError(f"{path} cannot be written: {error.strerror}", hint="make its folder writable for you") from None
+    all_personalities.cache_clear()
+    return path
+
+
+def _toml(value: object) -> str:
+    """A plain value; TOML's strings and numbers are JSON's, its tables are not."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[\n" + "".join(f"  {_toml(each)},\n" for each in value) + "]"
+    return json.dumps(value)
 
 
 @cache

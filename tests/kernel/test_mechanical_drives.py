@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import statistics
 
 import pytest
 
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
-from lab.errors import DeviceRefused
+from lab.errors import DeviceRefused, LabError
 from lab.faults import power
+from lab.measure.calibration import reader
 from lab.units import MIB
 
 pytestmark = pytest.mark.kernel
@@ -109,3 +112,17 @@ def test_a_drive_that_answers_from_the_medium_has_nothing_to_lose(lab: Lab) -> N
     with pytest.raises(DeviceRefused, match="no volatile write cache") as caught:
         power.cut(plain)
     assert "sata-7200" in caught.value.hint
+
+
+def test_calibration_reads_through_the_mechanics(lab: Lab) -> None:
+    """What its times make of a drive, the unit tests say; a busy computer is too late for the exact numbers."""
+    read = reader(lab.machine, lab.disk("old").node)
+    places = [(index * 7919 % 12000 * 4096, 4096) for index in range(40)]
+    times = read(places, 1)
+    assert len(times) == 40
+    assert all(begin < end for begin, end in times)
+    # One after another: none begins before the last has ended, and none comes without a seek.
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(times))
+    assert statistics.median(end - begin for begin, end in times) > 0.008
+    with pytest.raises(LabError, match="nbd60 cannot be read"):
+        reader(lab.machine, "/dev/nbd60")(places, 1)

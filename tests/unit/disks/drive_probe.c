@@ -1,11 +1,49 @@
 /* Plays requests on a drive's mechanics. Arguments: size=BYTES, the drive's parameters. Each line of input is
  *   r ARRIVAL SECTOR COUNT | w ARRIVAL SECTOR COUNT | t ARRIVAL SECTOR COUNT (write-through) | f TIME (flush) | l (power is lost)
- * with times in seconds. Prints, in the order of the input: the time of each answer, of the flush, or the sectors lost. */
+ * with times in seconds. Prints, in the order of the input: the time of each answer, of the flush, or the sectors lost.
+ * With loop=DEPTH each line is SECTOR COUNT, a read; so many are in flight, and each answer is followed by the next after
+ * 0.1 ms. Prints begin and end of each. */
 
 #include "mechanics.h"
 #include "parameters.h"
 
 #define MOST 20000
+
+static void loop(struct drive *d, int depth) {
+  static struct request requests[MOST];
+  struct request *flying[64];
+  long long sector, length;
+  double now = 0;
+  int i, n = 0, many = 0;
+
+  for (;;) {
+    while (many < depth && n < MOST && scanf("%lld %lld", &sector, &length) == 2) {
+      requests[n].arrival = now;
+      requests[n].sector = sector;
+      requests[n].count = length;
+      drive_submit(d, &requests[n]);
+      flying[many++] = &requests[n++];
+    }
+    if (!many)
+      break;
+    /* Only the one that is served has an end; the drive begins the next when it is over. */
+    for (;;) {
+      int first = -1;
+      for (i = 0; i < many; i++)
+        if (flying[i]->is_ended && (first < 0 || flying[i]->end < flying[first]->end))
+          first = i;
+      if (first < 0) {
+        drive_advance(d, d->free);
+        continue;
+      }
+      now = larger(now, flying[first]->end + 0.0001);
+      flying[first] = flying[--many];
+      break;
+    }
+  }
+  for (i = 0; i < n; i++)
+    printf("%.9f %.9f\n", requests[i].arrival, requests[i].end + 0.0001);
+}
 
 int main(int count, char **words) {
   static struct request requests[MOST];
@@ -15,7 +53,7 @@ int main(int count, char **words) {
   int64_t size = 0, sectors, sector, length;
   double at;
   char kind;
-  int i, n = 0;
+  int i, n = 0, depth = 0;
 
   memset(&p, 0, sizeof p);
   for (i = 1; i < count; i++) {
@@ -23,6 +61,8 @@ int main(int count, char **words) {
     *value++ = 0;
     if (!strcmp(words[i], "size"))
       size = atoll(value);
+    else if (!strcmp(words[i], "loop"))
+      depth = atoi(value);
     else if (take_parameter(&p, words[i], value) < 0)
       return 2;
   }
@@ -32,6 +72,10 @@ int main(int count, char **words) {
   drive_begin(&d, &p, sectors);
   drive_use_cache(&d, calloc(sectors, 4), calloc(sectors, 4), calloc(sectors + 1, 1), calloc(sectors, 4),
                   calloc(p.write_cache_sectors + 1, 4));
+  if (depth) {
+    loop(&d, depth);
+    return 0;
+  }
   for (; n < MOST && scanf(" %c", &kind) == 1; n++) {
     if (kind == 'l') {
       others[n] = (double)lose_cache(&d);
