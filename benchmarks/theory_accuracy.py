@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.support.document import rewrite
 from benchmarks.support.report import finish, private_state
 from benchmarks.support.rig import Measured, measure
 from lab.arrays import operations
@@ -33,7 +34,6 @@ FAILURES = {"raid1": 1, "raid4": 1, "raid5": 1, "raid6": 2, "raid10": 1}
 DEPTHS = (1, 4, 16, 64)
 DISK_BYTES = 128 * MIB
 BOUND = 0.05
-BEGIN, END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +180,6 @@ def markdown(found: list[Point], target: str, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def rewrite(path: Path, table: str) -> None:
-    """Put the table between the two marks of a document."""
-    text = path.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"{path} has no '{BEGIN}' and '{END}'")
-    path.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}", encoding="utf-8")
-
-
 def main() -> None:
     """Measure, report, and write the table if asked."""
     parser = argparse.ArgumentParser()
@@ -216,7 +206,7 @@ def main() -> None:
         sys.exit(f"{len(left)} of {len(wanted)} cells are not measured yet: run again with the same --points")
     points = [found[cell] for cell in wanted]
     if options.table:
-        rewrite(options.table, markdown(points, options.on, options.seconds))
+        rewrite(options.table, "accuracy", markdown(points, options.on, options.seconds))
     finish(
         "theory_accuracy",
         "largest deviation of predicted from measured IOPS over all cells",

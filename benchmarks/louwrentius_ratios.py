@@ -1,0 +1,182 @@
+"""The louwrentius study's orders and relations on six emulated drives, with intervals from repeats.
+
+Usage: louwrentius_ratios.py [--on TARGET] [--seconds N] [--repeats N] [--table docs/theory.md] [--points FILE]
+                             [--minutes N]
+
+Random 4 KiB on the bare arrays: at queue depth 4, as in the study, for the orders; at 64, where the members are busy,
+for the relations of its theory, 225 : 112.5 : 75. Each repeat has addresses of its own, and goes through the levels in
+an order of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.support.document import rewrite
+from benchmarks.support.report import finish, private_state
+from benchmarks.support.rig import measure
+from lab.arrays import operations
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.machine import Host, parse_target
+from lab.results.statistics import Estimate, ratio_of_medians
+from lab.units import MIB
+
+LEVELS = ("raid0", "raid10", "raid5", "raid6")
+CELLS = (("read", 4), ("write", 4), ("write", 64))
+DISKS = 6
+DISK_BYTES = 128 * MIB
+EQUAL = 0.07
+"""Reads of RAID 0, 5 and 6 count as equal within this."""
+MARK = "louwrentius"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is measured in one go."""
+
+    repeat: int
+    level: str
+    direction: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ratio of two levels, and between what its whole interval must lie."""
+
+    text: str
+    above: str
+    below: str
+    direction: str
+    depth: int
+    at_least: float
+    at_most: float
+
+
+CLAIMS = (
+    Claim("reads: RAID 10 ahead of RAID 0", "raid10", "raid0", "read", 4, 1.0, 2.0),
+    Claim("reads: RAID 5 like RAID 0", "raid5", "raid0", "read", 4, 1 - EQUAL, 1 + EQUAL),
+    Claim("reads: RAID 6 like RAID 0", "raid6", "raid0", "read", 4, 1 - EQUAL, 1 + EQUAL),
+    Claim("writes: RAID 0 ahead of RAID 10", "raid0", "raid10", "write", 4, 1.0, 10.0),
+    Claim("writes: RAID 10 ahead of RAID 5", "raid10", "raid5", "write", 4, 1.0, 10.0),
+    Claim("writes: RAID 5 ahead of RAID 6", "raid5", "raid6", "write", 4, 1.0, 10.0),
+    Claim("all busy: RAID 10 to RAID 5 like 225 to 112.5", "raid10", "raid5", "write", 64, 1.9, 2.1),
+    Claim("all busy: RAID 5 to RAID 6 like 112.5 to 75", "raid5", "raid6", "write", 64, 1.4, 1.6),
+)
+
+
+def planned(repeats: int) -> list[Cell]:
+    """Repeat by repeat, the levels in an order of its own."""
+    found = []
+    for repeat in range(repeats):
+        order = list(LEVELS)
+        random.Random(repeat).shuffle(order)
+        found += [Cell(repeat, level, direction, depth) for level in order for direction, depth in CELLS]
+    return found
+
+
+def measured_now(wanted: list[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, float]]:
+    """I/Os a second of each cell, until the time that was given is over."""
+    disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
+    end = time.monotonic() + 60 * options.minutes
+    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+        spec = None
+        for cell in wanted:
+            if time.monotonic() > end:
+                return
+            if spec is None or spec.level != cell.level:
+                spec = remade(lab, spec, cell.level)
+            seed = 100 * cell.repeat + cell.depth
+            yield cell, measure(lab, spec.device, cell.direction, cell.depth, seconds=options.seconds, seed=seed).iops
+
+
+def remade(lab: Lab, before: ArraySpec | None, level: str) -> ArraySpec:
+    """The next array in the place of the last."""
+    if before:
+        lab.execute(operations.destroy(before))
+    spec = ArraySpec(level, tuple(disk.node for disk in lab.disks), assume_clean=level != "raid0")
+    lab.execute(operations.create(spec))
+    return spec
+
+
+def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
+    """The claim's ratio with its interval; repeats pair up."""
+
+    def values(level: str) -> list[float]:
+        cells = [cell for cell in found if (cell.level, cell.direction, cell.depth) == (level, *kind)]
+        return [found[cell] for cell in sorted(cells, key=lambda cell: cell.repeat)]
+
+    kind = (claim.direction, claim.depth)
+    return ratio_of_medians(values(claim.above), values(claim.below))
+
+
+def holds(claim: Claim, estimate: Estimate) -> bool:
+    """Whether the whole interval lies where it must."""
+    return claim.at_least < estimate.low and estimate.high < claim.at_most
+
+
+def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: argparse.Namespace) -> str:
+    """The table of docs/theory.md."""
+    lines = [
+        f"{repeats} repeats of {options.seconds:g} s in random order, `{options.on}`; ratio of medians with its "
+        f"interval of {100 * min(each.coverage for each in estimates.values()):.0f} %.",
+        "",
+        "| claim | queue depth | ratio | interval | |",
+        "|---|---|---|---|---|",
+    ]
+    for claim, each in estimates.items():
+        verdict = "holds" if holds(claim, each) else "does not hold"
+        lines.append(
+            f"| {claim.text} | {claim.depth} | {each.median:.3f} | {each.low:.3f} to {each.high:.3f} | {verdict} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, report, and write the table if asked."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--on", default="uml:?time=virtual")
+    parser.add_argument("--seconds", type=float, default=45)
+    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--table", type=Path)
+    parser.add_argument("--points", type=Path, help="a file of cells, one a line; what it has is not measured again")
+    parser.add_argument("--minutes", type=float, default=1e6, help="measure no more cells after this time")
+    options = parser.parse_args()
+    wanted = planned(options.repeats)
+    lines = options.points.read_text().splitlines() if options.points and options.points.exists() else []
+    found = dict(msgspec.json.decode(line, type=tuple[Cell, float]) for line in lines)
+    missing = [cell for cell in wanted if cell not in found]
+    for cell, iops in measured_now(missing, options) if missing else ():
+        found[cell] = iops
+        line = msgspec.json.encode((cell, iops)).decode()
+        print(line, file=sys.stderr, flush=True)
+        if options.points:
+            with options.points.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+    left = sum(cell not in found for cell in wanted)
+    if left:
+        sys.exit(f"{left} of {len(wanted)} cells are not measured yet: run again with the same --points")
+    estimates = {claim: ratio(claim, found) for claim in CLAIMS}
+    if options.table:
+        rewrite(options.table, MARK, markdown(estimates, options.repeats, options))
+    finish(
+        "louwrentius_ratios",
+        "share of the study's orders and relations that hold with their whole interval",
+        sum(holds(claim, each) for claim, each in estimates.items()) / len(CLAIMS),
+        1.0,
+        at_most=False,
+        details={claim.text: [each.median, each.low, each.high] for claim, each in estimates.items()},
+    )
+
+
+if __name__ == "__main__":
+    main()
