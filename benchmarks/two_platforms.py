@@ -1,0 +1,127 @@
+"""Two platforms with different disks: which conclusions carry over, and which must flip.
+
+Usage: two_platforms.py [--on TARGET] [--keep FOLDER]
+
+The embedded kernel with drives of 7200 rpm and with solid-state drives stands for two machines. RAID 0 writes faster
+than RAID 5 on both. RAID 5 on six drives of 7200 rpm writes faster than one of them (six times 75 I/Os, four for each
+write); on solid-state drives the parity work on one processor is slower than a drive that takes sixteen I/Os at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.support.report import finish, private_state
+from lab.compare.platforms import Conclusion, Transfer, compare_platforms, platform_of
+from lab.experiments.schema import Experiment
+from lab.experiments.service import RunRequest, run_experiment
+from lab.machine import Host, parse_target
+from lab.measure.samples import Sample
+from lab.results.record import ResultRecord, encode_record
+from lab.tomlfile import decode_toml
+
+PERSONALITIES = ("hdd-7200", "ssd")
+EXPERIMENT = """
+format_version = 1
+id = "two-platforms"
+title = "RAID 0 and 5 beside one disk, random 4K writes at queue depth 16"
+question = "Is RAID 5 faster than one of its disks?"
+seed = 3
+file_system = "raw"
+writes_files_first = false
+
+[disks]
+kind = "spindle"
+personality = "PERSONALITY"
+size_bytes = "24M"
+
+[[arrays]]
+id = "single"
+level = "single"
+members = 1
+
+[[arrays]]
+id = "raid0"
+level = "raid0"
+members = 6
+
+[[arrays]]
+id = "raid5"
+level = "raid5"
+members = 6
+assume_clean = true
+
+[[jobs]]
+workload = "rand-write-4k"
+queue_depth = 16
+jobs = 1
+runtime_seconds = 2.0
+warmup_seconds = 1.0
+"""
+WANTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Transfer.FLIPS}
+
+
+class Quiet:
+    """Tells what is done, on standard error."""
+
+    def doing(self, what: str, expected_seconds: float) -> None:
+        print(what, file=sys.stderr, flush=True)
+
+    def done(self, key: str) -> None: ...
+
+    def on_sample(self, sample: Sample) -> None: ...
+
+
+def measured(personality: str, target: str) -> ResultRecord:
+    """The experiment on drives of one kind."""
+    text = EXPERIMENT.replace("PERSONALITY", personality)
+    experiment = decode_toml(text, Experiment, source=personality)
+    host = Host.real("benchmark")
+    request = RunRequest(
+        target=parse_target(target), host=host, observer=Quiet(), on_notice=lambda line: print(line, file=sys.stderr)
+    )
+    return run_experiment(experiment, text, request)
+
+
+def matches(conclusion: Conclusion) -> bool:
+    """Whether it became what it must; True for one that is not asked about."""
+    wanted = WANTED.get((conclusion.faster, conclusion.slower))
+    return wanted is None or conclusion.transfers[0] is wanted
+
+
+def main() -> None:
+    """Run on both, compare, and check what must carry over and flip."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--on", default="uml:")
+    parser.add_argument("--keep", type=Path, help="write the two records to this folder")
+    options = parser.parse_args()
+    with private_state():
+        records = [measured(personality, options.on) for personality in PERSONALITIES]
+    if options.keep:
+        for personality, record in zip(PERSONALITIES, records, strict=True):
+            (options.keep / f"two-platforms-{personality}.json").write_bytes(encode_record(record))
+    found = compare_platforms([platform_of(record) for record in records])
+    asked = [each for each in found.conclusions if (each.faster, each.slower) in WANTED]
+    finish(
+        "two_platforms",
+        "conclusions that became what they must on the other platform",
+        sum(matches(each) for each in asked),
+        len(WANTED),
+        at_most=False,
+        details={
+            "conclusions": [
+                f"{each.faster} {each.verdicts[0].outcome} than {each.slower}: {each.transfers[0]}"
+                for each in found.conclusions
+            ],
+            "speed_up": {
+                row.what: [None if value is None else round(value.median, 2) for value in row.values]
+                for row in found.rows
+            },
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
