@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
+from lab.compare.loading import BUNDLE_SUFFIX
 from lab.errors import ExitCode, LabError, SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
@@ -19,6 +20,7 @@ from lab.lint.publication_checks import lint_publication
 from lab.lint.recipe_checks import lint_fio, lint_shell
 from lab.lint.result_checks import lint_result
 from lab.lint.rules import Rule, all_rules, find_rule
+from lab.results.bundle import read_bundle
 from lab.results.store import ResultStore, decode_record
 from lab.units import MIB
 
@@ -30,8 +32,8 @@ def lint(
     name: Annotated[
         str | None,
         Parameter(
-            help="An experiment, a result, or a file: .toml experiment, .fio job, .sh recipe, record.json; "
-            "nothing: list the rules."
+            help="An experiment, a result, or a file: .toml experiment, .fio job, .sh recipe, record.json, .zip "
+            "bundle; nothing: list the rules."
         ),
     ] = None,
     *,
@@ -63,6 +65,9 @@ def findings_of(name: str, store: ResultStore) -> Iterable[Finding]:
         return readers[path.suffix](_read(path).decode(errors="replace"))
     if path.suffix == ".json":
         return lint_result(decode_record(_read(path), source=name))
+    if path.suffix == BUNDLE_SUFFIX:
+        bundle = read_bundle(path, with_raw=False)
+        return [finding for result_id in bundle.results for finding in lint_result(bundle.record(result_id))]
     if path.suffix == ".toml" or name in built_in_names():
         return lint_experiment(find_experiment(name)[0])
     study = name.removesuffix(_AS_PUBLISHED)

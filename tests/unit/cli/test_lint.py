@@ -10,6 +10,8 @@ import pytest
 from lab.cli.main import run
 from lab.errors import ExitCode
 from lab.results.record import encode_record
+from tests.unit.compare.platform_records import HDD, machine
+from tests.unit.compare.test_platforms import WRITES, bundle
 from tests.unit.results.records import cell, record
 
 
@@ -43,6 +45,15 @@ def test_files_are_read_by_what_they_are(
     found = json.loads(capsys.readouterr().out)
     assert rule in {each["rule"] for each in found}
     assert all(each["remedy"] and each["required"] for each in found)
+
+
+def test_the_results_of_a_bundle_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = bundle(tmp_path / "a.zip", machine("a", HDD, WRITES, repeats=3), tmp_path / "key.pem")
+    assert run(["lint", str(made), "--json"]) == ExitCode.FAILED
+    assert "too-few-repeats" in {each["rule"] for each in json.loads(capsys.readouterr().out)}
+    made.write_bytes(made.read_bytes()[:-40])
+    assert run(["lint", str(made)]) == ExitCode.FAILED
+    assert "is damaged" in capsys.readouterr().err
 
 
 def test_a_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

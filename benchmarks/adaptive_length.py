@@ -1,0 +1,85 @@
+"""How much sooner short jobs, repeated until the interval is narrow, give a figure than six jobs of a minute.
+
+Usage: adaptive_length.py [--on TARGET]
+
+Both ways measure RAID 5 on six drives of 7200 rpm, and both must reach the same interval: ±5 % of the median with 95 %.
+Six minutes reach it by far; the other way stops as soon as it does. Time is that of fio with its starts and warm-ups,
+on the machine's clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks.support.report import finish, private_state
+from benchmarks.two_platforms import Quiet
+from lab.experiments.schema import Experiment
+from lab.experiments.service import RunRequest, run_experiment
+from lab.machine import Host, parse_target
+from lab.report.series import rows
+from lab.results.record import ResultRecord
+from lab.tomlfile import decode_toml
+
+HALF_WIDTH = 0.05
+BOUND = 0.25
+HEAD = """
+format_version = 1
+id = "adaptive-length"
+title = "RAID 5 on six drives"
+question = "How long must be measured?"
+seed = 4
+file_system = "raw"
+writes_files_first = false
+disks = { kind = "spindle", personality = "hdd-7200", size_bytes = "64M" }
+arrays = [{ id = "raid5", level = "raid5", members = 6, assume_clean = true }]
+"""
+FIXED = (
+    'jobs = [{ workload = "rand-read-4k", queue_depth = 16, jobs = 1, runtime_seconds = 60.0, warmup_seconds = 5.0 }]'
+)
+ADAPTIVE = f"""
+most_repeats = 30
+wanted_half_width = {HALF_WIDTH}
+jobs = [{{ workload = "rand-read-4k", queue_depth = 16, jobs = 1, runtime_seconds = 5.0, warmup_seconds = 2.0 }}]
+"""
+
+
+def measured(text: str, target: str) -> ResultRecord:
+    """One way, from start to end."""
+    experiment = decode_toml(HEAD + text, Experiment, source="adaptive-length")
+    request = RunRequest(
+        target=parse_target(target),
+        host=Host.real("benchmark"),
+        observer=Quiet(),
+        on_notice=lambda line: print(line, file=sys.stderr),
+    )
+    return run_experiment(experiment, HEAD + text, request)
+
+
+def main() -> None:
+    """Measure both ways."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--on", default="uml:?time=virtual")
+    options = parser.parse_args()
+    with private_state():
+        fixed, adaptive = (measured(text, options.on) for text in (FIXED, ADAPTIVE))
+    found = [rows(record)[0].iops for record in (fixed, adaptive)]
+    wide = [each.half_width_fraction for each in found if each.half_width_fraction > HALF_WIDTH]
+    share = adaptive.timings.fio_seconds / fixed.timings.fio_seconds
+    finish(
+        "adaptive_length",
+        f"time to an interval of ±{HALF_WIDTH:.0%}, as a part of that of six jobs of 60 s",
+        share if not wide else 1.0,
+        BOUND,
+        at_most=True,
+        details={
+            "fixed": {"iops": found[0].median, "half_width": found[0].half_width_fraction, "repeats": found[0].n},
+            "adaptive": {"iops": found[1].median, "half_width": found[1].half_width_fraction, "repeats": found[1].n},
+            "seconds": [round(record.timings.fio_seconds, 1) for record in (fixed, adaptive)],
+            "on": options.on,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
