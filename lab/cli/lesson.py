@@ -13,7 +13,7 @@ from lab.cli import lesson_text
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressReporter
-from lab.cli.run import ProgressObserver
+from lab.cli.run_request import ProgressObserver
 from lab.cli.session import open_session
 from lab.errors import ExitCode, LessonError, SpecError
 from lab.experiments.schedule import estimated_seconds

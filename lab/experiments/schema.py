@@ -44,6 +44,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     workload: str
     id: str = ""
+    block_bytes: int | None = None
     queue_depth: int | None = None
     jobs: int | None = None
     runtime_seconds: float | None = None
@@ -56,7 +57,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The workload as it is run. Raises SpecError for an unknown one."""
         changes = {
             name: value
-            for name in ("queue_depth", "jobs", "runtime_seconds", "warmup_seconds", "file_bytes")
+            for name in ("block_bytes", "queue_depth", "jobs", "runtime_seconds", "warmup_seconds", "file_bytes")
             if (value := getattr(self, name)) is not None
         }
         return msgspec.structs.replace(find_workload(self.workload), id=self.id or self.workload, **changes)

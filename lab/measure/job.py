@@ -17,10 +17,11 @@ from lab.measure.recorder import Recorder
 from lab.measure.samples import DEFAULT_HERTZ, Sample
 from lab.measure.steady import steadiness
 from lab.results.record import CpuFigures, SteadyFigures
-from lab.workloads.fio_job import FioInvocation, JobTarget, Phase, TargetKind, fio_invocations, prepare_invocation
+from lab.workloads.dd_job import dd_invocation, parse_dd
+from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations, prepare_invocation
 from lab.workloads.fio_output import DirectionFigures, JobFigures, parse_figures
 from lab.workloads.live import LiveFeed, LiveInterval
-from lab.workloads.workload import Workload
+from lab.workloads.workload import Program, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +109,8 @@ def run_workload(
     Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled.
     """
     target = place.job_target(repeat=repeat, file_bytes=options.file_bytes)
-    invocations = fio_invocations(
-        workload,
-        target,
-        runtime_seconds=options.runtime_seconds,
-        warmup_seconds=options.warmup_seconds,
-        status_interval_seconds=options.live_interval_seconds,
-    )
-    parts: list[tuple[FioInvocation, JobFigures, CommandResult]] = []
+    invocations = _invocations(workload, target, options)
+    parts: list[tuple[Invocation, JobFigures, CommandResult]] = []
     watch = _CancelWatch(is_cancelled, on_sample)
     with Recorder(lab.machine, place.array, place.members, hertz=options.hertz, on_sample=watch.hear) as recorder:
         for invocation in invocations:
@@ -124,7 +119,7 @@ def run_workload(
             result = _follow(command, on_live if invocation.phase is not Phase.PREPARE else None)
             if is_cancelled():
                 raise RunCancelled(f"{workload.title} was stopped before its end")
-            figures = parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
+            figures = _figures(workload, result)
             if invocation.phase is not Phase.PREPARE:
                 parts.append((invocation, figures, result))
     figures = joined_figures([part[1] for part in parts])
@@ -153,6 +148,24 @@ def member_bytes(window: tuple[Sample, ...], members: tuple[str, ...], seconds: 
         written_bytes=sum(after[name].written_bytes - before[name].written_bytes for name in members),
         share=min(1.0, (window[-1].time_seconds - window[0].time_seconds) / seconds),
     )
+
+
+def _invocations(workload: Workload, target: JobTarget, options: MeasureOptions) -> tuple[Invocation, ...]:
+    if workload.program is Program.DD:
+        return (dd_invocation(workload, target),)
+    return fio_invocations(
+        workload,
+        target,
+        runtime_seconds=options.runtime_seconds,
+        warmup_seconds=options.warmup_seconds,
+        status_interval_seconds=options.live_interval_seconds,
+    )
+
+
+def _figures(workload: Workload, result: CommandResult) -> JobFigures:
+    if workload.program is Program.DD:
+        return parse_dd(result.stderr, workload, exit_status=result.status)
+    return parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
 
 
 class _CancelWatch:

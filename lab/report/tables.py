@@ -7,6 +7,7 @@ import msgspec
 from lab.experiments.published import find_published
 from lab.report import adaptraid, antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
+from lab.report.findings import findings_table
 from lab.report.series import rows
 from lab.report.table import Table, as_csv
 from lab.results.record import ResultRecord, RunStatus
@@ -42,6 +43,9 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
         tables += adaptraid.tables(record)
     elif record.cells:
         tables.append(figures_table(record))
+    findings = findings_table(record, published) if published and record.cells else None
+    if findings:
+        tables.append(findings)
     rebuilds = rebuild_table(record)
     if rebuilds:
         tables.append(rebuilds)

@@ -18,7 +18,7 @@ from lab.session.site import Site, place_of, site_of
 from lab.theory.model import DiskRates, small_write_cost, workload_iops
 from lab.units import MIB, human_bytes
 from lab.workloads.catalogue import find_workload
-from lab.workloads.fio_job import FioInvocation, JobTarget, Phase, fio_invocations, prepare_invocation
+from lab.workloads.fio_job import Invocation, JobTarget, Phase, fio_invocations, prepare_invocation
 from lab.workloads.fio_output import JobFigures, parse_figures
 from lab.workloads.live import LiveFeed, LiveInterval
 from lab.workloads.workload import Direction, Pattern, Verify, Workload
@@ -131,7 +131,7 @@ class Load:
         site = site_of(self._session, self.where)
         target = self._target(site)
         self._prepare(site, target)
-        parts: list[tuple[FioInvocation, JobFigures]] = []
+        parts: list[tuple[Invocation, JobFigures]] = []
         for invocation in self._invocations(target):
             figures = self._start(invocation)
             if figures is None:
@@ -162,7 +162,7 @@ class Load:
         if needs_data and self._start(prepare_invocation(self.workload, target)) is not None:
             self._session.written.add(region)
 
-    def _invocations(self, target: JobTarget) -> tuple[FioInvocation, ...]:
+    def _invocations(self, target: JobTarget) -> tuple[Invocation, ...]:
         endless = self._runtime is None
         runtime = LONGEST_SECONDS if self._runtime is None else self._runtime
         warmup = 0.0 if endless else min(self.workload.warmup_seconds, runtime / 4)
@@ -174,7 +174,7 @@ class Load:
             status_interval_seconds=LIVE_SECONDS,
         )
 
-    def _start(self, invocation: FioInvocation) -> JobFigures | None:
+    def _start(self, invocation: Invocation) -> JobFigures | None:
         """Run one start of fio to its end; None if it measured nothing because it was stopped."""
         is_measured = invocation.phase is not Phase.PREPARE
         self._session.lab.guard.check(invocation.step())

@@ -75,8 +75,11 @@ class JobTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class FioInvocation:
-    """One start of fio: write ``job_text`` to ``job_path`` (or to standard input if that is ``-``), run ``argv``."""
+class Invocation:
+    """One start of fio: write ``job_text`` to ``job_path`` (or to standard input if that is ``-``), run ``argv``.
+
+    Of dd (lab.workloads.dd_job) as well, which has no job text.
+    """
 
     phase: Phase
     argv: tuple[str, ...]
@@ -100,7 +103,7 @@ class FioInvocation:
         is_raw_write = self.writes and self.target.kind is TargetKind.DEVICE
         return Step(
             self.argv,
-            f"fio: {self.phase} on {self.target.path}",
+            f"{self.argv[0]}: {self.phase} on {self.target.path}",
             danger=Danger.DATA if is_raw_write else Danger.NONE,
             writes_devices=(self.target.path,) if is_raw_write else (),
             timeout_seconds=self.expected_seconds + _STEP_SLACK_SECONDS,
@@ -116,7 +119,7 @@ def fio_invocations(
     warmup_seconds: float | None = None,
     status_interval_seconds: float | None = None,
     prepare: bool | None = None,
-) -> tuple[FioInvocation, ...]:
+) -> tuple[Invocation, ...]:
     """The starts of fio, in order, that carry out one repeat of ``workload`` on ``target``.
 
     ``prepare`` (by default for ``reread`` verify workloads only) puts a start first that writes every byte;
@@ -134,7 +137,7 @@ def fio_invocations(
     if interval is not None and interval < 0.1:
         raise SpecError(f"a status interval of {interval:g} s is too short", hint="use 0.1 s or more")
     size = job_bytes(workload, target)
-    steps: list[FioInvocation] = []
+    steps: list[Invocation] = []
     if prepare if prepare is not None else workload.verify is Verify.REREAD:
         steps.append(prepare_invocation(workload, target, job_path=job_path))
     for phase in _phases(workload):
@@ -143,7 +146,7 @@ def fio_invocations(
         traces = _traces(workload, target, size, runtime)
         argv = _argv(job_path, interval)
         steps.append(
-            FioInvocation(
+            Invocation(
                 phase,
                 ("sh", "-c", _KEEP_TRACES, "keep-traces", TRACE_PATH, *argv) if traces else argv,
                 job_path,
@@ -157,7 +160,7 @@ def fio_invocations(
     return tuple(steps)
 
 
-def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str = "-") -> FioInvocation:
+def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str = "-") -> Invocation:
     """The start that writes all files or regions of ``workload`` once, so that reads find data and no holes.
 
     Raises WorkloadError ``file-exceeds-fs`` if the data have no room.
@@ -168,7 +171,7 @@ def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str =
     block = min(_PREPARE_BLOCK_BYTES, size)
     lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={workload.region_count}"]
     text = "\n".join(lines) + "\n"
-    return FioInvocation(Phase.PREPARE, _argv(job_path, None), job_path, text, target, 0.0, writes=True)
+    return Invocation(Phase.PREPARE, _argv(job_path, None), job_path, text, target, 0.0, writes=True)
 
 
 def job_bytes(workload: Workload, target: JobTarget) -> int:

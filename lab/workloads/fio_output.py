@@ -81,7 +81,7 @@ class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     io_bytes: int
     runtime_seconds: float
     mean_seconds: float
-    max_seconds: float
+    max_seconds: float | None = None
     p50_seconds: float | None = None
     p95_seconds: float | None = None
     p99_seconds: float | None = None
@@ -97,9 +97,9 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_name: str
     reads: DirectionFigures | None = None
     writes: DirectionFigures | None = None
-    fio_user_cpu_percent: float
+    fio_user_cpu_percent: float | None = None
     """Of the job's threads alone: md's kernel threads are not in it."""
-    fio_system_cpu_percent: float
+    fio_system_cpu_percent: float | None = None
     fio_version: str = ""
     interrupted: bool = False
     """Ended by a signal before its time."""

@@ -38,6 +38,14 @@ class Verify(StrEnum):
     """Keep writing and check soon after, for the whole runtime: load that notices damage while faults happen."""
 
 
+class Program(StrEnum):
+    """What does the I/O."""
+
+    FIO = "fio"
+    DD = "dd"
+    """For a published recipe only: dd tells nothing but bytes and seconds."""
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) for values that contradict each other."""
 
@@ -74,7 +82,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     file_bytes: int | None = None
     """Bytes per job; without it, the experiment or the free space decides."""
     recipe: str = ""
-    """A published fio job, run as it is, with {filename}, {size} and {runtime} filled in."""
+    """A published fio job or dd command, run as it is. Filled in: {filename}; for fio {size} and {runtime}; for dd
+    {count:N}, the published count of blocks or as many as fit."""
+    program: Program = Program.FIO
     trace: str = ""
     """A synthetic trace by name (lab.workloads.traces), replayed in its own time; ``runtime_seconds`` is its length.
 
@@ -136,6 +146,7 @@ def _complaints(workload: Workload) -> list[str]:
             workload.runtime_seconds < workload.warmup_seconds,
             "runtime-short: runtime_seconds is less than warmup_seconds",
         ),
+        (workload.program is Program.DD and not workload.recipe, "program 'dd' is for recipes only"),
         (
             workload.file_bytes is not None and workload.file_bytes < workload.block_bytes,
             "file_bytes is below one block",

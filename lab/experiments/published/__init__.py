@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -34,15 +36,64 @@ class PublishedFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     write_megabytes_per_second: float | None = None
 
 
+class Quantity(StrEnum):
+    """What a finding compares."""
+
+    IOPS = "iops"
+    BANDWIDTH = "bandwidth"
+    MEAN_LATENCY = "mean-latency"
+    CPU_PER_GIB = "cpu-per-gib"
+    """CPU time of the whole machine for each GiB, md's threads included and the idle machine's taken off."""
+
+
+class Relation(StrEnum):
+    """What a finding says of its ratio."""
+
+    MORE = "more"
+    LESS = "less"
+    SAME = "the same"
+
+
+class Basis(StrEnum):
+    """Where the published number comes from."""
+
+    MEASURED = "measured"
+    CALCULATED = "calculated"
+    """The study's own expectation."""
+    IN_WORDS = "in words"
+    """The study prints no number that a ratio could be made of."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that a study says, as a ratio between two of its arrays: what can carry over to another computer."""
+
+    says: str
+    array: str
+    beside: str
+    workload: str
+    direction: Literal["read", "write"]
+    quantity: Quantity = Quantity.IOPS
+    relation: Relation
+    ratio: float | None = None
+    basis: Basis = Basis.IN_WORDS
+    difference: str
+    """Why a figure measured here may be another one."""
+
+    def __post_init__(self) -> None:
+        if (self.ratio is None) is not (self.basis is Basis.IN_WORDS):
+            raise ValueError(f"finding '{self.says}': a ratio and its basis, or neither")
+
+
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One study."""
 
     title: str
-    baseline: str
+    baseline: str = ""
     """The array whose figures the others are divided by."""
     remarks: tuple[str, ...] = ()
     arrays: tuple[PublishedArray, ...] = ()
     figures: tuple[PublishedFigures, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def array(self, array_id: str) -> PublishedArray | None:
         """Details of an array; None where the study has none."""
@@ -58,3 +109,8 @@ def find_published(study: str) -> Published | None:
     """The numbers of a study; None for one without a file."""
     path = Path(__file__).with_name(f"{study}.toml")
     return read_toml(path, Published) if study and path.is_file() else None
+
+
+def study_names() -> tuple[str, ...]:
+    """The studies with published numbers."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))

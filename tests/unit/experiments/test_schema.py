@@ -143,4 +143,4 @@ def test_published_numbers_of_antioquia() -> None:
     assert round(raid5.write_iops / raid0.write_iops, 2) == 0.33
     assert found.figures_of("raid6") is None
     assert find_published("") is None
-    assert find_published("louwrentius") is None
+    assert find_published("rebuild") is None

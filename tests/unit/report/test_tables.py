@@ -122,10 +122,15 @@ def test_a_study_has_its_own_tables_and_others_the_general_ones() -> None:
         "Array details (the study's Fig. 4)",
         "Performance (the study's Fig. 5, extended)",
         "Ratios between levels",
+        "The study's findings, as ratios",
         "Rebuilds",
         "Time spent",
     ]
-    assert [table.title for table in tables_of(LOUWRENTIUS)] == ["Figures of louwrentius-quick", "Time spent"]
+    assert [table.title for table in tables_of(LOUWRENTIUS)] == [
+        "Figures of louwrentius-quick",
+        "The study's findings, as ratios",
+        "Time spent",
+    ]
 
 
 def test_an_experiment_with_keys_of_another_raidlab_keeps_its_study() -> None:

@@ -14,13 +14,13 @@ from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger
 from lab.units import MIB
 from lab.workloads.catalogue import all_workloads, find_workload
-from lab.workloads.fio_job import FioInvocation, JobTarget, Phase, TargetKind, fio_invocations, job_bytes
+from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations, job_bytes
 
 FOLDER = JobTarget("/mnt/lab", TargetKind.DIRECTORY, 400 * MIB, repeat=3)
 DEVICE = JobTarget("/dev/md0", TargetKind.DEVICE, 400 * MIB)
 
 
-def options(invocation: FioInvocation) -> dict[str, str]:
+def options(invocation: Invocation) -> dict[str, str]:
     parser = configparser.ConfigParser(allow_no_value=True, interpolation=None)
     parser.read_string(invocation.job_text)
     sections = [name for name in parser.sections() if name != "global"]

@@ -1,0 +1,58 @@
+"""Published recipes that measure with dd: the command as it stands, and what dd says at its end.
+
+dd (GNU coreutils, dd(1)) prints ``BYTES bytes (...) copied, SECONDS s, ...`` on standard error when it is done. It
+counts what it handed to the page cache, unless the recipe says oflag=direct or conv=fdatasync.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from lab.errors import WorkloadError
+from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, job_bytes
+from lab.workloads.fio_output import DirectionFigures, JobFigures
+from lab.workloads.workload import Direction, Workload
+
+_COPIED = re.compile(r"^(\d+) bytes.* copied, ([0-9.e+-]+) s", re.MULTILINE)
+_COUNT = re.compile(r"\{count:(\d+)\}")
+_LONGEST_SECONDS = 1800.0
+
+
+def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
+    """The recipe on this target; a count of blocks that does not fit is cut to what does.
+
+    Raises WorkloadError ``file-exceeds-fs`` if not even one block has room.
+    """
+    size = job_bytes(workload, target)
+    is_directory = target.kind is TargetKind.DIRECTORY
+    path = f"{target.path.rstrip('/')}/raidlab.0" if is_directory else target.path
+    fitting = size // workload.block_bytes
+    text = _COUNT.sub(lambda found: str(min(int(found[1]), fitting)), workload.recipe.strip())
+    argv = ("env", "LC_ALL=C", *shlex.split(text.replace("{filename}", shlex.quote(path))))
+    return Invocation(Phase.MEASURE, argv, "-", "", target, _LONGEST_SECONDS, writes=workload.writes)
+
+
+def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
+    """The figures in dd's last words: no percentiles, and a mean time per block only.
+
+    Raises WorkloadError if dd failed or did not say how much it copied.
+    """
+    found = _COPIED.search(text)
+    if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
+        said = text.strip() or "nothing at all"
+        raise WorkloadError(f"dd ended with status {exit_status}: {said}", hint="run the recipe by hand to see more")
+    copied, seconds = int(found[1]), float(found[2])
+    blocks = -(-copied // workload.block_bytes)
+    figures = DirectionFigures(
+        iops=blocks / seconds,
+        bandwidth_bytes_per_second=copied / seconds,
+        total_ios=blocks,
+        io_bytes=copied,
+        runtime_seconds=seconds,
+        mean_seconds=seconds / blocks,
+    )
+    is_read = workload.direction is Direction.READ
+    return JobFigures(
+        job_name=workload.id, reads=figures if is_read else None, writes=None if is_read else figures, raw_json=""
+    )

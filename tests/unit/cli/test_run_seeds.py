@@ -1,0 +1,64 @@
+"""``raidlab run seeds``: all studies in one go, and one that fails does not keep the others from running."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from lab.cli import run_seeds
+from lab.cli.main import run
+from lab.errors import MachineLost
+from lab.experiments.schema import Experiment
+from lab.experiments.service import RunRequest
+from lab.results.record import ResultRecord
+from tests.unit.report.records import load
+
+Ran = list[str]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """The experiments that were run, in order; louwrentius loses its machine."""
+    names: Ran = []
+
+    def run_one(experiment: Experiment, text: str, request: RunRequest) -> ResultRecord:
+        names.append(experiment.id)
+        if experiment.study == "louwrentius":
+            raise MachineLost("the machine is gone", hint="start it again")
+        record = load("antioquia-quick")
+        return msgspec.structs.replace(record, id=f"id-{experiment.id}", experiment=experiment.id, experiment_toml=text)
+
+    monkeypatch.setattr(run_seeds, "run_experiment", run_one)
+    return names
+
+
+def test_one_study_fails_and_the_others_run(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "seeds", "--quick"]) != 0
+    said = capfd.readouterr()
+    assert "louwrentius-quick" in ran
+    assert ran == sorted(ran)
+    assert len(ran) >= 4
+    assert "The study's findings, as ratios" in said.out
+    assert "RAID 5 reads fastest" in said.out
+    assert "1 of" in said.err
+    assert "raidlab run louwrentius-quick" in said.err
+
+
+def test_json_names_results_and_failures(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
+    run(["--json", "run", "seeds"])
+    found = json.loads(capfd.readouterr().out)
+    assert found["failed"] == {"louwrentius": "the machine is gone"}
+    assert found["results"] == [f"id-{name}" for name in ran if name != "louwrentius"]
+
+
+def test_the_plan_runs_nothing(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "seeds", "--quick", "--plan"]) == 0
+    assert capfd.readouterr().out.count("-quick: about") >= 4
+    assert ran == []
+
+
+def test_seeds_cannot_be_resumed_as_one(ran: Ran) -> None:
+    assert run(["run", "seeds", "--resume", "latest"]) != 0
+    assert ran == []

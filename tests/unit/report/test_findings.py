@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lab.experiments.published import Basis, Finding, Published, Quantity, Relation, find_published
+from lab.experiments.schema import built_in_names, find_experiment
+from lab.report.findings import Holds, compared_findings, findings_table
+from lab.results.record import ResultRecord
+from tests.unit.report.records import load, repeated
+
+DRIFT = (1.1, 0.9, 1.02, 0.97, 1.05, 0.96)
+STUDIES = ("antioquia", "ilsistemista", "linnaeus", "louwrentius")
+
+
+@pytest.fixture(name="record")
+def seven_repeats() -> ResultRecord:
+    text = find_experiment("antioquia-quick")[1]
+    return repeated(msgspec.structs.replace(load("antioquia-quick"), experiment_toml=text), DRIFT)
+
+
+def study(relation: Relation, ratio: float | None = None, **changes: object) -> Published:
+    finding = Finding(
+        says="so it is",
+        array="raid1",
+        beside="raid0",
+        workload="rand-write-4k",
+        direction="write",
+        relation=relation,
+        ratio=ratio,
+        basis=Basis.MEASURED if ratio else Basis.IN_WORDS,
+        difference="Because.",
+    )
+    return Published(title="A study", findings=(msgspec.structs.replace(finding, **changes),))
+
+
+# In the record RAID 1 writes 0.75 times what RAID 0 writes, in every repeat.
+@pytest.mark.parametrize(
+    ("relation", "ratio", "holds"),
+    [
+        (Relation.LESS, None, Holds.YES),
+        (Relation.LESS, 0.75, Holds.YES),
+        (Relation.LESS, 0.5, Holds.ORDER_ONLY),
+        (Relation.MORE, 1.5, Holds.NO),
+        (Relation.SAME, None, Holds.NO),
+    ],
+)
+def test_a_finding_beside_the_measured_ratio(
+    record: ResultRecord, relation: Relation, ratio: float | None, holds: Holds
+) -> None:
+    (found,) = compared_findings(record, study(relation, ratio))
+    assert found.measured
+    assert found.measured.median == pytest.approx(0.752, abs=0.001)
+    assert found.holds is holds
+
+
+def test_one_repeat_cannot_tell_and_says_which_way_it_points() -> None:
+    single = load("antioquia-quick")
+    (same,), (other,) = (compared_findings(single, study(way)) for way in (Relation.LESS, Relation.MORE))
+    assert same.holds is other.holds is Holds.CANNOT_TELL
+    assert same.reason.endswith("points the same way")
+    assert other.reason.endswith("points the other way")
+
+
+def test_what_was_not_measured_is_said_to_be_so(record: ResultRecord) -> None:
+    (found,) = compared_findings(record, study(Relation.SAME, array="raid6"))
+    assert (found.holds, found.measured) == (Holds.NOT_MEASURED, None)
+
+
+def test_theory_gives_the_same_ratio_without_knowing_the_disks(record: ResultRecord) -> None:
+    (found,) = compared_findings(record, study(Relation.LESS))
+    assert found.theory is not None
+    assert found.theory == pytest.approx(0.5, abs=0.1)
+    (latency,) = compared_findings(record, study(Relation.MORE, quantity=Quantity.MEAN_LATENCY))
+    assert latency.theory == pytest.approx(1 / found.theory)
+    (cpu,) = compared_findings(record, study(Relation.MORE, quantity=Quantity.CPU_PER_GIB))
+    assert cpu.theory is None
+
+
+def test_an_explanation_stands_under_what_differs_only(record: ResultRecord) -> None:
+    differing = findings_table(record, study(Relation.MORE))
+    agreeing = findings_table(record, study(Relation.LESS))
+    assert differing
+    assert agreeing
+    assert "why it may differ: so it is: Because." in differing.notes
+    assert not any("Because" in note for note in agreeing.notes)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_finding_is_about_something_that_its_experiments_measure(name: str) -> None:
+    published = find_published(name)
+    assert published
+    assert published.findings
+    experiment, _ = find_experiment(name)
+    for finding in published.findings:
+        for array in (finding.array, finding.beside):
+            jobs = {job.id: job for job in experiment.workloads_on(array)}
+            assert finding.workload in jobs, f"{finding.says}: {array}"
+            assert getattr(jobs[finding.workload], f"{finding.direction}s")
+        assert finding.difference.endswith(".")
+
+
+def test_each_study_has_its_three_forms() -> None:
+    wanted = {f"{name}{form}" for name in STUDIES for form in ("", "-quick", "-as-published")}
+    assert wanted <= set(built_in_names())
