@@ -7,8 +7,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import platformdirs
 import pytest
+
+# An example may take long where the computer is busy with other things, and that is no defect.
+hypothesis.settings.register_profile("raidlab", deadline=None)
+hypothesis.settings.load_profile("raidlab")
 
 SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
