@@ -48,6 +48,8 @@ class Compared:
     holds: Holds
     reason: str = ""
     """Why it cannot be told."""
+    points_there: bool = True
+    """Whether the measured ratio, for what it is worth, lies where the study puts it."""
 
 
 def compared_findings(record: ResultRecord, published: Published) -> tuple[Compared, ...]:
@@ -79,8 +81,14 @@ def _row(each: Compared) -> tuple[str, ...]:
         published_text(finding),
         f"{each.theory:.2f}" if each.theory is not None else NOTHING,
         ratio_text(each.measured),
-        each.holds.value,
+        _outcome_text(each),
     )
+
+
+def _outcome_text(each: Compared) -> str:
+    if each.holds is not Holds.CANNOT_TELL:
+        return each.holds.value
+    return f"{each.holds.value}; points {'there' if each.points_there else 'elsewhere'}"
 
 
 def published_text(finding: Finding) -> str:
@@ -104,14 +112,15 @@ def _notes(found: tuple[Compared, ...]) -> Iterator[str]:
         yield "theory: members of one constant pace set the limit, nothing else does"
     for each in found:
         if each.holds is Holds.CANNOT_TELL:
-            yield f"cannot tell: {each.finding.says}: {each.reason}"
+            yield f"cannot tell: {each.reason}"
+    for each in found:
         if is_another(each):
-            yield f"why it may differ: {each.finding.says}: {each.finding.difference}"
+            yield f"{each.finding.says}: why it may be different here: {each.finding.difference}"
 
 
 def is_another(each: Compared) -> bool:
     """Whether what was measured is not what the study says, so that its explanation is due."""
-    return each.holds not in (Holds.YES, Holds.NOT_MEASURED)
+    return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
 def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theory: _Theory) -> Compared:
@@ -123,8 +132,8 @@ def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theor
     measured = ratio_of_medians(above, below)
     verdict = judge(measured)
     if verdict.outcome is Outcome.CANNOT_TELL:
-        reason = f"{verdict.reason}; the ratio points {'the same' if _points(finding, measured) else 'the other'} way"
-        return Compared(finding, theory.ratio(finding), measured, Holds.CANNOT_TELL, reason)
+        points = _points(finding, measured)
+        return Compared(finding, theory.ratio(finding), measured, Holds.CANNOT_TELL, verdict.reason, points)
     if verdict.outcome is not _WANTED[finding.relation]:
         holds = Holds.NO
     elif finding.ratio is not None and not _lies_near(measured, finding.ratio):
