@@ -80,8 +80,9 @@ def test_an_experiment_as_published_names_the_defects_of_its_study(name: str) ->
     assert set(DEFECTS[plan.publication].values()) <= found
 
 
-def test_the_study_done_right_breaks_no_rule() -> None:
-    assert lint_experiment(find_experiment("antioquia")[0]) == ()
+@pytest.mark.parametrize("study", ["antioquia", "ilsistemista", "linnaeus", "louwrentius"])
+def test_a_study_done_right_breaks_no_rule(study: str) -> None:
+    assert lint_experiment(find_experiment(study)[0]) == ()
 
 
 @pytest.mark.parametrize("name", built_in_names())
