@@ -130,11 +130,28 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     return lines + [f"Only in {which}: {', '.join(cells)}." for which, cells in missing if cells]
 
 
+def lint_lines(record: ResultRecord) -> list[str]:
+    """What makes the result untrustworthy, rule by rule with the remedy; then notes that belong to no rule."""
+    from lab.lint.result_checks import lint_result
+    from lab.lint.rules import all_rules
+
+    groups: dict[str, list[str]] = {}
+    for finding in lint_result(record):
+        groups.setdefault(finding.rule_id, []).append(finding.sentence)
+    lines: list[str] = []
+    for rule_id, sentences in groups.items():
+        rule = all_rules()[rule_id]
+        lines += [f"{rule_id}: {rule.says}", *(f"    {sentence}" for sentence in sentences)]
+        lines += [f"    Why: {rule.why}", f"    Remedy: {rule.remedy}", ""]
+    notes = [stamp for stamp in record.stamps if stamp.partition(": ")[0] not in all_rules()]
+    lines += [f"Note: {note}" for note in notes]
+    return lines or ["No rule of the lint is broken."]
+
+
 def condition_lines(record: ResultRecord) -> list[str]:
-    """Where, with what and on what was measured, the commands that built the arrays, and what to be careful about."""
+    """Where, with what and on what was measured, and the commands that built the arrays."""
     conditions = record.conditions
     lines = [
-        *("Be careful:", *(f"  {stamp}" for stamp in record.stamps), "") * bool(record.stamps),
         f"Measured    {record.created_utc}, raidlab {record.raidlab_version}, {_how_far(record)}",
         f"Machine     {conditions.target} on {conditions.host_name}, {conditions.architecture}",
         f"Kernel      {conditions.kernel_release}{_kernel_notes(conditions)}",

@@ -93,7 +93,9 @@ def test_the_newest_comes_first_as_bars_with_interval_and_theory(tmp_path: Path,
     show(tmp_path, act)
 
 
-def test_views_show_tables_then_conditions_with_cautions_and_commands(tmp_path: Path, store: ResultStore) -> None:
+def test_views_show_tables_then_conditions_with_commands_then_what_the_lint_says(
+    tmp_path: Path, store: ResultStore
+) -> None:
     built = msgspec.structs.replace(array("raid5", "raid5", 3), commands=("mdadm --create /dev/md0",))
     made = result(
         1, stamps=("simulated-origin: measured on an embedded kernel",), rebuilds=(rebuild("raid5", 0, 12.5),)
@@ -102,7 +104,7 @@ def test_views_show_tables_then_conditions_with_cautions_and_commands(tmp_path: 
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         assert "1 cautions" not in text_of(app)
-        assert "1 caution: see Conditions" in text_of(app)
+        assert "1 caution: see Lint" in text_of(app)
         await pilot.press("v")
         await quiet(app, pilot)
         assert "Figures of try" in text_of(app)
@@ -110,7 +112,16 @@ def test_views_show_tables_then_conditions_with_cautions_and_commands(tmp_path: 
         await pilot.press("v")
         await quiet(app, pilot)
         text = text_of(app)
-        for words in ("simulated-origin", "6.1.0", "mdadm 4.2", "4 × physical", "mdadm --create /dev/md0"):
+        for words in ("6.1.0", "mdadm 4.2", "4 × physical", "mdadm --create /dev/md0"):
+            assert words in text
+        await pilot.press("v")
+        await quiet(app, pilot)
+        text = text_of(app)
+        for words in (
+            "simulated-origin: the figures come from a simulator",
+            "measured on an embedded kernel",
+            "Remedy:",
+        ):
             assert words in text
         await pilot.press("v")
         await quiet(app, pilot)

@@ -55,7 +55,7 @@ class ResultsScreen(ModeScreen):
         "Where an interval holds both a difference and none, nothing can be told, and the app says so."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "next_view", "View", id="results.view", tooltip="Bars, tables, or the conditions of measuring"),
+        Binding("v", "next_view", "View", id="results.view", tooltip="Bars, tables, conditions, or what the lint says"),
         Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: no more"),
         Binding("a", "allow", "Anyway", id="results.allow", tooltip="Compare two results though they are unlike"),
         Binding(

@@ -16,6 +16,7 @@ from tui.result_views import (
     comparison_verdict,
     condition_lines,
     iops_bars,
+    lint_lines,
     ratio_rows,
 )
 from tui.tones import Tone
@@ -35,6 +36,7 @@ class ResultView(StrEnum):
     BARS = "Bars"
     TABLES = "Tables"
     CONDITIONS = "Conditions"
+    LINT = "Lint"
 
 
 class ResultPanel(Vertical):
@@ -128,7 +130,7 @@ class ResultPanel(Vertical):
 
             text.update("\n\n".join(table.as_text() for table in tables_of(record)))
         else:
-            text.update("\n".join(condition_lines(record)))
+            text.update("\n".join((lint_lines if self.view is ResultView.LINT else condition_lines)(record)))
 
     def _paint_tabs(self) -> None:
         parts = []
@@ -200,5 +202,5 @@ def _bars_legend(record: ResultRecord, panel: ResultPanel) -> str:
     lines = ["   ".join(parts)]
     if record.stamps:
         counted = "1 caution" if len(record.stamps) == 1 else f"{len(record.stamps)} cautions"
-        lines += ["", f"{glyphs.notice} {counted}: see Conditions (v)"]
+        lines += ["", f"{glyphs.notice} {counted}: see Lint (v)"]
     return "\n".join(lines)
