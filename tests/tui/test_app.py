@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.errors import LabError
+from lab.plans import Plan
 from tests.tui.conftest import AppMaker, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tui.screens.help import HelpScreen
@@ -37,6 +40,23 @@ async def test_one_key_of_the_welcome_builds_a_raid_5(app_on: AppMaker, fake_lab
         argv = next(run for run in fake_lab.machine.runs if run[:3] == created)
         assert "--level=raid5" in argv
         assert argv[-4:] == ("/dev/ubda", "/dev/ubdb", "/dev/ubdc", "/dev/ubdd")
+
+
+async def test_an_answer_that_comes_after_the_welcome_was_closed_is_dropped(
+    app_on: AppMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a virtual machine without KVM, whose lab takes many seconds to answer."""
+    app = app_on(Settings())
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(app, "look_up", lambda _work, **answers: asked.append(answers))
+    async with running(app) as pilot:
+        await until(pilot, lambda: bool(asked), "the welcome asks for its plan")
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, WelcomeScreen), "the welcome is closed")
+        asked[0]["on_done"](Plan("first array", ()))
+        asked[0]["on_error"](LabError("no disks"))
+        await pilot.pause()
+        assert app.is_running
 
 
 async def test_theme_screen_and_selection_come_back(app_on: AppMaker, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class WelcomeScreen(ModalScreen[None]):
         self._plan: Plan | None = None
         self._is_wanted = False
         self._is_asked = False
+        self._is_closed = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="welcome-box"):
@@ -77,6 +78,9 @@ class WelcomeScreen(ModalScreen[None]):
             self.app.look_up(first_array, on_done=self._show_plan, on_error=self._cannot)
 
     def _show_plan(self, plan: Plan) -> None:
+        # On a slow machine the answer comes after the student has closed this.
+        if self._is_closed:
+            return
         self._plan = plan
         command = plan.lines()[0]
         self.query_one("#welcome-state", Static).update(
@@ -86,6 +90,8 @@ class WelcomeScreen(ModalScreen[None]):
             self._run()
 
     def _cannot(self, error: LabError) -> None:
+        if self._is_closed:
+            return
         self.query_one("#welcome-state", Static).update(Content(f"{error.message}. {error.hint}"))
         self.query_one("#welcome-build", Button).disabled = True
         self.query_one("#welcome-close").focus()
@@ -112,4 +118,5 @@ class WelcomeScreen(ModalScreen[None]):
         app.operations.run_plan(plan, on_done=lambda: app.built(plan))
 
     def action_close(self) -> None:
+        self._is_closed = True
         self.dismiss()
