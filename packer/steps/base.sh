@@ -21,6 +21,8 @@ main() {
     rm -f "$output/.base/$builder-"*
     as_root env TMPDIR="$work" "$packer_folder/base/$builder.sh" "$work/base.new" "${gib:-8}"
     sha256sum "$work/base.new" | cut -d ' ' -f 1 >"$kept.sha256"
+    # A power cut after the renaming must not leave a disk that its checksum never fits.
+    sync "$work/base.new" "$kept.sha256"
     mv "$work/base.new" "$kept.qcow2"
   fi
   ln "$kept.qcow2" "$work/base.qcow2"
