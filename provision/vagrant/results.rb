@@ -90,6 +90,9 @@ module RaidlabResults
 
   # Puts one result into the store, under its own name where that is free or is an unfinished copy of the same run.
   def keep(source, id, node)
+    sum = sum_of(source)
+    return if sum && here?(id, node, sum)
+
     name = [id, "#{id}-#{node}"].find { |each| !File.exist?(File.join(store, each, "record.json")) }
     return unless name && worth?(source, File.join(store, name))
 
