@@ -21,7 +21,7 @@ test: setup-test ## set up what is missing, then run the unit, app and embedded-
 	@$(PYTEST)
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
-	@$(BIN)/pytest -m vm tests/vm
+	@$(BIN)/pytest -v -m vm -o faulthandler_timeout=0 tests/vm
 
 check: setup-test ## formatting, lint, types, direction of imports, shell scripts, image templates
 	$(BIN)/ruff format --check .

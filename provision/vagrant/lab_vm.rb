@@ -113,11 +113,11 @@ module RaidlabVM
   # was killed half-way leaves volumes on which the next one stumbles.
   def clean_volumes(config)
     config.trigger.before(:up) do |trigger|
-      trigger.name = "volumes of an interrupted 'up'"
+      trigger.name = "leftovers of an interrupted 'up'"
       trigger.ruby { |_, machine| RaidlabVM.remove_volumes(machine) unless machine.id }
     end
     config.trigger.after(:destroy) do |trigger|
-      trigger.name = "all disks are gone"
+      trigger.name = "every disk is gone"
       trigger.ruby { |_, machine| RaidlabVM.remove_volumes(machine) unless machine.id }
     end
   end

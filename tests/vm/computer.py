@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +50,10 @@ class Computer:
         cwd: Path | None = None,
     ) -> Done:
         """Run a command in the clone. Fails the test with what it printed if its status is not 0 and ``check``."""
+        if argv[:1] == ("vagrant",) and argv[1:2] != ("ssh-config",):
+            # It may give the machine another address or key.
+            for known in self.folder.glob("ssh-*"):
+                known.unlink()
         done = subprocess.run(
             self.command(argv, cwd=cwd),
             stdin=subprocess.DEVNULL,
@@ -69,8 +74,11 @@ class Computer:
         return [*enter, f"--wdns={cwd or self.clone}", "--", *argv]
 
     def ssh(self, line: str, *, node: str = "raidlab", timeout: float = 300, check: bool = True) -> Done:
-        """Run a shell line in the virtual machine, as the student would."""
-        return self.run("vagrant", "ssh", node, "-c", line, timeout=timeout, check=check)
+        """Run a shell line in the virtual machine as ``vagrant ssh -c`` does, without waiting for Vagrant to start."""
+        known = self.folder / f"ssh-{node}"
+        if not known.exists():
+            known.write_text(self.run("vagrant", "ssh-config", node).text)
+        return self.run("ssh", "-F", str(known), node, line, timeout=timeout, check=check)
 
     def volumes(self) -> list[str]:
         """The names of all volumes in libvirt's storage."""
@@ -90,7 +98,7 @@ def private_computer() -> Iterator[Computer]:
     """Start one, with a way out for package installations and with nothing of the user's; end it with all in it."""
     with ExitStack() as stack:
         # Not below /tmp, which may be small or in memory: a box, its copy and the disks take some gigabytes.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raidlab-vm-", dir="/var/tmp")))
+        folder = stack.enter_context(_folder(Path("/var/tmp")))
         folder.chmod(0o755)
         clone = folder / "raidlab"
         copy_working_tree(clone)
@@ -106,6 +114,19 @@ def private_computer() -> Iterator[Computer]:
             "LC_ALL": "C.UTF-8",
         }
         yield Computer(init, folder, clone, environment)
+
+
+@contextmanager
+def _folder(parent: Path) -> Iterator[Path]:
+    """A folder of our own; folders of earlier tests that were killed, whose locks are free, are removed."""
+    prefix = "raidlab-vm-"
+    for left in parent.glob(f"{prefix}*"):
+        with suppress(OSError), (left / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name, (Path(name) / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(name)
 
 
 def copy_working_tree(target: Path) -> None:
