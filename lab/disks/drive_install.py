@@ -13,6 +13,7 @@ _NO_COMPILER = 127
 # tcc needs a tenth of gcc's time and a hundredth of its room; where its headers are too new for it, another will do.
 _COMPILE = f"""
 found={_NO_COMPILER}
+rm -f "$1"
 for compiler in tcc gcc cc; do
   command -v $compiler >/dev/null || continue
   found=0
