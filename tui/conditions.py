@@ -8,14 +8,18 @@ from tui.tones import Tone
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
+    from tui.state import LabState
 
 BROKEN = "broken"
+FIRST_SYNC = "first sync"
 
 
-def condition(status: ArrayStatus) -> tuple[Tone, str]:
+def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
     """The worst that can be said of an array first."""
     if status.state.is_broken or has_lost_too_much(status):
         return Tone.BAD, BROKEN
+    if status.name in state.first_syncs:
+        return Tone.BUSY, FIRST_SYNC
     if status.is_degraded:
         words = "rebuilding" if status.sync_action.is_busy else f"degraded, {status.degraded_count} missing"
         return Tone.NOTICE, words

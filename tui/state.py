@@ -125,6 +125,8 @@ class LabState:
     history: History | None = None
     new_events: tuple[Event, ...] = ()
     """Those that the newest look has brought."""
+    first_syncs: set[str] = field(default_factory=set)
+    """New arrays whose parity or copies md computes for the first time."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
     operation: RunningOperation | None = None
     load: LoadView | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tui.conditions import BROKEN, condition
+from tui.first_syncs import purpose
 from tui.state import LabState, Phase
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ def next_step(state: LabState) -> str:
 def _about(state: LabState, status: ArrayStatus) -> str:
     name = status.name
     has_load = bool(state.load and state.load.is_running)
-    if condition(status)[1] == BROKEN:
+    if condition(state, status)[1] == BROKEN:
         return f"{name} has lost more than it survives. [b]Del[/b] clears it away; then build anew."
+    if name in state.first_syncs:
+        return f"New: md {purpose(status)}. It can be used meanwhile: [b]m[/b] or [b]w[/b]."
     if status.sync_action.is_busy:
         doing = _SYNC_WORDS.get(str(status.sync_action), "is busy")
         more = "[b]t[/b] slows it down." if has_load else "[b]w[/b] puts a load on it."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabError
 from tui import messages as happened
 from tui.conditions import condition
+from tui.first_syncs import first_syncs_told
 from tui.state import LabState, MarkView, PastLoad, Phase, RunningOperation
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def update(state: LabState, message: happened.LabMessage) -> None:
 def _looked(state: LabState, look: Look) -> None:
     from lab.session.events import events_between
 
-    state.new_events = events_between(state.look, look, name_of=state.disk_name) if state.look else ()
+    found = events_between(state.look, look, name_of=state.disk_name) if state.look else ()
+    state.new_events = first_syncs_told(found, look, state.first_syncs)
     for event in state.new_events:
         state.events.append(event)
         if (view := state.marks.get(event.array)) and view.verdict:
@@ -93,6 +95,7 @@ def _opened(state: LabState, message: happened.SessionOpened) -> None:
     # Another start has another clock: what the old one showed does not go on.
     state.look, state.history = None, History()
     state.events.clear()
+    state.first_syncs.clear()
 
 
 def _ended(state: LabState, message: happened.SessionEnded) -> None:

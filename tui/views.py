@@ -134,8 +134,13 @@ def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple
         device = member.device.removeprefix("/dev/")
         reads = history.rates(device, Measure.READ_BYTES_PER_SECOND, seconds=seconds)
         writes = history.rates(device, Measure.WRITE_BYTES_PER_SECOND, seconds=seconds)
-        found.append(Series(state.disk_name(member.device), added(reads, writes), number % 6))
+        found.append(Series(short_name(state.disk_name(member.device)), added(reads, writes), number % 6))
     return tuple(found)
+
+
+def short_name(disk: str) -> str:
+    """``disk02`` as ``02``, where many stand in one line."""
+    return disk.removeprefix("/dev/").removeprefix("disk")
 
 
 def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:

@@ -17,9 +17,12 @@ from tui.state import LabState
 from tui.views import bays_of
 from tui.widgets.array_list import ArrayList
 from tui.widgets.array_panel import ArrayPanel
+from tui.widgets.details import Details
 from tui.widgets.rack import Rack
 
 _WIDE_CELLS = 110
+_TALL_ROWS = 36
+"""From here on there is room for the details of what is selected."""
 
 
 class LabScreen(LabActions, ModeScreen):
@@ -60,6 +63,7 @@ class LabScreen(LabActions, ModeScreen):
                 arrays = ArrayList(id="arrays")
                 arrays.border_title = "Arrays"
                 yield arrays
+                yield Details(id="details")
             yield ArrayPanel(id="panel")
 
     def on_mount(self) -> None:
@@ -67,6 +71,7 @@ class LabScreen(LabActions, ModeScreen):
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
+        self.set_class(event.size.height >= _TALL_ROWS, "-tall")
 
     def show_state(self, state: LabState) -> None:
         rack = self.query_one(Rack)
@@ -82,6 +87,8 @@ class LabScreen(LabActions, ModeScreen):
         rack.border_subtitle = f"{free} of {len(state.disks)} free" if state.disks else ""
         self.query_one(ArrayList).show(state)
         self.query_one(ArrayPanel).show(state)
+        if self.has_class("-tall"):
+            self.query_one(Details).show(state)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what applies to the selection can be done, and shows."""

@@ -99,7 +99,7 @@ class ArrayList(OptionList):
 
 def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
     """Two lines: name, level, size and state; the members in the order of their slots."""
-    tone, words = condition(status)
+    tone, words = condition(state, status)
     head = Content.assemble(
         (f"{tone.glyph(glyphs)} {status.name}", f"bold {_TONE_STYLES[tone]}"),
         f"  {status.level}  {human_bytes(status.size_bytes)}  ",

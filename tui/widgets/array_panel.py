@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS = 60.0
 CHARTS = ("rate", "latency", "members", "work")
+_LOAD_TIP = "No load has run lately: [b]w[/b] puts one on, and its latency is drawn too."
 _CHART_ROWS = 9
 _CHART_CELLS = 56
 _EVENTS_FROM_ROWS = 30
@@ -39,6 +40,8 @@ class ArrayPanel(Vertical):
     """Shows one array; as many charts as there is room for, beginning with ``first_chart``."""
 
     first_chart: reactive[int] = reactive(0)
+    charts: reactive[tuple[str, ...]] = reactive(CHARTS)
+    """Those that have something to show."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="panel-state")
@@ -49,6 +52,7 @@ class ArrayPanel(Vertical):
             yield Tile("throughput", id="tile-bytes")
             yield Tile("p99", id="tile-p99")
             yield Tile("md CPU", id="tile-cpu")
+        yield Static(_LOAD_TIP, id="panel-tip")
         with Grid(id="panel-charts"):
             yield TimeChart("I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, id="chart-rate")
             yield TimeChart(
@@ -68,23 +72,30 @@ class ArrayPanel(Vertical):
     def watch_first_chart(self) -> None:
         self._arrange()
 
+    def watch_charts(self) -> None:
+        self._arrange()
+
     def turn(self) -> None:
         """Begin with the next chart."""
-        self.first_chart = (self.first_chart + 1) % len(CHARTS)
+        self.first_chart = (self.first_chart + 1) % len(self.charts)
 
     def _arrange(self) -> None:
         """Show the charts that fit."""
         if not self.is_mounted:
             return
-        width, height = self.size.width, self.size.height
+        width, height, names = self.size.width, self.size.height, self.charts
         columns = 2 if width >= 2 * _CHART_CELLS else 1
-        rows = max(1, min(len(CHARTS) // columns, (height - 6) // _CHART_ROWS))
-        shown = [CHARTS[(self.first_chart + number) % len(CHARTS)] for number in range(columns * rows)]
+        rows = max(1, min(-(-len(names) // columns), (height - 6) // _CHART_ROWS))
+        turned = [names[(self.first_chart + number) % len(names)] for number in range(len(names))]
+        shown = turned[: columns * rows]
         grid = self.query_one("#panel-charts", Grid)
         grid.styles.grid_size_columns = columns
         grid.styles.grid_size_rows = rows
         for name in CHARTS:
-            self.query_one(f"#chart-{name}").display = name in shown
+            chart = self.query_one(f"#chart-{name}")
+            chart.display = name in shown
+            is_alone = name == shown[0] and len(shown) % columns
+            chart.styles.column_span = 2 if is_alone else 1
         for name in reversed(shown):
             grid.move_child(self.query_one(f"#chart-{name}"), before=0)
         self.query_one("#panel-events").styles.height = (
@@ -112,7 +123,7 @@ class ArrayPanel(Vertical):
 
     def _show_state(self, state: LabState, status: ArrayStatus) -> None:
         glyphs = glyphs_of(self)
-        tone, words = condition(status)
+        tone, words = condition(state, status)
         style = {Tone.GOOD: "$text-success", Tone.BAD: "$text-error", Tone.NOTICE: "$text-warning"}.get(
             tone, "$text-primary"
         )
@@ -165,6 +176,10 @@ class ArrayPanel(Vertical):
 
         window, now = WINDOW_SECONDS, state.look.time_seconds if state.look else None
         marks = marks_of(state, status)
+        p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
+        has_load = bool(state.load and state.load.is_running) or any(value is not None for _, value in p99)
+        self.charts = CHARTS if has_load else tuple(name for name in CHARTS if name != "latency")
+        self.query_one("#panel-tip").display = not has_load
         series = {
             "rate": (
                 Series("reads", history.rates(status.name, Measure.READ_IOPS, seconds=window), 0),
@@ -172,7 +187,7 @@ class ArrayPanel(Vertical):
             ),
             "latency": (
                 Series("p50", history.load(LoadMeasure.P50_SECONDS, seconds=window), 0),
-                Series("p99", history.load(LoadMeasure.P99_SECONDS, seconds=window), 3),
+                Series("p99", p99, 3),
             ),
             "work": (
                 Series("sync, each member", history.sync_rate(status.name, seconds=window), 2),

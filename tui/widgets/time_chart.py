@@ -224,26 +224,27 @@ class TimeChart(LineWidget):
         lines[middle] = line.pad_to(start + (columns - cell_len(text)) // 2).add(text, self.style("empty"))
 
     def _header(self, width: int) -> Line:
-        """Title and legend; with less room first the names go, then the last series."""
+        """Title and legend; with less room first the values go, then the last names."""
         title = self.line(width).add(self.title, self.style("title"))
         newest = [(series, _newest(series)) for series in self._series]
-        for with_names in (True, False):
+        for with_values in (True, False):
             for count in range(len(newest), 0, -1):
-                if not with_names or count == len(newest):
-                    legend = self._legend(newest[:count], with_names, width)
+                if not with_values or count == len(newest):
+                    legend = self._legend(newest[:count], with_values, width)
                     if title.length + 2 + legend.length <= width:
                         return title.pad_to(width - legend.length).extend(legend)
         return title
 
-    def _legend(self, newest: Sequence[tuple[Series, float | None]], with_names: bool, width: int) -> Line:
+    def _legend(self, newest: Sequence[tuple[Series, float | None]], with_values: bool, width: int) -> Line:
         legend = self.line(width + 1)
         for series, value in newest:
             legend.add("  " if legend.length else "")
             legend.add(f"{self.glyphs.legend} ", self._series_style(series))
-            if with_names and series.name:
-                legend.add(f"{series.name} ", self.style("legend"))
-            # A field as wide as most values, so that the legend does not jump about.
-            legend.add(format_value(value, self.unit).rjust(5), self.style("title"))
+            blank = " " if with_values and series.name else ""
+            legend.add(f"{series.name}{blank}", self.style("legend"))
+            if with_values:
+                # A field as wide as most values, so that the legend does not jump about.
+                legend.add(format_value(value, self.unit).rjust(5), self.style("title"))
         return legend
 
     def _series_style(self, series: Series) -> Style:

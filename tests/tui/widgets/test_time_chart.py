@@ -30,9 +30,9 @@ def test_the_legend_names_series_with_their_newest_values() -> None:
     assert lines[0].endswith("━ read   80k  ━ write 1.23k")
 
 
-def test_a_narrow_legend_leaves_out_names_before_values() -> None:
+def test_a_narrow_legend_leaves_out_values_before_names() -> None:
     lines = shown(chart(Series("read", STEADY), Series("write", STEADY, 1)), (24, 6))
-    assert lines[0] == "IOPS    ━   80k  ━   80k"
+    assert lines[0] == "IOPS     ━ read  ━ write"
 
 
 def test_the_axes_have_labels_with_units() -> None:

@@ -1,0 +1,108 @@
+"""The selected disk in words, and where the selected array puts its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from lab.units import human_bytes
+from tui.glyphs import glyphs_of
+from tui.state import LabState
+from tui.views import bays_of
+from tui.widgets.rack import Bay, BayState
+from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
+
+if TYPE_CHECKING:
+    from lab.arrays.status import ArrayStatus
+
+_WORDS = {
+    BayState.FREE: "free",
+    BayState.MEMBER: "in sync",
+    BayState.SPARE: "a spare",
+    BayState.JOURNAL: "the journal",
+    BayState.FAULTY: "faulty",
+    BayState.REBUILDING: "being filled",
+    BayState.VANISHED: "vanished",
+    BayState.REFUSED: "refused",
+}
+
+
+class Details(Vertical):
+    """Fills what the rack and the arrays leave."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="details-disk")
+        yield Static("", id="details-array")
+        yield StripeDiagram(id="details-stripe", empty_text="")
+
+    def show(self, state: LabState) -> None:
+        """Bring both up to date."""
+        bay = next((each for each in bays_of(state) if each.name == state.selected_disk), None)
+        self.border_title = bay.name if bay else "Disk"
+        self.border_subtitle = human_bytes(bay.size_bytes) if bay else ""
+        self.query_one("#details-disk", Static).update(
+            Content("\n").join(self._disk(state, bay)) if bay else "no disk is selected"
+        )
+        self._show_stripe(state, state.selected)
+
+    def _disk(self, state: LabState, bay: Bay) -> list[Content]:
+        words = _WORDS[bay.state]
+        if bay.note:
+            words = f"in {bay.array}, which does not run"
+        elif bay.array:
+            words = f"{words} in {bay.array}" + ("" if bay.slot is None else f", slot {bay.slot}")
+        lines = [
+            Content.assemble((f"{bay.state.glyph(glyphs_of(self))} ", "bold"), (words, "bold")),
+            _fact("device", f"{bay.node}  {bay.personality}"),
+            _fact("serial", bay.serial or "none"),
+        ]
+        counters = state.look.disks.get(bay.node.removeprefix("/dev/")) if state.look else None
+        if counters:
+            moved = f"{human_bytes(counters.read_bytes)} read, {human_bytes(counters.written_bytes)} written"
+            lines += [_fact("since start", moved), _fact("waiting", f"{counters.in_flight} requests")]
+        status = state.array_of(bay.name)
+        member = next((each for each in status.members if each.device == bay.node), None) if status else None
+        if member and member.error_count is not None:
+            lines.append(_fact("md mended", f"{member.error_count} read errors"))
+        return lines
+
+    def _show_stripe(self, state: LabState, status: ArrayStatus | None) -> None:
+        title, diagram = self.query_one("#details-array", Static), self.query_one(StripeDiagram)
+        if status is None:
+            title.update("")
+            diagram.clear("")
+            return
+        from lab.arrays.level_names import layout_name
+        from lab.errors import SpecError
+        from lab.session.checks import level_of
+
+        try:
+            level = level_of(status)
+        except SpecError:
+            title.update("")
+            diagram.clear("")
+            return
+        number = status.layout_number
+        layout = layout_name(level.name, number) if number is not None else None
+        title.update(Content.styled(f"\nWhere {status.name} puts its data", "bold"))
+        diagram.show(level, layout, _columns(state, status), status.chunk_bytes)
+
+
+def _fact(label: str, value: str) -> Content:
+    return Content.assemble((f"{label:<12}", "$text-muted"), value)
+
+
+def _columns(state: LabState, status: ArrayStatus) -> list[DiagramMember]:
+    by_slot = {member.slot: member for member in status.members if member.slot is not None}
+    columns = []
+    for slot in range(status.raid_disks):
+        member = by_slot.get(slot)
+        if member is None or member.is_faulty:
+            columns.append(DiagramMember("gone" if member is None else state.disk_name(member.device), failed=True))
+        else:
+            columns.append(DiagramMember(state.disk_name(member.device), rebuilding=member.is_rebuilding))
+    return columns
