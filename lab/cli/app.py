@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,6 +14,8 @@ from lab import __version__
 from lab.cli.context import Options, options, use_options
 from lab.errors import ExitCode
 
+TEXT_VARIABLE = "RAIDLAB_TEXT"
+"""Set: the app in plain lines, as with ``--text``."""
 _HELP = "A laboratory for Linux software RAID: build, load, break and rebuild real md arrays."
 
 # Name, where it is, help. A module is imported when its command is used.
@@ -31,6 +34,7 @@ _COMMANDS = (
     ("compare", "lab.cli.compare:compare", "Two results side by side: ratios, and which is faster."),
     ("class", "lab.cli.classroom:classroom", "A folder of bundles: what a class measured."),
     ("export", "lab.cli.export:export", "Results as one file that can be read back elsewhere."),
+    ("serve", "lab.cli.serve:serve", "The app in a browser, on loopback only."),
     ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),
 )
 
@@ -52,19 +56,24 @@ def make_app() -> App:
         verbose: Annotated[
             bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False, help="Narrate every command.")
         ] = False,
+        text: Annotated[
+            bool, Parameter(negative="", show_default=False, help="The app in plain lines, for screen readers.")
+        ] = False,
     ) -> Any:
         use_options(Options(on, json, quiet, verbose, options().command))
         if not tokens:
-            return _without_command(app)
+            return _without_command(app, in_lines=text)
         return app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
 
     return app
 
 
-def _without_command(app: App) -> int:
+def _without_command(app: App, *, in_lines: bool) -> int:
     """The app, if it is installed and there is a terminal for it; otherwise the help."""
-    if find_spec("tui") and find_spec("tui.app") and sys.stdin.isatty() and sys.stdout.isatty():
-        status = import_module("tui.app").main(options().on)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
+    if find_spec("tui") and find_spec("tui.app") and (is_terminal or in_lines):
+        status = import_module("tui.text" if wants_lines else "tui.app").main(options().on)
         return status if isinstance(status, int) else ExitCode.DONE
     app.meta(["--help"], result_action="return_value")
     return ExitCode.DONE

@@ -1,0 +1,31 @@
+"""``raidlab serve``: the app in a browser, on loopback."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lab.cli.context import options
+from lab.cli.output import err, out
+from lab.errors import ToolMissing
+
+
+def serve(
+    *,
+    port: Annotated[int, Parameter(help="Port on the loopback interface; 0: any that is free.")] = 8642,
+) -> None:
+    """The app in a browser: on loopback only, at an address with a random token that is printed.
+
+    Each tab that opens the address has an app of its own. Ctrl-C ends it. From another computer: ``ssh -L``.
+    """
+    if not find_spec("tui"):
+        raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
+
+    def ready(address: str) -> None:
+        err("raidlab: open this address in a browser on this computer; Ctrl-C ends it")
+        out(address)
+
+    import_module("tui.serve").serve(options().on, port=port, on_ready=ready)

@@ -1,0 +1,117 @@
+"""The app in a browser, through textual-serve: on loopback only, and only for who knows the address's random token.
+
+Each browser tab has an app of its own, as each terminal has. The token is the first part of the path of everything that
+the page loads, its websocket included; any other request is answered with 403 and starts nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import shlex
+import signal
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError, ToolMissing
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from aiohttp.typedefs import Middleware
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8642
+_TOKEN_BYTES = 24
+Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
+
+
+def app_command(target: str | None) -> str:
+    """What textual-serve runs for each tab."""
+    return shlex.join([sys.executable, "-m", "tui", *([target] if target else [])])
+
+
+def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 takes any that is free.
+
+    Raises ToolMissing without the extra ``web``, LabError if the port is taken.
+    """
+    asyncio.run(_until_signal(app_command(target), port, on_ready))
+
+
+async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]) -> None:
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, over.set)
+    runner, address = await start(command, port=port)
+    try:
+        on_ready(address)
+        await over.wait()
+    finally:
+        await runner.cleanup()
+
+
+async def start(command: str, *, port: int, token: str | None = None) -> tuple[web.AppRunner, str]:
+    """Start to serve ``command``; returns what ``cleanup`` ends it with, and the address with the token."""
+    try:
+        from aiohttp import web
+        from textual_serve.server import Server
+    except ImportError as error:
+        hint = "install it with: pip install 'raidlab[web]'"
+        raise ToolMissing("the app in a browser needs the Python package textual-serve", hint=hint) from error
+
+    class Quiet(Server):
+        """Without its banner, which would name an address without the token."""
+
+        async def on_startup(self, app: web.Application) -> None:
+            return
+
+    token = token or secrets.token_urlsafe(_TOKEN_BYTES)
+    site = web.Application(middlewares=[_guard(token)])
+    # One line a request, each with the token in it.
+    logging.getLogger("aiohttp.access").setLevel(logging.ERROR)
+    runner = web.AppRunner(site, access_log=None, shutdown_timeout=2.0)
+    server = Quiet(command, host=LOOPBACK, port=port, title="raidlab")
+    with warnings.catch_warnings():
+        # aiohttp_jinja2, which textual-serve uses, still keeps its templates under a plain string.
+        warnings.simplefilter("ignore")
+        site.add_subapp(f"/{token}", await server._make_app())
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise LabError(
+            f"port {port} cannot be used: {error.strerror}",
+            hint="choose another one with --port, or 0 for any free one",
+        ) from error
+    port = runner.addresses[0][1]
+    server.public_url = f"http://{LOOPBACK}:{port}"
+    return runner, f"{server.public_url}/{token}/"
+
+
+def _guard(token: str) -> Middleware:
+    """Refuses whatever does not begin with the token, and keeps the page from talking to anybody else."""
+    from aiohttp import web
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        first = request.path.split("/", 2)[1] if request.path.startswith("/") else ""
+        if not hmac.compare_digest(first.encode(), token.encode()):
+            return web.Response(status=403, text="This address lacks the token that raidlab serve printed.\n")
+        response = await handler(request)
+        if not response.prepared:
+            # textual-serve's page asks another host for a font: it must not, least of all with the token as referrer.
+            response.headers["Content-Security-Policy"] = (
+                "default-src 'self' 'unsafe-inline' data:; "
+                f"connect-src 'self' ws://{request.host}; frame-ancestors 'none'"
+            )
+            response.headers["Referrer-Policy"] = "no-referrer"
+            response.headers["Cache-Control"] = "no-store"
+        return response
+
+    return guard
