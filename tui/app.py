@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from lab.errors import LabError
 from tui import messages as happened
 from tui.background import Background
 from tui.client.client import LabClient
+from tui.dialogs import Dialogs
 from tui.experiments import Experiments
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
@@ -42,7 +42,7 @@ SHOW_SECONDS = 0.1
 Listener = Callable[[LabState], None]
 
 
-class RaidlabApp(App[object], inherit_bindings=False):
+class RaidlabApp(Dialogs, inherit_bindings=False):
     """Build, run, break and watch RAID.
 
     Args:
@@ -198,11 +198,6 @@ class RaidlabApp(App[object], inherit_bindings=False):
         if created:
             self.select(array=created.argv[2].removeprefix("/dev/"))
         self.switch_mode("lab")
-
-    def tell(self, error: LabError) -> None:
-        """Show an error with what to do next."""
-        text = f"{error.message}\nnext: {error.hint}" if error.hint else error.message
-        self.notify(text, severity="error", timeout=12, markup=False)
 
     def action_mode(self, mode: str) -> None:
         self.switch_mode(mode)

@@ -11,13 +11,13 @@ from tui.state import LoadView
 
 if TYPE_CHECKING:
     from lab.session.load import Forecast, Load
-    from tui.app import RaidlabApp
+    from tui.desk import Desk
 
 
 class Loads:
     """Starts a load, hears of it, and stops it. At most one at a time."""
 
-    def __init__(self, app: RaidlabApp) -> None:
+    def __init__(self, app: Desk) -> None:
         self._app = app
         self._load: Load | None = None
 
@@ -48,7 +48,7 @@ class Loads:
             return False
         self._load = load
         self._app.lab.load = LoadView(workload, array, runtime_seconds)
-        self._app.look_up(
+        self._app.operations.look_up(
             lambda session: predict(session, array, workload), on_done=self._keep, on_error=lambda _: None
         )
         load.start()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.events import Event
     from lab.session.session import LabSession
-    from tui.app import RaidlabApp
+    from tui.desk import Desk
 
 _ASKS_FOR_VERDICT = ("restored", "sync-finished")
 
@@ -20,7 +20,7 @@ _ASKS_FOR_VERDICT = ("restored", "sync-finished")
 class Marks:
     """Writes and verifies marks through the app's queue."""
 
-    def __init__(self, app: RaidlabApp) -> None:
+    def __init__(self, app: Desk) -> None:
         self._app = app
 
     def write(self, array: str) -> None:
@@ -33,11 +33,9 @@ class Marks:
 
         def done(mark: DataMark) -> None:
             self._app.lab.marks[array] = MarkView(mark)
-            self._app.notify(
-                f"Known data are on {array}. After whatever you do to it, v tells whether they are intact."
-            )
+            self._app.say(f"Known data are on {array}. After whatever you do to it, v tells whether they are intact.")
 
-        self._app.job(f"Write known data on {array}", work, on_done=done)
+        self._app.operations.job(f"Write known data on {array}", work, on_done=done)
 
     def verify(self, array: str) -> None:
         """Read the known data past the caches and say what became of them."""
@@ -48,7 +46,7 @@ class Marks:
             mark = require_mark(session, array)
             return mark, verify_mark(session, mark)
 
-        self._app.job(f"Verify {array}", work, on_done=partial(self._keep, array))
+        self._app.operations.job(f"Verify {array}", work, on_done=partial(self._keep, array))
 
     def hear(self, events: tuple[Event, ...]) -> None:
         """An array that has become whole, or whose sync is over, is verified without being asked."""
@@ -68,6 +66,6 @@ class Marks:
         self._app.lab.marks[array] = replace(view or MarkView(mark), mark=mark, verdict=verdict, is_stale=False)
         title = f"{array}: data {verdict.verdict}"
         if verdict.is_intact:
-            self._app.notify(verdict.sentence, title=title, markup=False)
+            self._app.say(verdict.sentence, title=title)
         else:
-            self._app.notify(verdict.sentence, title=title, severity="error", markup=False, timeout=12)
+            self._app.say(verdict.sentence, title=title, is_bad=True)

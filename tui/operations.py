@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lab.errors import LabError
     from lab.plans import Plan
     from lab.session.session import LabSession
-    from tui.app import RaidlabApp
+    from tui.desk import Desk
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Operations:
     """The app's hands."""
 
-    def __init__(self, app: RaidlabApp) -> None:
+    def __init__(self, app: Desk) -> None:
         self._app = app
 
     def job(
@@ -49,9 +49,7 @@ class Operations:
         """Make a plan, show it, and run the same plan if the user wants it. A refusal is shown with its hint."""
 
         def show(plan: Plan) -> None:
-            from tui.screens.plan import PlanScreen
-
-            self._app.push_screen(PlanScreen(plan, note=note, on_done=on_done))
+            self._app.show_plan(plan, note=note, on_done=on_done)
 
         self.look_up(make, on_done=show)
 

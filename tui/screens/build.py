@@ -15,13 +15,14 @@ from textual.widgets import Static
 
 from lab.session.preview import ArrayPreview, preview
 from lab.units import human_bytes
-from tui.drafts import FIRST_MEMBERS, LEVELS, Draft, title_of
+from tui.drafts import FIRST_MEMBERS, Draft
+from tui.level_rows import level_rows, survives_words
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import bays_of
 from tui.widgets.choices import Choices
-from tui.widgets.level_table import LevelRow, LevelTable
+from tui.widgets.level_table import LevelTable
 from tui.widgets.plan_view import PlanView
 from tui.widgets.rack import Bay, BayState, Rack
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
@@ -147,7 +148,7 @@ class BuildScreen(ModeScreen):
         else:
             diagram.clear("the layout shows with enough disks")
         self.query_one(PlanView).show(shown.plan)
-        self.query_one(LevelTable).show(self._level_rows(state))
+        self.query_one(LevelTable).show(level_rows(self._draft, self.array_name, state.disks))
         self.refresh_bindings()
 
     def _show_verdict(self, spec: ArraySpec) -> None:
@@ -165,23 +166,6 @@ class BuildScreen(ModeScreen):
             else:
                 verdict.show(Tone.BAD, "DATA LOST", f"Without {without} nobody has all of the data any more.")
 
-    def _level_rows(self, state: LabState) -> list[LevelRow]:
-        """The same disks at the other levels."""
-        rows = []
-        for level in LEVELS:
-            draft = replace(self._draft, level=level)
-            shown = preview(state.disks, draft.spec(self.array_name, state.disks))
-            rows.append(
-                LevelRow(
-                    title_of(level),
-                    human_bytes(shown.usable_bytes) if shown.usable_bytes else "–",
-                    _survives(shown) if shown.usable_bytes else "needs more disks",
-                    shown.write_penalty.partition(":")[0] if shown.usable_bytes else "",
-                    level is self._draft.level,
-                )
-            )
-        return rows
-
     def _show_tiles(self, shown: ArrayPreview) -> None:
         usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)
         write, why = self.query_one("#build-write", Tile), self.query_one("#build-why", Static)
@@ -194,7 +178,7 @@ class BuildScreen(ModeScreen):
         usable.say(human_bytes(shown.usable_bytes), note=f"of {human_bytes(shown.raw_bytes)}{lost}")
         low, high = shown.failures_survived, shown.most_failures_survived
         note = "the first loss takes all" if not high else "any" if low == high else "more if the right ones"
-        survives.say(_survives(shown), Tone.GOOD if low else Tone.BAD, note)
+        survives.say(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)
         cost, _, reason = shown.write_penalty.partition(": ")
         write.say(cost, note="for one write")
         why.update(f"A small write: {reason}." if reason else "")
@@ -257,14 +241,6 @@ class BuildScreen(ModeScreen):
         if not self._preview.can_be_built:
             return escape(self._preview.problems[0].partition(" (")[0])
         return "[b]b[/b] builds it; every change on the left shows on the right at once"
-
-
-def _survives(shown: ArrayPreview) -> str:
-    """``1 disk``, ``1 to 2 disks``, ``no loss``."""
-    low, high = shown.failures_survived, shown.most_failures_survived
-    if not high:
-        return "no loss"
-    return f"{low}{f' to {high}' if high > low else ''} disk{'' if high == 1 else 's'}"
 
 
 def _titled(widget: Widget, title: str) -> Widget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,15 +10,19 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 
 from tui.actions import ACTIONS, Group, action_named, applying, selected_disk, target_array
+from tui.choice import Choice
 from tui.screens.lab_actions import LabActions
-from tui.screens.menu import Choice, MenuScreen
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
 from tui.views import bays_of
 from tui.widgets.array_list import ArrayList
 from tui.widgets.array_panel import ArrayPanel
 from tui.widgets.details import Details
+from tui.widgets.empty_lab import EmptyLab
 from tui.widgets.rack import Rack
+
+if TYPE_CHECKING:
+    from tui.desk import Desk
 
 _WIDE_CELLS = 110
 _TALL_ROWS = 36
@@ -54,6 +58,11 @@ class LabScreen(LabActions, ModeScreen):
         self._followed = ""
         """The selected disk that the rack's cursor has been brought to."""
 
+    @property
+    def desk(self) -> Desk:  # type: ignore[override] # the mixin's attribute, computed
+        """Where the actions show and do things."""
+        return self.app
+
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
             with Vertical(id="lab-left"):
@@ -65,6 +74,7 @@ class LabScreen(LabActions, ModeScreen):
                 yield arrays
                 yield Details(id="details")
             yield ArrayPanel(id="panel")
+            yield EmptyLab(id="empty")
 
     def on_mount(self) -> None:
         self.query_one(Rack).focus()
@@ -85,8 +95,14 @@ class LabScreen(LabActions, ModeScreen):
             self.app.select(disk=self._followed)
         free = len(state.free_disks)
         rack.border_subtitle = f"{free} of {len(state.disks)} free" if state.disks else ""
-        self.query_one(ArrayList).show(state)
-        self.query_one(ArrayPanel).show(state)
+        arrays = self.query_one(ArrayList)
+        arrays.show(state)
+        arrays.border_subtitle = "" if arrays.option_count else "none yet"
+        panel, empty = self.query_one(ArrayPanel), self.query_one(EmptyLab)
+        panel.display = state.selected is not None
+        empty.display = not panel.display
+        panel.show(state)
+        empty.show(state)
         if self.has_class("-tall"):
             self.query_one(Details).show(state)
 
@@ -129,11 +145,10 @@ class LabScreen(LabActions, ModeScreen):
         disk, status = selected_disk(state), target_array(state)
         title = " in ".join(filter(None, (disk.name if disk else "", status.name if status else "")))
 
-        def done(chosen: str | None) -> None:
-            if chosen:
-                self.call_later(self.run_action, chosen)
+        def then(chosen: str) -> None:
+            self.call_later(self.run_action, chosen)
 
-        self.app.push_screen(MenuScreen(title or name, choices), done)
+        self.app.pick(title or name, choices, then)
 
     def action_turn(self) -> None:
         self.query_one(ArrayPanel).turn()

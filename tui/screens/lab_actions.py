@@ -5,46 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
-
 from tui.actions import joining_disk, selected_disk, selected_member, target_array
-from tui.screens.menu import Choice, MenuScreen
+from tui.choice import Choice
+from tui.drafts import FIRST_MEMBERS
 
 if TYPE_CHECKING:
-    from textual import getters
-
     from lab.plans import Plan
     from lab.session.session import LabSession
-    from tui.app import RaidlabApp
+    from tui.desk import Desk
 
 _KIB_PER_MIB = 1024
 _SPEEDS_MIB = (1, 4, 16, 64)
-FIRST_MEMBERS = 4
 USUAL_LOADS = ("rand-mix-4k", "rand-read-4k", "rand-write-4k", "seq-read-1m", "seq-write-1m")
 
 
-class LabActions(Screen[None]):
-    """Mixed into the Lab screen."""
+class LabActions:
+    """Mixed into the Lab screen, and used by the text mode."""
 
-    if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
+    desk: Desk
 
     def _pick(self, title: str, choices: list[Choice], then: Callable[[str], None], intro: str = "") -> None:
-        def done(chosen: str | None) -> None:
-            if chosen is not None:
-                then(chosen)
-
-        self.app.push_screen(MenuScreen(title, choices, intro=intro), done)
+        self.desk.pick(title, choices, then, intro=intro)
 
     def action_build(self) -> None:
         """The first array in one key; later the whole choice."""
-        if not self.app.lab.arrays and len(self.app.lab.free_disks) >= FIRST_MEMBERS:
-            self.app.ask(first_array, note=FIRST_ARRAY_NOTE)
-        elif "build" in self.app.MODES:
-            self.app.switch_mode("build")
+        if not self.desk.lab.arrays and len(self.desk.lab.free_disks) >= FIRST_MEMBERS:
+            self.desk.operations.ask(first_array, note=FIRST_ARRAY_NOTE)
+        else:
+            self.desk.choose_freely()
 
     def action_fail(self) -> None:
-        found, disk = selected_member(self.app.lab), selected_disk(self.app.lab)
+        found, disk = selected_member(self.desk.lab), selected_disk(self.desk.lab)
         if found is None or disk is None:
             return
         name = found[0].name
@@ -54,26 +45,26 @@ class LabActions(Screen[None]):
 
             return plans.fail(session, name, disk.name, breaks_array=True)
 
-        self.app.ask(make, note=self._failing_note(name, disk.name))
+        self.desk.operations.ask(make, note=self._failing_note(name, disk.name))
 
     def _failing_note(self, name: str, disk: str) -> str:
         from lab.session.checks import breaks
 
-        status = self.app.lab.array(name)
-        node = next((each.node for each in self.app.lab.disks if each.name == disk), "")
+        status = self.desk.lab.array(name)
+        node = next((each.node for each in self.desk.lab.disks if each.name == disk), "")
         if status and breaks(status, status.member(node)):
             return f"{name} cannot do without {disk}: after this its data are lost."
         return f"{name} survives this: it goes on degraded, and answers from the other members."
 
     def action_load(self) -> None:
         """Choose a workload; it runs until it is stopped."""
-        status = target_array(self.app.lab)
+        status = target_array(self.desk.lab)
         if status is None:
             return
         name = status.name
 
         def then(workload: str) -> None:
-            self.app.start_load(name, workload)
+            self.desk.loads.start(name, workload)
 
         self._pick(
             f"Load on {name}",
@@ -83,23 +74,23 @@ class LabActions(Screen[None]):
         )
 
     def action_stop_load(self) -> None:
-        self.app.stop_load()
+        self.desk.loads.stop()
 
     def action_mark(self) -> None:
-        status = target_array(self.app.lab)
+        status = target_array(self.desk.lab)
         if status:
-            self.app.marks.write(status.name)
+            self.desk.marks.write(status.name)
 
     def action_verify(self) -> None:
-        status = target_array(self.app.lab)
+        status = target_array(self.desk.lab)
         if status:
-            self.app.marks.verify(status.name)
+            self.desk.marks.verify(status.name)
 
     def action_pull(self) -> None:
-        disk = selected_disk(self.app.lab)
+        disk = selected_disk(self.desk.lab)
         if disk is None:
             return
-        found = selected_member(self.app.lab)
+        found = selected_member(self.desk.lab)
         note = self._failing_note(found[0].name, disk.name) if found else "No array has it: it only vanishes."
 
         def make(session: LabSession) -> Plan:
@@ -107,10 +98,10 @@ class LabActions(Screen[None]):
 
             return breaking.pull(session, disk.name, breaks_array=True)
 
-        self.app.ask(make, note=note)
+        self.desk.operations.ask(make, note=note)
 
     def action_plug_in(self) -> None:
-        disk = selected_disk(self.app.lab)
+        disk = selected_disk(self.desk.lab)
         if disk is None:
             return
 
@@ -119,10 +110,10 @@ class LabActions(Screen[None]):
 
             return breaking.plug_in(session, disk.name)
 
-        self.app.ask(make, note=f"{disk.name} comes back as it was; md does not take it in by itself.")
+        self.desk.operations.ask(make, note=f"{disk.name} comes back as it was; md does not take it in by itself.")
 
     def action_corrupt(self) -> None:
-        found, disk = selected_member(self.app.lab), selected_disk(self.app.lab)
+        found, disk = selected_member(self.desk.lab), selected_disk(self.desk.lab)
         if found is None or disk is None:
             return
         name = found[0].name
@@ -132,12 +123,12 @@ class LabActions(Screen[None]):
 
             return breaking.corrupt(session, name, disk.name)
 
-        self.app.ask(
+        self.desk.operations.ask(
             make, note="md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
         )
 
     def action_slow(self) -> None:
-        disk = selected_disk(self.app.lab)
+        disk = selected_disk(self.desk.lab)
         if disk is None:
             return
         from lab.disks.personalities import all_personalities
@@ -150,7 +141,7 @@ class LabActions(Screen[None]):
 
                 return breaking.slow(session, disk.name, personality)
 
-            self.app.operations.make_and_run(make)
+            self.desk.operations.make_and_run(make)
 
         self._pick(
             f"Pace of {disk.name}", choices, then, "How fast shall it answer from now on? Never faster than it is."
@@ -163,7 +154,7 @@ class LabActions(Screen[None]):
         self._on_member("re_add", "Only what changed while it was away is copied: the bitmap tells which regions.")
 
     def _on_member(self, operation: str, note: str) -> None:
-        status, disk = target_array(self.app.lab), selected_disk(self.app.lab)
+        status, disk = target_array(self.desk.lab), selected_disk(self.desk.lab)
         if status is None or disk is None:
             return
         name = status.name
@@ -174,10 +165,10 @@ class LabActions(Screen[None]):
             plan: Plan = getattr(plans, operation)(session, name, disk.name)
             return plan
 
-        self.app.ask(make, note=note)
+        self.desk.operations.ask(make, note=note)
 
     def action_add(self) -> None:
-        status, disk = target_array(self.app.lab), joining_disk(self.app.lab)
+        status, disk = target_array(self.desk.lab), joining_disk(self.desk.lab)
         if status is None or disk is None:
             return
         name = status.name
@@ -188,10 +179,10 @@ class LabActions(Screen[None]):
             return plans.add(session, name, disk.name)
 
         note = f"md rebuilds {name} on it at once." if status.is_degraded else f"{name} is whole: it waits as a spare."
-        self.app.ask(make, note=note)
+        self.desk.operations.ask(make, note=note)
 
     def action_replace(self) -> None:
-        found, disk, new = selected_member(self.app.lab), selected_disk(self.app.lab), joining_disk(self.app.lab)
+        found, disk, new = selected_member(self.desk.lab), selected_disk(self.desk.lab), joining_disk(self.desk.lab)
         if found is None or disk is None or new is None:
             return
         name = found[0].name
@@ -201,10 +192,12 @@ class LabActions(Screen[None]):
 
             return plans.replace(session, name, disk.name, new.name)
 
-        self.app.ask(make, note=f"{disk.name} is copied to {new.name}; {name} keeps its redundancy throughout.")
+        self.desk.operations.ask(
+            make, note=f"{disk.name} is copied to {new.name}; {name} keeps its redundancy throughout."
+        )
 
     def action_scrub(self) -> None:
-        status = target_array(self.app.lab)
+        status = target_array(self.desk.lab)
         if status is None:
             return
         name = status.name
@@ -220,12 +213,12 @@ class LabActions(Screen[None]):
 
                 return plans.scrub(session, name, action)
 
-            self.app.operations.make_and_run(make)
+            self.desk.operations.make_and_run(make)
 
         self._pick(f"Scrub {name}", choices, then)
 
     def action_throttle(self) -> None:
-        status = target_array(self.app.lab)
+        status = target_array(self.desk.lab)
         if status is None:
             return
         name = status.name
@@ -246,7 +239,7 @@ class LabActions(Screen[None]):
 
                 return plans.speed(session, name, minimum_kib_per_second=kib, maximum_kib_per_second=kib)
 
-            self.app.operations.make_and_run(make)
+            self.desk.operations.make_and_run(make)
 
         self._pick(f"Throttle {name}", choices, then, intro)
 
@@ -261,7 +254,7 @@ class LabActions(Screen[None]):
         self._start(name)
 
     def _on_array(self, operation: str, note: str) -> None:
-        status = target_array(self.app.lab)
+        status = target_array(self.desk.lab)
         if status is None:
             return
         name = status.name
@@ -272,7 +265,7 @@ class LabActions(Screen[None]):
             plan: Plan = getattr(plans, operation)(session, name)
             return plan
 
-        self.app.ask(make, note=note)
+        self.desk.operations.ask(make, note=note)
 
     def _start(self, name: str) -> None:
         def make(session: LabSession) -> Plan:
@@ -280,7 +273,7 @@ class LabActions(Screen[None]):
 
             return plans.assemble(session, name)
 
-        self.app.ask(make)
+        self.desk.operations.ask(make)
 
 
 FIRST_ARRAY_NOTE = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,16 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One line of a menu."""
-
-    id: str
-    label: str
-    detail: str = ""
-    key: str = ""
-    """Chooses it at once; empty: only by the cursor."""
+from tui.choice import Choice
 
 
 class MenuScreen(ModalScreen[str | None]):
@@ -64,7 +54,7 @@ class MenuScreen(ModalScreen[str | None]):
         keys = max(len(each.key) for each in self._choices)
         parts = [(f" {choice.key:>{keys}}  ", "bold $footer-key-foreground")] if keys else [(" ", "")]
         parts.append((f"{choice.label:<{width}}", "bold"))
-        parts.append((f"  {choice.detail}" if choice.detail else "", "$text-muted"))
+        parts.append((f"  {choice.detail}" if choice.detail else "", "$foreground-muted"))
         return Content.assemble(*parts)
 
     def on_key(self, event: Key) -> None:

@@ -1,0 +1,162 @@
+"""The text mode: everything in lines, done with the same keys."""
+
+from __future__ import annotations
+
+import io
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.tui.fake_lab import FakeLab
+from tests.unit.fakes import Scripted
+from tui.client.client import LabClient
+from tui.text import TextApp
+
+PATIENCE_SECONDS = 15.0
+
+
+class Talk:
+    """Types lines into a text mode and waits for what it says."""
+
+    def __init__(self, lab: FakeLab) -> None:
+        self.lab = lab
+        self.said = io.StringIO()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.app = TextApp(
+            "uml:",
+            read=self._lines.get,
+            write=self.said,
+            make_client=lambda post: LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open),
+        )
+        self.status: list[int] = []
+        self._thread = threading.Thread(target=lambda: self.status.append(self.app.run()), daemon=True)
+        self._thread.start()
+        self._heard = 0
+
+    def type(self, line: str) -> None:
+        self._lines.put(f"{line}\n")
+
+    def hear(self, words: str) -> str:
+        """Wait until it is said, after what was heard before."""
+        self.wait(lambda: words in self.said.getvalue()[self._heard :], words)
+        text = self.said.getvalue()
+        end = text.index(words, self._heard) + len(words)
+        heard, self._heard = text[self._heard : end], end
+        return heard
+
+    def wait(self, is_reached: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_reached():
+            assert time.monotonic() < deadline, f"never: {what}; said: {self.said.getvalue()}"
+            time.sleep(0.005)
+
+    def look(self) -> None:
+        self.wait(lambda: self.lab.machine.stream_of_samples is not None, "the monitor asks for samples")
+        self.lab.tick()
+        self.wait(lambda: self._seen_seconds() >= self.lab.seconds, "the look")
+
+    def _seen_seconds(self) -> float:
+        look = self.app.lab.look
+        return look.time_seconds if look else 0.0
+
+    def close(self) -> None:
+        self._lines.put("")
+        self._thread.join(PATIENCE_SECONDS)
+        self.app.client.close()
+
+
+@pytest.fixture
+def talk(fake_lab: FakeLab) -> Iterator[Talk]:
+    made = Talk(fake_lab)
+    yield made
+    made.close()
+
+
+def test_it_says_when_the_machine_runs_and_what_comes_next(talk: Talk) -> None:
+    talk.hear("The machine uml: runs.")
+    talk.look()
+    talk.type("")
+    heard = talk.hear("next: Nothing is built yet. b builds a good first RAID 5")
+    assert "9 disks, 9 of them free." in heard
+    assert "[b]" not in heard
+
+
+def test_b_shows_the_commands_and_yes_runs_them(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    talk.look()
+    talk.type("b")
+    talk.hear("mdadm --create /dev/md0")
+    talk.hear("Type yes to run it")
+    assert not any(run[:2] == ("mdadm", "--create") for run in fake_lab.machine.runs)
+    talk.type("yes")
+    talk.hear("running: mdadm --create /dev/md0")
+    talk.hear("done: Create md0")
+    assert any(run[:2] == ("mdadm", "--create") for run in fake_lab.machine.runs)
+
+
+def test_anything_but_yes_leaves_it(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    talk.look()
+    talk.type("b")
+    talk.hear("Type yes to run it")
+    talk.type("no")
+    talk.hear("left as it was.")
+    assert not any(run[:2] == ("mdadm", "--create") for run in fake_lab.machine.runs)
+
+
+def test_a_disk_is_selected_by_its_number_and_failed_with_f(talk: Talk, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5-checking")
+    talk.hear("runs.")
+    talk.look()
+    talk.type("2")
+    talk.hear("selected: disk02: 500 MiB file, member in md0, slot 1.")
+    talk.type("?")
+    assert "f: Fail." in talk.hear("help explains the rest.")
+    talk.type("f")
+    talk.hear("mdadm --manage /dev/md0 --fail /dev/ubdb")
+
+
+def test_what_happens_is_told_when_it_happens(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    talk.look()
+    fake_lab.show("raid5")
+    talk.look()
+    talk.hear("md computes the parity of md0 (first sync).")
+    fake_lab.finish_sync()
+    talk.look()
+    talk.hear("md0 is ready: any one disk may fail now.")
+
+
+def test_a_menu_is_numbered(talk: Talk, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5-checking")
+    talk.hear("runs.")
+    talk.look()
+    talk.type("t")
+    assert "1: 1 MiB/s. at most, for each member." in talk.hear("Type a number")
+    talk.type("99")
+    talk.hear("left as it was.")
+
+
+def test_commands_are_typed_behind_an_exclamation_mark(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    fake_lab.machine.answers[("bash", "-c")] = Scripted(stdout="hello from the machine\n")
+    talk.type("! cat /proc/mdstat")
+    talk.hear("hello from the machine")
+
+
+def test_a_lost_machine_is_told_and_restart_starts_it(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    talk.look()
+    fake_lab.lose()
+    talk.hear("The machine is lost: the embedded kernel ended unexpectedly")
+    talk.type("restart")
+    talk.hear("The machine uml: runs.")
+
+
+def test_q_leaves(talk: Talk) -> None:
+    talk.hear("runs.")
+    talk.type("q")
+    talk.wait(lambda: talk.status == [0], "the end")

@@ -1,0 +1,304 @@
+"""The app as plain lines, for screen readers and for terminals that can do no more: no screen, no animation.
+
+What happens is told in a sentence when it happens; what can be done is asked with ``?`` and done with the same keys as
+in the app, each followed by Enter. Building choice by choice, experiments and lessons are on the command line.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from tui import messages as happened
+from tui.actions import applying, selected_disk
+from tui.client.client import LabClient
+from tui.loads import Loads
+from tui.marks import Marks
+from tui.operations import Operations
+from tui.plain import to_ascii
+from tui.screens.lab_actions import LabActions
+from tui.shell import Shell
+from tui.state import LabState, Phase
+from tui.story import next_step
+from tui.text_words import array_lines, disk_line, load_line, progress_lines
+from tui.updates import update
+
+if TYPE_CHECKING:
+    from textual.message import Message
+
+    from lab.errors import LabError
+    from lab.plans import Plan
+    from tui.choice import Choice
+
+HELP = """\
+Type a key and Enter. Enter alone tells how things stand and what can be done next.
+?         what can be done now, with the keys
+b         build a first RAID 5
+disk02    select a disk; md0 selects an array
+! LINE    run LINE as a root shell on the machine
+log       the commands that ran last
+restart   start a lost machine again
+q         close the lab and leave
+All else is on the command line, in plain lines too: raidlab --help."""
+_LOGGED = 10
+_MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
+
+
+class TextApp:
+    """A desk that talks in lines."""
+
+    def __init__(
+        self,
+        target: str | None,
+        *,
+        read: Callable[[], str] | None = None,
+        write: TextIO | None = None,
+        make_client: Callable[[Callable[[Message], object]], LabClient] | None = None,
+        ascii_only: bool = False,
+    ) -> None:
+        """``read`` gives the next line, empty at the end, as ``readline`` does."""
+        self.lab = LabState(target=target or "")
+        self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
+        self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
+        self.operations = Operations(self)
+        self.loads = Loads(self)
+        self.marks = Marks(self)
+        self.shells = Shell(self)
+        self._actions = LabActions()
+        self._actions.desk = self
+        self._read = read or sys.stdin.readline
+        self._write = write or sys.stdout
+        self._is_ascii = ascii_only
+        self._answer: Callable[[str], None] | None = None
+        self._printed = 0
+        self._told: dict[str, int] = {}
+        self._load_told_seconds = 0.0
+        self._is_first_look = False
+
+    def run(self) -> int:
+        """Until ``q`` or the end of the input; returns the exit status."""
+        self._line("raidlab in plain lines. Type ? for what can be done, help for more.")
+        self.client.start()
+        threading.Thread(target=self._listen, name="lines", daemon=True).start()
+        while True:
+            item = self._inbox.get()
+            if item is None:
+                return 0
+            if isinstance(item, str):
+                if not self._typed(item.strip()):
+                    return 0
+            else:
+                self._hear(item)
+
+    def _listen(self) -> None:
+        while line := self._read():
+            self._inbox.put(line)
+        self._inbox.put(None)
+
+    def post_message(self, message: Message) -> bool:
+        """From any thread."""
+        self._inbox.put(message)
+        return True
+
+    def _hear(self, message: Message) -> None:
+        if not isinstance(message, happened.LabMessage):
+            return
+        update(self.lab, message)
+        match message:
+            case happened.JobFinished() if message.job.on_done:
+                message.job.on_done(message.result)
+            case happened.JobFailed() if message.job.on_error:
+                message.job.on_error(message.error)
+            case happened.JobFailed():
+                self.tell(message.error)
+            case happened.StepStarted():
+                self._line(f"running: {message.line}")
+            case happened.NoticeGiven():
+                self._line(message.text)
+            case happened.LabLooked():
+                self._looked()
+            case happened.SessionOpened():
+                self._line(f"The machine {self.lab.target} runs.")
+                self._is_first_look = True
+            case happened.SessionEnded():
+                self._ended()
+            case happened.LoadTicked():
+                self._load_ticked(message.time_seconds)
+            case happened.LoadEnded() if line := load_line(self.lab):
+                self._line(line)
+            case _:
+                pass
+        self.shells.hear(message)
+        self.loads.hear(message)
+        self._print_shell()
+
+    def _looked(self) -> None:
+        for event in self.lab.new_events:
+            self._line(f"{event.sentence}.")
+        self.marks.hear(self.lab.new_events)
+        for line in progress_lines(self.lab, self._told):
+            self._line(line)
+        if self._is_first_look:
+            self._is_first_look = False
+            self._status()
+
+    def _load_ticked(self, seconds: float) -> None:
+        from tui.text_words import LOAD_EVERY_SECONDS
+
+        line = load_line(self.lab)
+        if line and seconds - self._load_told_seconds >= LOAD_EVERY_SECONDS:
+            self._load_told_seconds = seconds
+            self._line(line)
+
+    def _ended(self) -> None:
+        if self.lab.phase in (Phase.LOST, Phase.FAILED) and self.lab.problem:
+            what = "is lost" if self.lab.phase is Phase.LOST else "did not start"
+            self._line(f"The machine {what}: {self.lab.problem}")
+            self._line("restart starts it again; nothing that was measured is lost.")
+
+    def _typed(self, line: str) -> bool:
+        """False: leave."""
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            answer(line)
+            return True
+        word, _, rest = line.partition(" ")
+        if word in ("q", "quit", "exit"):
+            return False
+        simple = {"": self._status, "?": self._choices, "help": self._help, "log": self._log, "status": self._status}
+        if word in simple:
+            simple[word]()
+        elif word == "restart":
+            self.client.restart()
+        elif word.startswith("!"):
+            self._run_shell(f"{word[1:]} {rest}".strip())
+        elif word == "b" and self.lab.is_open:
+            self._actions.action_build()
+        elif not self._select(word):
+            self._act(word)
+        return True
+
+    def _act(self, key: str) -> None:
+        found = next((each for each in applying(self.lab) if key in (each.key, each.name.replace("_", "-"))), None)
+        if found is None:
+            self._line(f"{key}: nothing that can be done now. ? lists what can.")
+            return
+        getattr(self._actions, f"action_{found.name}")()
+
+    def _select(self, word: str) -> bool:
+        name = f"disk{word.zfill(2)}" if word.isdecimal() else word
+        if disk := self.lab.disk(name):
+            self.lab.selected_disk = name
+            self._line(f"selected: {disk_line(self.lab, disk)}")
+            return True
+        if self.lab.array(word):
+            self.lab.selected_array = word
+            self._line(f"selected: {word}")
+            return True
+        return False
+
+    def _run_shell(self, line: str) -> None:
+        if line == "^C":
+            self.shells.interrupt()
+        elif not self.shells.run(line):
+            self._line("not run: the command before still runs (! ^C interrupts it), or there is no machine.")
+        self._print_shell()
+
+    def _print_shell(self) -> None:
+        if missing := min(self.shells.count - self._printed, len(self.shells.output)):
+            self._write.write(self.shells.output[-missing:])
+            self._write.flush()
+        self._printed = self.shells.count
+
+    def _status(self) -> None:
+        for line in array_lines(self.lab) if self.lab.look else ():
+            self._line(line)
+        disk = selected_disk(self.lab)
+        if disk:
+            self._line(f"selected: {disk_line(self.lab, disk)}")
+        self._line(f"next: {_MARKUP.sub('', next_step(self.lab))}")
+
+    def _choices(self) -> None:
+        for action in applying(self.lab):
+            self._line(f"{action.key}: {action.label}. {action.tooltip}.")
+        for disk in self.lab.disks:
+            self._line(disk_line(self.lab, disk))
+        self._line("help explains the rest.")
+
+    def _help(self) -> None:
+        self._line(HELP)
+
+    def _log(self) -> None:
+        for entry in list(self.lab.commands)[-_LOGGED:]:
+            self._line(f"{entry.line}  (status {entry.status}, {entry.seconds:.2f} s)")
+
+    def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
+        """Print it, and run it after ``yes``."""
+        self._line(f"{plan.title}. {note}")
+        for step in plan.steps:
+            self._line(f"  {step.shell_line()}  # {step.why}")
+        if not plan.steps:
+            self._line("There is nothing to do.")
+            return
+        danger = "Data on these devices will be lost. " if plan.destroys_data else ""
+        self._line(f"{danger}Type yes to run it; anything else leaves it.")
+
+        def answer(line: str) -> None:
+            if line.lower() in ("yes", "y"):
+                self.operations.run_plan(plan, on_done=lambda: self._done(plan, on_done))
+            else:
+                self._line("left as it was.")
+
+        self._answer = answer
+
+    def _done(self, plan: Plan, on_done: Callable[[], None] | None) -> None:
+        self._line(f"done: {plan.title}.")
+        if on_done:
+            on_done()
+
+    def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
+        """Print them with numbers."""
+        self._line(f"{title}. {intro}".strip())
+        for number, choice in enumerate(choices, start=1):
+            self._line(f"{number}: {choice.label}. {choice.detail}".rstrip(". ") + ".")
+        self._line("Type a number; anything else leaves it.")
+
+        def answer(line: str) -> None:
+            if line.isdecimal() and 1 <= int(line) <= len(choices):
+                then(choices[int(line) - 1].id)
+            else:
+                self._line("left as it was.")
+
+        self._answer = answer
+
+    def tell(self, error: LabError) -> None:
+        """Show an error with what to do next."""
+        self._line(f"problem: {error.message}" + (f". next: {error.hint}" if error.hint else ""))
+
+    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
+        """Show a sentence."""
+        self._line(f"{title}. {text}" if title else text)
+
+    def show_soon(self) -> None:
+        """Lines are shown when something happens."""
+
+    def choose_freely(self) -> None:
+        """What the Build screen does is a command here."""
+        self._line("raidlab array create --help tells how arrays are put together; q leaves.")
+
+    def _line(self, text: str) -> None:
+        self._write.write((to_ascii(text) if self._is_ascii else text) + "\n")
+        self._write.flush()
+
+
+def main(on: str | None = None) -> int:
+    """Open the text mode; the lab is closed on every way out."""
+    app = TextApp(on, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"))
+    try:
+        return app.run()
+    finally:
+        app.client.close()

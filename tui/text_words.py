@@ -1,0 +1,79 @@
+"""Arrays, disks, syncs and loads in sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lab.units import human_bytes
+from tui.conditions import condition
+from tui.quantities import Unit, format_value
+from tui.runs import figures_lines, measured_of
+from tui.state import LabState
+from tui.views import bays_of, sync_view
+
+if TYPE_CHECKING:
+    from lab.disks import LabDisk
+    from lab.workloads.live import LiveInterval
+
+LOAD_EVERY_SECONDS = 10.0
+_PROGRESS_STEP_PERCENT = 25
+
+
+def array_lines(state: LabState) -> Iterator[str]:
+    """A line for each array."""
+    for status in state.arrays:
+        members = ", ".join(state.disk_name(member.device) for member in status.members)
+        words = condition(state, status)[1]
+        yield f"{status.name}: {status.level}, {human_bytes(status.size_bytes)}, {words}; members {members}."
+    for array in state.found.all if state.found else ():
+        if state.array(array.name) is None:
+            yield f"{array.name}: does not run{f': {array.refusal}' if array.refusal else ''}."
+    free = len(state.free_disks)
+    yield f"{len(state.disks)} disks, {free} of them free."
+
+
+def disk_line(state: LabState, disk: LabDisk) -> str:
+    """``disk02: 500 MiB file, member in md0, slot 1``, and so on."""
+    bay = next(each for each in bays_of(state) if each.name == disk.name)
+    where = f" in {bay.array}" if bay.array else ""
+    slot = "" if bay.slot is None else f", slot {bay.slot}"
+    return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.personality}, {bay.state}{where}{slot}."
+
+
+def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:
+    """How far syncs are, each quarter once; ``told`` remembers what was said."""
+    for status in state.arrays:
+        view = sync_view(state, status)
+        if view is None:
+            told.pop(status.name, None)
+            continue
+        percent = int(view.fraction * 100) // _PROGRESS_STEP_PERCENT * _PROGRESS_STEP_PERCENT
+        if percent > told.get(status.name, 0):
+            told[status.name] = percent
+            yield f"{status.name}: {view.action} {percent} % done."
+
+
+def load_line(state: LabState) -> str:
+    """What the load does, or what it did in the end; empty without one."""
+    load = state.load
+    if load is None:
+        return ""
+    if load.is_running:
+        return f"{load.workload} on {load.array}: {_rates(load.newest)}." if load.newest else ""
+    measured = measured_of(load)
+    if measured is None:
+        return f"{load.workload} on {load.array} has ended."
+    figures = "; ".join(" ".join(line.split()) for line in figures_lines(measured, 200))
+    return f"{load.workload} on {load.array} has ended: {figures}."
+
+
+def _rates(interval: LiveInterval) -> str:
+    from lab.session.history import LoadMeasure, load_value
+
+    p99 = load_value(interval, LoadMeasure.P99_SECONDS)
+    return (
+        f"{format_value(load_value(interval, LoadMeasure.IOPS), Unit.IOPS)} IOPS, "
+        f"{format_value(load_value(interval, LoadMeasure.BYTES_PER_SECOND), Unit.BYTES_PER_SECOND)}, "
+        f"p99 {format_value(p99, Unit.SECONDS)}"
+    )

@@ -1,0 +1,55 @@
+"""Stands where the selected array would: what can be done first, and what the free disks could become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from tui.drafts import FIRST_MEMBERS, Draft
+from tui.level_rows import level_rows
+from tui.registry import SCREENS
+from tui.state import LabState, Phase
+from tui.widgets.level_table import LevelTable
+
+if TYPE_CHECKING:
+    from lab.disks import LabDisk
+
+_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
+_TITLES = {Phase.OPEN: "Nothing is built yet.", Phase.OPENING: "The machine is starting."}
+_INVITES = {
+    "build": "lets you choose level, disks, chunk and layout",
+    "lessons": "leads you through everything, step by step",
+}
+
+
+class EmptyLab(VerticalScroll):
+    """Shown while no array is selected."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="empty-words")
+        yield LevelTable(id="empty-levels")
+
+    def on_mount(self) -> None:
+        self.can_focus = False
+        self._shown: tuple[Phase, tuple[LabDisk, ...]] | None = None
+
+    def show(self, state: LabState) -> None:
+        """Costs nothing unless the free disks have changed."""
+        free = state.free_disks[:FIRST_MEMBERS] if state.is_open else ()
+        if (state.phase, free) == self._shown:
+            return
+        self._shown = (state.phase, free)
+        lines = ["", f"[bold $accent]{_TITLES.get(state.phase, 'There is no machine.')}[/]", ""]
+        if len(free) == FIRST_MEMBERS:
+            lines.append("[b]b[/b]  builds a RAID 5 of four disks: a good first array")
+        lines += [f"[b]{entry.key}[/b]  {_INVITES[entry.mode]}" for entry in SCREENS if entry.mode in _INVITES]
+        if free:
+            count = _NUMBERS[len(free)]
+            lines += ["", "", f"[b]What the first {count} free disks could become[/b]" if len(free) > 1 else ""]
+        self.query_one("#empty-words", Static).update(Content.from_markup("\n".join(lines) + "\n"))
+        draft = Draft().with_disks([disk.name for disk in free])
+        self.query_one(LevelTable).show(level_rows(draft, "md0", free, has_current=False) if len(free) > 1 else ())
