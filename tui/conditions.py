@@ -21,8 +21,12 @@ def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
     if status.name in state.first_syncs:
         return Tone.BUSY, FIRST_SYNC
     if status.is_degraded:
-        words = "rebuilding" if status.sync_action.is_busy else f"degraded, {status.degraded_count} missing"
-        return Tone.NOTICE, words
+        if status.sync_action.is_busy:
+            return Tone.NOTICE, "rebuilding"
+        return (
+            Tone.NOTICE,
+            "waits to rebuild" if status.awaits_rebuild else f"degraded, {status.degraded_count} missing",
+        )
     if status.sync_action.is_busy:
         return Tone.BUSY, str(status.sync_action)
     return Tone.GOOD, "whole" if status.level not in ("raid0", "linear") else "no redundancy"

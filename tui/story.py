@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.arrays.status import ArrayState
 from tui.conditions import BROKEN, condition
 from tui.first_syncs import purpose
 from tui.state import LabState, Phase
@@ -54,18 +55,27 @@ def _about(state: LabState, status: ArrayStatus) -> str:
         return f"{name} has no redundancy: [b]w[/b] loads it, and a failed disk ends it."
     if mark is None:
         return f"[b]m[/b] writes known data on {name}, to prove later that nothing was lost."
-    if mark.verdict and not mark.is_stale and mark.verdict.is_intact:
+    if mark.verdict and mark.is_stale:
+        return f"Something has happened to {name} since. [b]v[/b] tells whether its data are intact."
+    if mark.verdict and mark.verdict.is_intact and _was_broken(state):
         if not has_load:
             return "Done: the data are what was written. Try RAID 6 with [b]2[/b], or break two."
         return "The data are intact, under load. [b]w[/b] stops the load and shows its figures."
-    if mark.verdict and not mark.is_stale:
+    if mark.verdict and not mark.verdict.is_intact:
         return "The data are not what was written. [b]s[/b] scrubs: it finds where, not which."
     if not has_load:
         return f"[b]w[/b] puts a load on {name}; then fail a disk under it with [b]f[/b]."
     return f"{name} works. Select one of its disks in the rack; [b]f[/b] fails it."
 
 
+def _was_broken(state: LabState) -> bool:
+    return any(event.kind.value in ("member-faulty", "disk-vanished") for event in state.events)
+
+
 def _degraded(state: LabState, status: ArrayStatus) -> str:
+    if status.awaits_rebuild and status.state is ArrayState.READ_AUTO:
+        # md(4), start_ro: an array that was found again stays as it is until something is written on it.
+        return f"{status.name} rebuilds from its first write on: [b]m[/b] writes known data on it."
     if status.awaits_rebuild:
         return f"{status.name} has a hole and a spare: the rebuild is about to begin."
     fault = next((member for member in status.members if member.is_faulty), None)

@@ -74,7 +74,7 @@ def _load_ended(state: LabState, message: happened.LoadEnded) -> None:
     if message.outcome is None or isinstance(message.outcome, LabError):
         return
     status = state.array(load.array)
-    words = condition(status)[1] if status else ""
+    words = condition(state, status)[1] if status else ""
     state.past_loads.append(PastLoad(load.workload, load.array, words, message.outcome))
 
 

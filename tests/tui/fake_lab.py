@@ -123,6 +123,17 @@ class FakeLab:
             machine.files[f"/sys/block/{name}/dev"] = f"98:{ord(name[-1])}\n"
         machine.files["/proc/mdstat"] = f"Personalities : [raid6] [raid5]\nmd0 : active {label}\n" if label else "\n"
 
+    def finish_sync(self) -> None:
+        """Let whatever md0 syncs be done: every member in sync, nothing lacks."""
+        files = self.machine.files
+        for path in [path for path in files if path.startswith("/sys/block/md0/md/dev-") and path.endswith("/state")]:
+            files[path] = "in_sync\n"
+        files["/sys/block/md0/md/degraded"] = "0\n"
+        files["/sys/block/md0/md/sync_action"] = "idle\n"
+        files["/sys/block/md0/md/sync_completed"] = "none\n"
+        files["/sys/block/md0/md/resync_start"] = "none\n"
+        files["/proc/mdstat"] = "Personalities : [raid6] [raid5]\nmd0 : active and whole\n"
+
     def tick(self, count: int = 1) -> None:
         """Let time pass: a quarter of a second and one look each."""
         for _ in range(count):

@@ -200,7 +200,7 @@ async def test_a_typed_command_runs_and_its_output_shows(app_on: AppMaker, fake_
 
     app = app_on()
     async with running(app) as pilot:
-        fake_lab.machine.answers[("sh", "-c")] = Scripted(stdout="hello from the machine\n")
+        fake_lab.machine.answers[("bash", "-c")] = Scripted(stdout="hello from the machine\n")
         await pilot.press("5")
         await pilot.pause()
         await pilot.press(*"uname", "enter")

@@ -13,7 +13,7 @@ async def test_a_new_raid_5_computes_its_parity_and_is_not_called_degraded(app_o
     app = app_on()
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
-        fake_lab.show("raid5-rebuilding")
+        fake_lab.show("raid5")
         await looked(pilot, app, fake_lab)
         told = [event.sentence for event in app.lab.events]
         assert told[0].startswith("md0 is there: raid5 of 3 members")
@@ -22,7 +22,7 @@ async def test_a_new_raid_5_computes_its_parity_and_is_not_called_degraded(app_o
         (status,) = app.lab.arrays
         assert condition(app.lab, status) == (Tone.BUSY, FIRST_SYNC)
         assert "computes the parity of md0" in next_step(app.lab)
-        fake_lab.show("raid5")
+        fake_lab.finish_sync()
         await looked(pilot, app, fake_lab)
         assert "md0 is ready: any one disk may fail now" in [event.sentence for event in app.lab.events]
         assert not app.lab.first_syncs
@@ -32,7 +32,7 @@ async def test_a_disk_that_fails_during_the_first_sync_is_a_loss(app_on: AppMake
     app = app_on()
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
-        fake_lab.show("raid5-rebuilding")
+        fake_lab.show("raid5")
         await looked(pilot, app, fake_lab)
         fake_lab.show("raid5-failed")
         await looked(pilot, app, fake_lab)

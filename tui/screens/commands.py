@@ -45,6 +45,7 @@ class CommandsScreen(ModeScreen):
         self._shows_all = False
         self._drawn = 0
         self._shown: list[CommandEntry] = []
+        self._printed = 0
 
     def body(self) -> ComposeResult:
         log = OptionList(id="command-log", markup=False)
@@ -59,7 +60,6 @@ class CommandsScreen(ModeScreen):
 
     def on_mount(self) -> None:
         self.query_one("#shell-output", Log).can_focus = False
-        self.query_one("#shell-output", Log).write(self.app.shells.output)
         self.query_one(ShellInput).focus()
 
     def show_state(self, state: LabState) -> None:
@@ -70,10 +70,24 @@ class CommandsScreen(ModeScreen):
             self._append(log, list(state.commands)[-new:])
         kind = "all commands" if self._shows_all else "plans and yours"
         log.border_subtitle = f"{kind}; F2 {'hides the lab’s own' if self._shows_all else 'shows all'}"
-        running = self.app.shells.running_line
+        shells = self.app.shells
+        if missing := min(shells.count - self._printed, len(shells.output)):
+            self.query_one("#shell-output", Log).write(shells.output[-missing:])
+        self._printed = shells.count
+        running = shells.running_line
+        folder = "" if running else shells.folder
+        self.query_one("#shell-prompt", Static).update(Content(f"{folder} #" if folder else "#"))
         shell = self.query_one("#shell", Vertical)
         shell.border_subtitle = "running; Ctrl+C interrupts" if running else "Enter runs, Up brings back"
         shell.set_class(bool(running), "-running")
+
+    def hint(self, state: LabState) -> str | None:
+        if not state.is_open:
+            return None
+        if self.app.shells.running_line:
+            return "[b]Ctrl+C[/b] interrupts the command, a second one kills it. [b]Esc[/b] goes to the Lab."
+        about = f"mdadm --detail {state.selected.device}" if state.selected else "cat /proc/mdstat"
+        return f"Type a command, such as {about}; its effects show everywhere. [b]Esc[/b]: Lab."
 
     def _append(self, log: OptionList, entries: list[CommandEntry]) -> None:
         wanted = [entry for entry in entries if self._shows_all or entry.origin is not Origin.LAB]
@@ -88,13 +102,13 @@ class CommandsScreen(ModeScreen):
     def _prompt(self, entry: CommandEntry) -> Content:
         glyphs = glyphs_of(self)
         good = entry.status == 0
-        parts = [Content.styled(f"# {entry.why}\n", "$text-muted")] if entry.why else []
+        parts = [Content.styled(f"# {entry.why}\n", "$foreground-muted")] if entry.why else []
         clock = entry.ended.astimezone().strftime("%H:%M:%S")
         status = "" if good else f"status {entry.status}, "
         parts += [
             Content.styled(f"{glyphs.good if good else glyphs.bad} ", "$text-success" if good else "$text-error"),
             Content.styled(entry.line, "bold"),
-            Content.styled(f"  {status}{entry.seconds:.2f} s, {_ORIGINS[entry.origin]} {clock}", "$text-muted"),
+            Content.styled(f"  {status}{entry.seconds:.2f} s, {_ORIGINS[entry.origin]} {clock}", "$foreground-muted"),
         ]
         return Content.assemble(*parts)
 
@@ -117,10 +131,6 @@ class CommandsScreen(ModeScreen):
         field.value = self._shown[event.option_index].line
         field.cursor_position = len(field.value)
         field.focus()
-
-    def shell_printed(self, text: str) -> None:
-        """More output of the command that runs."""
-        self.query_one("#shell-output", Log).write(text)
 
     def action_all(self) -> None:
         self._shows_all = not self._shows_all
@@ -147,7 +157,7 @@ class CommandsScreen(ModeScreen):
         self.app.interrupt_shell()
 
     def action_clear(self) -> None:
-        self.app.shells.output = ""
+        self.app.shells.clear()
         self.query_one("#shell-output", Log).clear()
 
     def action_leave(self) -> None:

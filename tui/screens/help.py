@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
+
+from tui.widgets.lines import wrapped
 
 if TYPE_CHECKING:
     from textual import getters
@@ -44,17 +47,25 @@ class HelpScreen(ModalScreen[None]):
                 yield Static(
                     Content.from_markup(" ".join(text.split("\n")) if "\n\n" not in text else text), id="help-text"
                 )
-            yield Static(key_table(self.app, self._about), id="help-keys")
+            yield Static("", id="help-keys")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.query_one("#help-box").focus()
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_keys)
+
+    def _show_keys(self) -> None:
+        width = self.query_one("#help-box").scrollable_content_region.width - 1
+        if width > 0:
+            self.query_one("#help-keys", Static).update(key_table(self.app, self._about, width))
+
     def action_close(self) -> None:
         self.dismiss()
 
 
-def key_table(app: RaidlabApp, screen: Screen[Any]) -> Content:
+def key_table(app: RaidlabApp, screen: Screen[Any], width: int) -> Content:
     """Key, what it does, and the id for a keymap file; the screen's own first, those that do nothing now dimmed."""
     seen: dict[str, tuple[str, str, str, bool]] = {}
     for active in screen.active_bindings.values():
@@ -66,17 +77,34 @@ def key_table(app: RaidlabApp, screen: Screen[Any]) -> Content:
             key = f"{seen[binding.id][0]} {key}"
         seen[binding.id] = (key, binding.description, binding.tooltip, active.enabled)
     rows = sorted(seen.items(), key=lambda item: item[0].startswith("app."))
-    width = max((len(row[0]) for _, row in rows), default=0)
+    keys = max((len(row[0]) for _, row in rows), default=0)
+    names = max((len(row[1]) for _, row in rows), default=0)
     lines = [Content("")]
-    for binding_id, (key, what, tooltip, is_enabled) in rows:
-        key_style = "bold $footer-key-foreground" if is_enabled else "$text-muted"
+    for binding_id, row in rows:
+        lines += _key_lines(binding_id, row, keys, names, width)
+    lines.append(Content.from_markup("\n[$secondary] On the right: ids for keymap.toml, see docs/student.md.[/]"))
+    return Content("\n").join(lines)
+
+
+def _key_lines(binding_id: str, row: tuple[str, str, str, bool], keys: int, names: int, width: int) -> list[Content]:
+    """The id stands at the right end, on a line of its own where it has no room."""
+    key, name, tooltip, is_enabled = row
+    start = keys + names + 4
+    style = "" if is_enabled else "$foreground-muted"
+    key_style = "bold $footer-key-foreground" if is_enabled else style
+    texts = wrapped(tooltip, max(10, width - start))
+    if cell_len(texts[-1]) + cell_len(binding_id) + 2 > width - start:
+        texts.append("")
+    lines = []
+    for number, text in enumerate(texts):
+        is_first, is_last = number == 0, number == len(texts) - 1
+        gap = max(1, width - start - cell_len(text) - cell_len(binding_id)) if is_last else 0
         lines.append(
             Content.assemble(
-                (f" {key:>{width}}  ", key_style),
-                (f"{what:<14} ", "bold" if is_enabled else "$text-muted"),
-                (tooltip, "" if is_enabled else "$text-muted"),
-                (f"  {binding_id}", "$secondary"),
+                (f" {key:>{keys}}  " if is_first else " " * (keys + 3), key_style),
+                (f"{name:<{names}} " if is_first else " " * (names + 1), f"bold {style}"),
+                (text, style),
+                (" " * gap + binding_id if is_last else "", "$secondary"),
             )
         )
-    lines.append(Content.from_markup("\n[$secondary] Ids on the right are for keymap.toml; see docs/student.md.[/]"))
-    return Content("\n").join(lines)
+    return lines

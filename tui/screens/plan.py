@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from lab.plans import Danger
 from tui.widgets.plan_view import PlanProgress, PlanView
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from lab.plans import Plan
     from tui.app import RaidlabApp
     from tui.state import LabState
+
+
+_MOST_OF_SCREEN = 0.96
+_LEAST_ROWS = 4
 
 
 class PlanScreen(ModalScreen[bool]):
@@ -37,6 +42,8 @@ class PlanScreen(ModalScreen[bool]):
         Binding("r", "run", "Run", id="plan.run", tooltip="Run these commands"),
         Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
         Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="plan.page-up", tooltip="Commands further up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="plan.page-down", tooltip="Commands further down"),
         Binding("right,down,tab", "app.focus_next", "Next", show=False, id="plan.next", tooltip="To the next button"),
         Binding(
             "left,up,shift+tab", "app.focus_previous", "Previous", show=False, id="plan.previous",
@@ -55,12 +62,21 @@ class PlanScreen(ModalScreen[bool]):
         self._is_over = False
         self._failure = ""
 
+    @property
+    def _is_dangerous(self) -> bool:
+        """Whether something would be lost that is in use: building on free disks overwrites nobody's array."""
+        free = {disk.node for disk in self.app.lab.free_disks}
+        lost = {node for step in self.plan.steps if step.danger is Danger.DATA for node in step.writes_devices}
+        return self.plan.destroys_data and not lost <= free
+
     def compose(self) -> ComposeResult:
-        dangerous = self.plan.destroys_data
+        dangerous = self._is_dangerous
         with Vertical(id="plan-box", classes="danger" if dangerous else "") as box:
             box.border_title = self.plan.title
             if dangerous:
                 box.border_subtitle = f"{self.app.glyphs.danger} data on these devices will be lost"
+            elif self.plan.destroys_data:
+                box.border_subtitle = "these disks are free: no array loses anything"
             if self._note:
                 yield Static(self._note, id="plan-note", markup=False)
             if not self.plan.steps:
@@ -79,8 +95,22 @@ class PlanScreen(ModalScreen[bool]):
         self._show(None)
         self.query_one("#plan-failure").display = False
         # Enter must not destroy anything by accident.
-        first = "#cancel" if self.plan.destroys_data or not self.plan.steps else "#run"
+        first = "#cancel" if self._is_dangerous or not self.plan.steps else "#run"
         self.query_one(first).focus()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        """Long plans scroll, so that the buttons always show."""
+        box, steps = self.query_one("#plan-box"), self.query_one("#plan-steps")
+        others = sum(each.outer_size.height + each.styles.margin.height for each in box.children if each is not steps)
+        room = int(self.size.height * _MOST_OF_SCREEN) - box.gutter.height - others
+        steps.styles.max_height = max(_LEAST_ROWS, room)
+
+    def action_page(self, by: int) -> None:
+        steps = self.query_one("#plan-steps")
+        steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
 
     def update_from(self, state: LabState) -> None:
         """Follow the steps while they run."""
@@ -129,6 +159,7 @@ class PlanScreen(ModalScreen[bool]):
         failure = self.query_one("#plan-failure", Static)
         failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))
         failure.display = True
+        self.call_after_refresh(self._fit)
         self.query_one("#cancel", Button).label = "Close (Esc)"
         self.query_one("#cancel").focus()
 

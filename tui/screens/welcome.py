@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _TEXT = """\
 [bold $accent]Welcome to raidlab[/]
 
-These are real md arrays on a real kernel, on disks that exist only for this. You can break \
+Real md arrays on a real kernel, on disks that exist only for this. Break \
 everything: nothing outside the lab is ever written.
 
-[bold]1[/]  [bold]Enter[/] builds a RAID 5 of four disks: three hold data, one disk's worth holds parity.
-[bold]2[/]  Then put a load on it, and fail a disk under it.
-[bold]3[/]  Add a fresh disk, watch the rebuild, and let the lab prove that the data are intact.
+[bold]1[/]  [bold]Enter[/] builds a RAID 5 of four disks.
+[bold]2[/]  Put a load on it, and fail a disk under it.
+[bold]3[/]  Add a fresh disk, watch the rebuild, see that no byte is lost.
 
-The line at the bottom always says what to do next. [bold]F1[/] explains every screen and key.\
+The line at the bottom always says what to do next. [bold]F1[/] explains.\
 """
 
 
@@ -43,8 +43,15 @@ class WelcomeScreen(ModalScreen[None]):
     HELP = "Enter builds a first array with the commands shown; Escape lets you look around."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "build", "Build a RAID 5", id="welcome.build", tooltip="Build a first array of four disks"),
+        Binding(
+            "right,down,tab", "app.focus_next", "Next", show=False, id="welcome.next", tooltip="To the other button"
+        ),
+        Binding(
+            "left,up,shift+tab", "app.focus_previous", "Previous", show=False, id="welcome.previous",
+            tooltip="To the other button",
+        ),
         Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
-    ]
+    ]  # fmt: skip
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
 
@@ -59,8 +66,9 @@ class WelcomeScreen(ModalScreen[None]):
         with Vertical(id="welcome-box"):
             yield Static(Content.from_markup(_TEXT), id="welcome-text")
             yield Static("", id="welcome-state")
-            yield Button("Build a first RAID 5 (Enter)", id="welcome-build", variant="primary")
-            yield Button("Look around (Esc)", id="welcome-close")
+            with Horizontal(id="welcome-buttons"):
+                yield Button("Build a first RAID 5 (Enter)", id="welcome-build", variant="primary")
+                yield Button("Look around (Esc)", id="welcome-close")
 
     def on_mount(self) -> None:
         self.query_one("#welcome-build").focus()
@@ -72,7 +80,7 @@ class WelcomeScreen(ModalScreen[None]):
         if self._plan:
             return
         if not state.is_open:
-            line.update(Content.styled("The machine is starting: about two seconds.", "$text-muted"))
+            line.update(Content.styled("The machine is starting: about two seconds.", "$foreground-muted"))
         elif not self._is_asked:
             self._is_asked = True
             self.app.look_up(first_array, on_done=self._show_plan, on_error=self._cannot)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import RenderResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -27,7 +25,7 @@ _TONE_STYLES = {
     Tone.BAD: "$text-error",
     Tone.NOTICE: "$text-warning",
     Tone.BUSY: "$text-primary",
-    Tone.QUIET: "$text-muted",
+    Tone.QUIET: "$foreground-muted",
 }
 
 
@@ -59,8 +57,8 @@ class ArrayList(OptionList):
 
     def show(self, state: LabState) -> None:
         """Repaints only what has changed."""
-        glyphs = glyphs_of(self)
-        prompts = [(status.name, entry(state, status, glyphs)) for status in state.arrays]
+        glyphs, width = glyphs_of(self), self.scrollable_content_region.width
+        prompts = [(status.name, entry(state, status, glyphs, width)) for status in state.arrays]
         prompts += [(name, text) for name, text in _resting(state.found, {name for name, _ in prompts}, glyphs)]
         keys = tuple((name, text.markup) for name, text in prompts)
         if keys == self._entries:
@@ -97,14 +95,15 @@ class ArrayList(OptionList):
             self.post_message(self.Opened(event.option_id))
 
 
-def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
-    """Two lines: name, level, size and state; the members in the order of their slots."""
+def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80) -> Content:
+    """Name, level, size and state; the members in the order of their slots below. Narrow, the state has a line."""
     tone, words = condition(state, status)
     head = Content.assemble(
         (f"{tone.glyph(glyphs)} {status.name}", f"bold {_TONE_STYLES[tone]}"),
-        f"  {status.level}  {human_bytes(status.size_bytes)}  ",
-        (words, _TONE_STYLES[tone]),
+        f"  {status.level}  {human_bytes(status.size_bytes)}",
     )
+    blank = "  " if head.cell_length + 2 + len(words) <= width else "\n  "
+    head += Content.assemble(blank, (words, _TONE_STYLES[tone]))
     return head + Content("\n  ") + stripe(state, status, glyphs)
 
 
@@ -114,7 +113,7 @@ def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
     cells: list[Content] = []
     for slot in range(status.raid_disks):
         cells.append(_cell(state, by_slot.get(slot), glyphs))
-    bar = Content.styled(glyphs.vertical, "$text-muted")
+    bar = Content.styled(glyphs.vertical, "$foreground-muted")
     text = bar + bar.join(cells) + bar
     others = [member for member in status.members if member.slot is None]
     for member in others:
@@ -142,13 +141,6 @@ def _resting(found: BroughtUp | None, running: set[str], glyphs: Glyphs) -> list
     for array in found.all if found else ():
         if array.name not in running:
             why = array.refusal or "stopped; Enter starts it"
-            head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $text-muted"), "  not running")
-            entries.append((array.name, head + Content.styled(f"\n  {why}", "$text-muted")))
+            head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $foreground-muted"), "  not running")
+            entries.append((array.name, head + Content.styled(f"\n  {why}", "$foreground-muted")))
     return entries
-
-
-class ArraysEmpty(Widget):
-    """Stands where there are no arrays yet."""
-
-    def render(self) -> RenderResult:
-        return Content.from_markup("[$text-muted]none yet:[/] [b]b[/b] [$text-muted]builds one[/]")

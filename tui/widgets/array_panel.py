@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 WINDOW_SECONDS = 60.0
 CHARTS = ("rate", "latency", "members", "work")
 _LOAD_TIP = "No load has run lately: [b]w[/b] puts one on, and its latency is drawn too."
+_SHORT_LOAD_TIP = "No load runs: [b]w[/b] puts one on."
+_LEAST_TOP_BYTES_PER_SECOND = 1e6
 _CHART_ROWS = 9
 _CHART_CELLS = 56
 _EVENTS_FROM_ROWS = 30
@@ -54,12 +56,20 @@ class ArrayPanel(Vertical):
             yield Tile("md CPU", id="tile-cpu")
         yield Static(_LOAD_TIP, id="panel-tip")
         with Grid(id="panel-charts"):
-            yield TimeChart("I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, id="chart-rate")
+            yield TimeChart(
+                "I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, minimum_top=100.0, id="chart-rate"
+            )
             yield TimeChart(
                 "latency of the load", Unit.SECONDS, window_seconds=WINDOW_SECONDS, is_log=True, id="chart-latency"
             )
-            yield TimeChart("members", Unit.BYTES_PER_SECOND, window_seconds=WINDOW_SECONDS, id="chart-members")
-            yield TimeChart("sync", Unit.BYTES_PER_SECOND, window_seconds=WINDOW_SECONDS, id="chart-work")
+            for name, title in (("members", "members"), ("work", "sync")):
+                yield TimeChart(
+                    title,
+                    Unit.BYTES_PER_SECOND,
+                    window_seconds=WINDOW_SECONDS,
+                    minimum_top=_LEAST_TOP_BYTES_PER_SECOND,
+                    id=f"chart-{name}",
+                )
         yield Static("", id="panel-events")
 
     def on_mount(self) -> None:
@@ -105,10 +115,7 @@ class ArrayPanel(Vertical):
     def show(self, state: LabState) -> None:
         """Everything about the selected array."""
         status = state.selected
-        self.set_class(status is None, "-empty")
         if status is None:
-            self.border_title = "No array"
-            self.border_subtitle = ""
             return
         self.border_title = f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}"
         chunk = f"chunk {human_bytes(status.chunk_bytes)}" if status.chunk_bytes else "no chunks"
@@ -177,9 +184,12 @@ class ArrayPanel(Vertical):
         window, now = WINDOW_SECONDS, state.look.time_seconds if state.look else None
         marks = marks_of(state, status)
         p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
-        has_load = bool(state.load and state.load.is_running) or any(value is not None for _, value in p99)
+        is_loaded = bool(state.load and state.load.is_running)
+        has_load = any(value is not None for _, value in p99)
         self.charts = CHARTS if has_load else tuple(name for name in CHARTS if name != "latency")
-        self.query_one("#panel-tip").display = not has_load
+        tip = self.query_one("#panel-tip", Static)
+        tip.display = not (has_load or is_loaded)
+        tip.update(_LOAD_TIP if self.size.width >= len(_LOAD_TIP) else _SHORT_LOAD_TIP)
         series = {
             "rate": (
                 Series("reads", history.rates(status.name, Measure.READ_IOPS, seconds=window), 0),
@@ -216,7 +226,6 @@ class ArrayPanel(Vertical):
             tone = tone_of(event)
             ago = f"{now - event.time_seconds:4.0f} s ago "
             sign = (f"{tone.glyph(glyphs)} ", styles.get(tone, "$text-warning"))
-            lines.append(Content.assemble((ago, "$text-muted"), sign, event.sentence))
-        box.update(
-            Content("\n").join(reversed(lines)) if lines else Content.styled("nothing has happened yet", "$text-muted")
-        )
+            lines.append(Content.assemble((ago, "$foreground-muted"), sign, event.sentence))
+        nothing = Content.styled("nothing has happened yet", "$foreground-muted")
+        box.update(Content("\n").join(reversed(lines)) if lines else nothing)

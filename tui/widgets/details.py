@@ -62,8 +62,11 @@ class Details(Vertical):
         ]
         counters = state.look.disks.get(bay.node.removeprefix("/dev/")) if state.look else None
         if counters:
-            moved = f"{human_bytes(counters.read_bytes)} read, {human_bytes(counters.written_bytes)} written"
-            lines += [_fact("since start", moved), _fact("waiting", f"{counters.in_flight} requests")]
+            lines += [
+                _fact("read", human_bytes(counters.read_bytes)),
+                _fact("written", human_bytes(counters.written_bytes)),
+                _fact("waiting", f"{counters.in_flight} requests"),
+            ]
         status = state.array_of(bay.name)
         member = next((each for each in status.members if each.device == bay.node), None) if status else None
         if member and member.error_count is not None:
@@ -93,7 +96,7 @@ class Details(Vertical):
 
 
 def _fact(label: str, value: str) -> Content:
-    return Content.assemble((f"{label:<12}", "$text-muted"), value)
+    return Content.assemble((f"{label:<12}", "$foreground-muted"), value)
 
 
 def _columns(state: LabState, status: ArrayStatus) -> list[DiagramMember]:

@@ -122,8 +122,8 @@ class ProblemBar(Static):
                     ),
                     Content.from_markup(
                         "\n[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; nothing that was "
-                        "measured or shown is lost. $hint",
-                        hint=state.problem.hint,
+                        "measured or shown is lost.$hint",
+                        hint=f" Or: {state.problem.hint}." if state.problem.hint else "",
                     ),
                 )
             )

@@ -1,0 +1,107 @@
+"""What is photographed: one row for each picture, and what has to happen on the fake lab before it is taken.
+
+A new screen adds a row. ``prepare`` gets the app on its screen ``mode`` with the lab open; it need not wait in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tests.tui.conftest import AppPilot, idle, looked
+from tests.tui.fake_lab import FakeLab
+from tui.app import RaidlabApp
+
+Prepare = Callable[[AppPilot, RaidlabApp, FakeLab], Awaitable[None]]
+SIZES = ((80, 24), (120, 40))
+THEMES = ("raidlab-dark", "raidlab-light")
+_BUSY_BYTES = 3 << 20
+_LOOKS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One state of the app."""
+
+    name: str
+    prepare: Prepare
+    mode: str = "lab"
+    was_welcomed: bool = True
+
+
+async def nothing(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """An open lab without arrays, as it was first looked at."""
+    await looked(pilot, app, lab)
+
+
+def with_array(label: str, *keys: str, busy: bool = True, whole: bool = False) -> Prepare:
+    """An array that has worked for a while, then these keys."""
+
+    async def prepare(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+        lab.show(label)
+        if whole:
+            lab.finish_sync()
+        lab.busy = _BUSY_BYTES if busy else 0
+        await looked(pilot, app, lab, _LOOKS)
+        await pilot.press(*keys)
+        await idle(pilot, app)
+
+    return prepare
+
+
+async def new_raid5(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """An array that has just been made."""
+    await looked(pilot, app, lab)
+    await with_array("raid5")(pilot, app, lab)
+
+
+def pressing(*keys: str) -> Prepare:
+    """These keys on an open lab without arrays."""
+
+    async def prepare(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+        await looked(pilot, app, lab)
+        await pilot.press(*keys)
+        await idle(pilot, app)
+
+    return prepare
+
+
+async def lost(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """The machine has died under a rebuild."""
+    await with_array("raid5-rebuilding")(pilot, app, lab)
+    lab.lose()
+    from tests.tui.conftest import until
+    from tui.state import Phase
+
+    await until(pilot, lambda: app.lab.phase is Phase.LOST, "the machine is lost")
+
+
+async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """A command has been typed on the Commands screen."""
+    from tests.tui.conftest import until
+    from tests.unit.fakes import Scripted
+
+    await looked(pilot, app, lab)
+    lab.machine.answers[("bash", "-c")] = Scripted(
+        stdout="Personalities : [raid6] [raid5] [raid4]\nunused devices: <none>\n"
+    )
+    await pilot.press(*"cat /proc/mdstat", "enter")
+    await until(pilot, lambda: not app.shells.running_line, "the command has ended")
+    await idle(pilot, app)
+
+
+PICTURES = (
+    Picture("lab-empty", nothing),
+    Picture("lab-first-sync", new_raid5),
+    Picture("lab-whole", with_array("raid6", whole=True)),
+    Picture("lab-rebuilding", with_array("raid5-rebuilding")),
+    Picture("lab-broken", with_array("raid5-broken", busy=False)),
+    Picture("lab-lost", lost),
+    Picture("menu", with_array("raid5-failed", "down", "enter")),
+    Picture("plan", pressing("b")),
+    Picture("plan-danger", with_array("raid5-checking", "delete")),
+    Picture("help", pressing("f1")),
+    Picture("palette", pressing("ctrl+p")),
+    Picture("welcome", nothing, was_welcomed=False),
+    Picture("commands", typed, mode="commands"),
+)

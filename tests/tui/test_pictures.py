@@ -1,0 +1,36 @@
+"""Every screen looks as it did when a person last looked at it.
+
+After a wanted change: ``pytest tests/tui/test_pictures.py --snapshot-update``, then look at the changed files under
+``__snapshots__`` with a browser before they are committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pytest_textual_snapshot import SVGImageExtension  # type: ignore[import-untyped]
+
+from tests.tui.conftest import AppMaker, running
+from tests.tui.fake_lab import FakeLab
+from tests.tui.pictures import PICTURES, SIZES, THEMES, Picture
+from tui.settings import Settings
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+async def test_it_looks_as_it_did(
+    picture: Picture, size: tuple[int, int], app_on: AppMaker, fake_lab: FakeLab, snapshot: SnapshotAssertion
+) -> None:
+    pictures = snapshot.use_extension(SVGImageExtension)
+    app = app_on(Settings(THEMES[0], picture.mode, was_welcomed=picture.was_welcomed))
+    async with running(app, size) as pilot:
+        await picture.prepare(pilot, app, fake_lab)
+        for theme in THEMES:
+            app.theme = theme
+            app.show_now()
+            await pilot.pause()
+            assert app.export_screenshot(title="raidlab") == pictures(name=theme.removeprefix("raidlab-"))

@@ -1,0 +1,130 @@
+"""Walks through the whole app: no key without id, tooltip and help, and nothing that the command line cannot do."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import Any
+
+import pytest
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widget import Widget
+
+import tui
+from lab.cli.app import make_app
+from tests.tui.conftest import AppMaker, looked, running
+from tests.tui.fake_lab import FakeLab
+from tui.actions import ACTIONS
+from tui.app import RaidlabApp
+from tui.keymap import own_bindings
+from tui.parity import DOES, VIEWS
+from tui.registry import SCREENS
+from tui.screens.help import HelpScreen, key_table
+from tui.screens.mode import ModeScreen
+from tui.settings import Settings
+
+_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "LabActions"}
+
+
+def classes() -> list[type[DOMNode]]:
+    """Every screen, widget and app that this package defines."""
+    for module in pkgutil.walk_packages(tui.__path__, "tui."):
+        import_module(module.name)
+    found: list[type[DOMNode]] = []
+    waiting: list[type[DOMNode]] = [DOMNode]
+    while waiting:
+        subclasses = waiting.pop().__subclasses__()
+        waiting += subclasses
+        found += [each for each in subclasses if each.__module__.startswith("tui.")]
+    return sorted(set(found), key=lambda each: f"{each.__module__}.{each.__qualname__}")
+
+
+CLASSES = classes()
+BINDINGS: list[tuple[type[DOMNode], Binding]] = list(own_bindings(CLASSES))
+
+
+def named(pair: Any) -> str:
+    return f"{pair[0].__name__}-{pair[1].key}" if isinstance(pair, tuple) else str(pair)
+
+
+def test_there_is_something_to_walk() -> None:
+    assert len(BINDINGS) > 60
+    assert {entry.mode for entry in SCREENS} >= {"lab", "build", "commands"}
+
+
+@pytest.mark.parametrize("pair", BINDINGS, ids=named)
+def test_every_binding_has_an_id_a_name_and_a_tooltip(pair: tuple[type[DOMNode], Binding]) -> None:
+    _, binding = pair
+    assert binding.id, "without an id no keymap can name it"
+    assert binding.description
+    assert binding.tooltip, "F1 and the palette would have nothing to say"
+
+
+def test_no_id_means_two_things() -> None:
+    meanings: dict[str, set[str]] = {}
+    for _, binding in BINDINGS:
+        meanings.setdefault(binding.id or "", set()).add(binding.action)
+    assert {each: actions for each, actions in meanings.items() if len(actions) > 1} == {}
+
+
+@pytest.mark.parametrize("binding_id", sorted({binding.id or "" for _, binding in BINDINGS}))
+def test_every_key_either_only_looks_or_has_a_command(binding_id: str) -> None:
+    assert (binding_id in DOES) != (binding_id in VIEWS), "tui/parity.py says what it is on the command line"
+
+
+@pytest.mark.parametrize("words", sorted(set(DOES.values()) | {action.cli for action in ACTIONS}))
+def test_the_command_line_can_do_what_the_app_can(words: str) -> None:
+    command: Any = make_app()
+    for word in words.split():
+        assert word in command, f"raidlab {words} is no command"
+        command = command[word]
+
+
+@pytest.mark.parametrize(
+    "screen", [each for each in CLASSES if issubclass(each, Screen)], ids=lambda each: each.__name__
+)
+def test_every_screen_says_what_it_is_for(screen: type[Screen[Any]]) -> None:
+    if screen.__name__ not in _NO_NEED_OF_HELP:
+        assert getattr(screen, "HELP", ""), "F1 would show keys only"
+    if issubclass(screen, ModeScreen) and screen is not ModeScreen:
+        assert screen.AREA, "its commands would have no place in the palette"
+
+
+@pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
+async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(
+    entry: Any, app_on: AppMaker, fake_lab: FakeLab
+) -> None:
+    fake_lab.show("raid5-failed")
+    app = app_on(Settings(mode=entry.mode, was_welcomed=True))
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        screen = app.screen
+        known = DOES.keys() | VIEWS
+        live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
+        own = {binding.id for _, binding in own_bindings([type(screen)])}
+        assert own & set(live), "the screen has keys of its own"
+        table = str(key_table(app, screen, 100))
+        palette = {command.title for command in app.get_system_commands(screen)}
+        for binding_id, active in live.items():
+            assert binding_id in table
+            if active.enabled and binding_id != "app.palette":
+                assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+
+
+@pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
+async def test_whatever_can_have_the_focus_can_be_explained(entry: Any, app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on(Settings(mode=entry.mode, was_welcomed=True))
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        assert all(explained(app, widget) for widget in app.screen.focus_chain)
+
+
+def explained(app: RaidlabApp, widget: Widget) -> bool:
+    """By a tooltip, by keys of its own that F1 lists, or by the title of its frame and the screen's help."""
+    has_keys = any(True for _, binding in own_bindings([type(widget)]) if binding.tooltip)
+    return bool(widget.tooltip or has_keys or (widget.border_title and getattr(app.screen, "HELP", "")))
