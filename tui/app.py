@@ -96,7 +96,7 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.operations = Operations(self)
         self.loads = Loads(self)
-        self.marks, self.shells = Marks(self), Shell(self)
+        self.marks, self.shells = Marks(self, is_quiet=lambda: self.guide.is_following), Shell(self)
         self.backgrounds = Background(self)
         self.experiments = Experiments(self)
         self.ask, self.job, self.look_up = self.operations.ask, self.operations.job, self.operations.look_up
@@ -108,7 +108,7 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self.settings: Settings = load_settings(self._settings_file)
         self._listeners: list[Listener] = []
         self._is_show_due = False
-        self.guide = Guide(self)
+        self.guide: Guide = Guide(self)
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
 

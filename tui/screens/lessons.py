@@ -13,9 +13,10 @@ from textual.events import Resize
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from tui.choice import Choice
 from tui.glyphs import glyphs_of
 from tui.lessons.view import CourseItem, StepCard
-from tui.screens.menu import Choice, MenuScreen
+from tui.screens.menu import MenuScreen
 from tui.screens.mode import ModeScreen, PaletteEntry
 from tui.widgets.lesson_panel import LETTERS, LessonPanel
 

@@ -15,9 +15,10 @@ from textual.widgets.option_list import Option
 
 from lab.errors import LabError
 from lab.results.record import RunStatus
+from tui.choice import Choice
 from tui.exports import ExportKind, export
 from tui.result_views import summary_facts, summary_tone
-from tui.screens.menu import Choice, MenuScreen
+from tui.screens.menu import MenuScreen
 from tui.screens.mode import ModeScreen
 from tui.tones import Tone
 from tui.widgets.bars import SyncBar, SyncView
