@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lab.arrays.bring_up import BroughtUp
+    from lab.arrays.discovery import FoundArray
     from lab.arrays.status import ArrayStatus
     from lab.disks import LabDisk
     from lab.errors import LabError
@@ -179,6 +180,11 @@ class LabState:
         if disk is None:
             return None
         return next((array for array in self.arrays if any(m.device == disk.node for m in array.members)), None)
+
+    @property
+    def resting_arrays(self) -> tuple[FoundArray, ...]:
+        """Arrays that lie on the disks and do not run."""
+        return tuple(each for each in (self.found.all if self.found else ()) if self.array(each.name) is None)
 
     @property
     def free_disks(self) -> tuple[LabDisk, ...]:

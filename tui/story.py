@@ -30,6 +30,9 @@ def next_step(state: LabState) -> str:
     if state.look is None:
         return "Looking for arrays."
     status = state.selected
+    resting = state.resting_arrays
+    if status is None and resting:
+        return f"{resting[0].name} is stopped, its data are on its disks. [b]Tab[/b] to it, [b]Enter[/b] starts it."
     if status is None:
         return "Nothing is built yet. [b]b[/b] builds a good first RAID 5; [b]2[/b] lets you choose."
     if state.load and state.load.is_running and state.load.phase == "preparing":

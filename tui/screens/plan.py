@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from lab.arrays.names import is_array_name
 from lab.plans import Danger
 from tui.widgets.plan_view import PlanProgress, PlanView
 
@@ -67,7 +68,9 @@ class PlanScreen(ModalScreen[bool]):
         """Whether something would be lost that is in use: building on free disks overwrites nobody's array."""
         free = {disk.node for disk in self.app.lab.free_disks}
         lost = {node for step in self.plan.steps if step.danger is Danger.DATA for node in step.writes_devices}
-        return self.plan.destroys_data and not lost <= free
+        # A step that takes a disk into an array writes on both, and only the disk's own data go.
+        disks = {node for node in lost if not is_array_name(node.removeprefix("/dev/"))}
+        return self.plan.destroys_data and not (disks and disks <= free)
 
     def compose(self) -> ComposeResult:
         dangerous = self._is_dangerous

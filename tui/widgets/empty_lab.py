@@ -35,15 +35,19 @@ class EmptyLab(VerticalScroll):
 
     def on_mount(self) -> None:
         self.can_focus = False
-        self._shown: tuple[Phase, tuple[LabDisk, ...]] | None = None
+        self._shown: tuple[str, tuple[LabDisk, ...]] | None = None
 
     def show(self, state: LabState) -> None:
         """Costs nothing unless the free disks have changed."""
-        free = state.free_disks[:FIRST_MEMBERS] if state.is_open else ()
-        if (state.phase, free) == self._shown:
+        has_looked = state.is_open and state.look is not None
+        free = state.free_disks[:FIRST_MEMBERS] if has_looked else ()
+        title = _TITLES.get(state.phase, "There is no machine.") if has_looked or not state.is_open else "Looking."
+        if state.resting_arrays and has_looked:
+            title = "No array runs."
+        if (title, free) == self._shown:
             return
-        self._shown = (state.phase, free)
-        lines = ["", f"[bold $accent]{_TITLES.get(state.phase, 'There is no machine.')}[/]", ""]
+        self._shown = (title, free)
+        lines = ["", f"[bold $accent]{title}[/]", ""]
         if len(free) == FIRST_MEMBERS:
             lines.append("[b]b[/b]  builds a RAID 5 of four disks: a good first array")
         lines += [f"[b]{entry.key}[/b]  {_INVITES[entry.mode]}" for entry in SCREENS if entry.mode in _INVITES]

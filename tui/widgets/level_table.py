@@ -11,7 +11,8 @@ from rich.style import Style
 from tui.widgets.lines import Line, LineWidget
 
 _TITLES = ("level", "usable", "survives", "small write")
-_GAP_CELLS = 3
+_NARROW_TITLES = ("level", "usable", "survives", "write")
+_GAP_CELLS, _NARROW_GAP_CELLS = 3, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +66,28 @@ class LevelTable(LineWidget):
         if not self._rows:
             return []
         cells = [_words(row) for row in self._rows]
-        widths = [max(len(words[column]) for words in [_TITLES, *cells]) for column in range(len(_TITLES))]
-        lines = [self._line(width, " ", _TITLES, widths, self.style("title"))]
+        titles, gap = _TITLES, _GAP_CELLS
+        widths = _widths([titles, *cells])
+        if 2 + sum(widths) + gap * (len(titles) - 1) > width:
+            titles, gap = _NARROW_TITLES, _NARROW_GAP_CELLS
+            widths = _widths([titles, *cells])
+        lines = [self._line(width, " ", titles, widths, self.style("title"), gap)]
         for row, words in zip(self._rows, cells, strict=True):
             style = self.style("current" if row.is_current else "row")
             sign = self.glyphs.cursor if row.is_current else " "
-            lines.append(self._line(width, sign, words, widths, style))
+            lines.append(self._line(width, sign, words, widths, style, gap))
         return lines
 
-    def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style) -> Line:
+    def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style, gap: int) -> Line:
         """The sign first; sizes stand to the right, everything else to the left."""
         line = self.line(width).add(f"{sign} ", style)
         for column, (text, cells) in enumerate(zip(words, widths, strict=True)):
-            line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * _GAP_CELLS)
+            line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * gap)
         return line
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def _words(row: LevelRow) -> tuple[str, str, str, str]:
