@@ -1,0 +1,90 @@
+"""The methodology guard on real arrays: what falsifies a measurement is seen, and a clean one raises nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.spec import ArraySpec
+from lab.arrays.waits import wait_until_idle
+from lab.experiments.array_plans import ArrayPlan
+from lab.experiments.bench import BuiltArray
+from lab.experiments.linting import lint_bench, lint_kernel, lint_measured
+from lab.measure.job import Measured, MeasureOptions, Place, run_workload
+from lab.results.record import ArrayRecord
+from lab.units import MIB
+from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import Workload
+from tests.kernel.rig import NAME, Rig, file_disks
+
+pytestmark = pytest.mark.kernel
+DISKS = file_disks(3, 48)
+READS = msgspec.structs.replace(
+    find_workload("rand-read-4k"), queue_depth=4, jobs=1, runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=16 * MIB
+)
+
+
+def built(rig: Rig, spec: ArraySpec) -> BuiltArray:
+    disks = rig.lab.disks[: len(spec.members)]
+    place = Place(NAME, spec.device, tuple(disk.kernel_name for disk in disks), FileSystem.RAW, 40 * MIB)
+    plan = ArrayPlan(id="a", level=spec.level, members=len(disks))
+    record = ArrayRecord(name="a", level=spec.level, members=spec.members, size_bytes=1)
+    return BuiltArray(plan, spec, disks, place, record)
+
+
+def rules(rig: Rig, array: BuiltArray) -> set[str]:
+    return {finding.rule_id for finding in lint_bench(rig.lab, [array])}
+
+
+def measure(rig: Rig, array: BuiltArray, workload: Workload) -> tuple[set[str], Measured]:
+    measured = run_workload(rig.lab, array.place, workload, MeasureOptions(file_bytes=16 * MIB, hertz=10.0))
+    found = lint_measured("cell", "healthy", workload, measured, declared_cold=False, is_cold=False)
+    return {finding.rule_id for finding in found}, measured
+
+
+def test_a_clean_array_raises_nothing_and_counters_that_are_off_do(rig: Rig) -> None:
+    array = built(rig, rig.create("raid1", 2))
+    assert rules(rig, array) == set()
+    assert lint_kernel(rig.lab) == ()
+    found, measured = measure(rig, array, READS)
+    assert not found & {"io-not-on-members", "resync-running", "mixed-directions"}
+    assert measured.members is not None
+    assert measured.members.read_bytes > 0
+    iostats = f"/sys/block/{rig.lab.disks[0].kernel_name}/queue/iostats"
+    rig.lab.machine.write(iostats, "0")
+    try:
+        assert rules(rig, array) == {"stats-off"}
+    finally:
+        rig.lab.machine.write(iostats, "1")
+
+
+def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
+    spec = ArraySpec("raid1", rig.nodes[:2])
+    rig.lab.execute(operations.create(spec))
+    # As slow as md goes under load, so that the resync outlasts the job on any computer.
+    rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=1000, maximum_kib_per_second=1000))
+    array = built(rig, spec)
+    assert rules(rig, array) == {"resync-running"}
+    assert "resync-running" in measure(rig, array, READS)[0]
+    rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=200_000, maximum_kib_per_second=200_000))
+    wait_until_idle(rig.lab.machine, NAME, clock=rig.lab.host.clock)
+    assert rules(rig, array) == set()
+
+
+def test_reads_from_the_page_cache_are_seen(rig: Rig) -> None:
+    array = built(rig, rig.create("raid1", 2))
+    buffered = msgspec.structs.replace(READS, direct=False, engine="psync", queue_depth=1)
+    # What was just written, or read once, is in memory.
+    rig.lab.machine.run(("dd", f"if={array.spec.device}", "of=/dev/null", "bs=1M", "count=24"))
+    assert "io-not-on-members" in measure(rig, array, buffered)[0]
+
+
+def test_a_member_of_two_arrays_is_seen(rig: Rig) -> None:
+    array = built(rig, rig.create("raid1", 2))
+    stranger = ArraySpec("raid1", rig.nodes[:2], name="md9")
+    assert rules(rig, BuiltArray(array.plan, stranger, array.disks, array.place, array.record)) >= {
+        "member-reused",
+        "device-missing",
+    }
