@@ -61,12 +61,12 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """What the members moved in the part of a measured stretch that lies between its samples."""
+    """What the members moved while fio ran, its warm-up too, until the last sample."""
 
     read_bytes: int
     written_bytes: int
     share: float
-    """That part."""
+    """Part of the measured stretch that lies before that sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,32 @@ def run_workload(
         recorder.samples,
         parts[0][0].job_text,
         target.file_bytes,
-        steadiness(window, place.array or place.members[0]),
-        member_bytes(window, place.members, longest_seconds(first)),
+        steadiness(recorder.samples, place.array or place.members[0], longest_seconds(first)),
+        member_bytes(recorder.samples, place.members, result, longest_seconds(first)),
         frozenset(sample.sync_action for sample in window if place.array),
     )
 
 
-def member_bytes(window: tuple[Sample, ...], members: tuple[str, ...], seconds: float) -> MemberBytes | None:
-    """From the members' counters; None if they are not in the samples."""
-    if len(window) < 2 or not seconds or any(name not in window[place].disks for name in members for place in (0, -1)):
+def member_bytes(
+    samples: tuple[Sample, ...], members: tuple[str, ...], command: CommandResult, seconds: float
+) -> MemberBytes | None:
+    """From the members' counters, from the start of fio on; None if they are not in the samples.
+
+    More than fio counts is in it, as its warm-up: less than fio moved must not be.
+    """
+    before = [sample for sample in samples if sample.time_seconds <= command.started_seconds] or list(samples[:1])
+    if (
+        not samples
+        or not seconds
+        or any(name not in each.disks for name in members for each in (before[-1], samples[-1]))
+    ):
         return None
-    before, after = window[0].disks, window[-1].disks
+    first, last = before[-1].disks, samples[-1].disks
+    measured_from = command.started_seconds + command.duration_seconds - seconds
     return MemberBytes(
-        read_bytes=sum(after[name].read_bytes - before[name].read_bytes for name in members),
-        written_bytes=sum(after[name].written_bytes - before[name].written_bytes for name in members),
-        share=min(1.0, (window[-1].time_seconds - window[0].time_seconds) / seconds),
+        read_bytes=sum(last[name].read_bytes - first[name].read_bytes for name in members),
+        written_bytes=sum(last[name].written_bytes - first[name].written_bytes for name in members),
+        share=max(0.0, min(1.0, (samples[-1].time_seconds - measured_from) / seconds)),
     )
 
 

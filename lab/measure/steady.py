@@ -21,9 +21,12 @@ FEWEST_IOS = 50
 """Per round; with fewer, the count of I/Os alone wavers by more than the criterion allows."""
 
 
-def steadiness(samples: Sequence[Sample], device: str) -> SteadyFigures | None:
-    """The criterion on the I/Os of ``device`` over five equal parts of the stretch; None if it cannot be told."""
-    values = list(_round_rates(samples, device))
+def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> SteadyFigures | None:
+    """The criterion on the I/Os of ``device`` over five equal parts of the measured stretch; None if it cannot be told.
+
+    The stretch are the last ``seconds`` in which there was I/O: when fio ends, it has been idle for a while.
+    """
+    values = list(_round_rates(_busy_end(samples, device, seconds), device))
     return steady_figures(values) if len(values) == ROUNDS else None
 
 
@@ -42,13 +45,25 @@ def steady_figures(values: Sequence[float]) -> SteadyFigures | None:
     )
 
 
+def _busy_end(samples: Sequence[Sample], device: str, seconds: float) -> Sequence[Sample]:
+    """The measured stretch without its edges, where an interval between samples is only partly in it."""
+    counts = [_count(sample, device) if device in sample.disks else 0 for sample in samples]
+    busy = [place for place in range(1, len(samples)) if counts[place] > counts[place - 1]]
+    if not busy:
+        return ()
+    end = busy[-1] - 1
+    tick = samples[1].time_seconds - samples[0].time_seconds
+    begin = samples[busy[-1]].time_seconds - seconds + tick
+    return [sample for sample in samples[: end + 1] if sample.time_seconds >= begin]
+
+
+def _count(sample: Sample, device: str) -> int:
+    return sample.disks[device].reads + sample.disks[device].writes
+
+
 def _round_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
     """I/Os per second of each round; nothing if they are too few, or the device is not in every sample."""
-    counted = [
-        (sample.time_seconds, sample.disks[device].reads + sample.disks[device].writes)
-        for sample in samples
-        if device in sample.disks
-    ]
+    counted = [(sample.time_seconds, _count(sample, device)) for sample in samples if device in sample.disks]
     if len(counted) <= ROUNDS or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < ROUNDS * FEWEST_IOS:
         return
     begin, end = counted[0][0], counted[-1][0]

@@ -24,6 +24,20 @@ DISKS = file_disks(3, 48)
 READS = msgspec.structs.replace(
     find_workload("rand-read-4k"), queue_depth=4, jobs=1, runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=16 * MIB
 )
+# fio empties the cache before each pass over its file, unless it is told not to.
+CACHED = """
+[read]
+ioengine=psync
+filename={filename}
+size={size}
+rw=randread
+bs=4k
+direct=0
+invalidate=0
+time_based
+runtime={runtime}
+group_reporting
+"""
 
 
 def built(rig: Rig, spec: ArraySpec) -> BuiltArray:
@@ -38,8 +52,8 @@ def rules(rig: Rig, array: BuiltArray) -> set[str]:
     return {finding.rule_id for finding in lint_bench(rig.lab, [array])}
 
 
-def measure(rig: Rig, array: BuiltArray, workload: Workload) -> tuple[set[str], Measured]:
-    measured = run_workload(rig.lab, array.place, workload, MeasureOptions(file_bytes=16 * MIB, hertz=10.0))
+def measure(rig: Rig, array: BuiltArray, workload: Workload, file_bytes: int = 16 * MIB) -> tuple[set[str], Measured]:
+    measured = run_workload(rig.lab, array.place, workload, MeasureOptions(file_bytes=file_bytes, hertz=10.0))
     found = lint_measured("cell", "healthy", workload, measured, declared_cold=False, is_cold=False)
     return {finding.rule_id for finding in found}, measured
 
@@ -75,9 +89,8 @@ def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
 
 def test_reads_from_the_page_cache_are_seen(rig: Rig) -> None:
     array = built(rig, rig.create("raid1", 2))
-    buffered = msgspec.structs.replace(READS, direct=False, engine="psync", queue_depth=1)
-    # What was just written, or read once, is in memory.
-    rig.lab.machine.run(("dd", f"if={array.spec.device}", "of=/dev/null", "bs=1M", "count=24"))
+    buffered = msgspec.structs.replace(READS, direct=False, engine="psync", queue_depth=1, recipe=CACHED)
+    rig.lab.machine.run(("dd", f"if={array.spec.device}", "of=/dev/null", "bs=1M", "count=16"))
     assert "io-not-on-members" in measure(rig, array, buffered)[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.measure.samples import Sample
 from lab.measure.steady import steadiness, steady_figures
 from tests.unit.measure.samples_of import counters, sample
 
@@ -34,19 +35,31 @@ def test_nothing_can_be_told_of_no_io() -> None:
     assert steady_figures([7]) is None
 
 
-def test_a_stretch_is_cut_into_five_rounds() -> None:
-    even = [sample(n * 0.25, disk=counters(reads=n * 50)) for n in range(21)]
-    found = steadiness(even, "ubda")
+def stretch(rate: float, *, idle_after: int = 0, before: int = 4) -> list[Sample]:
+    """Four samples a second: a second of warm-up at half the rate, five seconds of ``rate``, and idle at the end."""
+    counts = [n * rate / 8 for n in range(before)]
+    counts += [before * rate / 8 + n * rate / 4 for n in range(21)]
+    counts += [counts[-1]] * idle_after
+    return [sample(n * 0.25, disk=counters(reads=round(count))) for n, count in enumerate(counts)]
+
+
+@pytest.mark.parametrize("idle_after", [0, 1, 8])
+def test_a_stretch_is_cut_into_five_rounds_without_warm_up_and_end(idle_after: int) -> None:
+    found = steadiness(stretch(200.0, idle_after=idle_after), "ubda", 5.0)
     assert found is not None
     assert found.is_steady
-    assert found.range_fraction == pytest.approx(0.0)
+    assert found.range_fraction == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_stretch_that_slows_down_is_not_steady() -> None:
     slowing = [sample(n * 0.25, disk=counters(reads=n * 100 - n * n * 2)) for n in range(21)]
-    found = steadiness(slowing, "ubda")
+    found = steadiness(slowing, "ubda", 5.0)
     assert found is not None
     assert not found.is_steady
 
 
 def test_too_few_ios_or_samples_tell_nothing() -> None:
-    assert steadiness([sample(n * 0.25, disk=counters(reads=n)) for n in range(21)], "ubda") is None
-    assert steadiness([sample(n, disk=counters(reads=n * 500)) for n in range(4)], "ubda") is None
-    assert steadiness([sample(n * 0.25, disk=counters(reads=n * 50)) for n in range(21)], "sdz") is None
+    assert steadiness(stretch(10.0), "ubda", 5.0) is None
+    assert steadiness(stretch(500.0)[:4], "ubda", 5.0) is None
+    assert steadiness(stretch(500.0), "sdz", 5.0) is None
+    assert steadiness([], "ubda", 5.0) is None
