@@ -84,7 +84,8 @@ class Computer:
         """The names of all volumes in libvirt's storage."""
         if "default" not in self.run("virsh", "pool-list", "--name").text.split():
             return []
-        self.run("virsh", "pool-refresh", "default")
+        # Refused while a volume is being copied; the list is good enough then.
+        self.run("virsh", "pool-refresh", "default", check=False)
         listed = self.run("virsh", "vol-list", "default").lines
         return [line.split()[0] for line in listed[2:]]
 
