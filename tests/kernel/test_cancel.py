@@ -28,7 +28,6 @@ repeats = 1
 order = "listed"
 cache = "warm"
 file_system = "raw"
-writes_files_first = false
 [disks]
 size_bytes = 33554432
 [[arrays]]
