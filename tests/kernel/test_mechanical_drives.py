@@ -126,3 +126,21 @@ def test_calibration_reads_through_the_mechanics(lab: Lab) -> None:
     assert statistics.median(end - begin for begin, end in times) > 0.008
     with pytest.raises(LabError, match="nbd60 cannot be read"):
         reader(lab.machine, "/dev/nbd60")(places, 1)
+
+
+def test_a_drive_lies_on_another_disk(lab: Lab) -> None:
+    """As in a virtual machine: what was written and flushed is on the disk below, and discards reach it."""
+    (below,) = lab.attach([DiskSpec(name="below", kind=DiskKind.LOOP, size_bytes=8 * MIB)])
+    spec = DiskSpec(
+        name="above", kind=DiskKind.SPINDLE, size_bytes=6 * MIB, personality="sata-7200", backing=below.node
+    )
+    (above,) = lab.attach([spec])
+    run = lab.machine.run
+    assert run(("blockdev", "--getsize64", above.node)).stdout.strip() == str(6 * MIB)
+    run(("sh", "-c", f"yes lab | dd of={above.node} bs=64k count=16 iflag=fullblock conv=fsync status=none"))
+    head = f"dd if={below.node} bs=64k count=16 iflag=direct status=none"
+    assert run(("sh", "-c", f"{head} | sort | uniq -c")).stdout.split() == ["262144", "lab"]
+    run(("blkdiscard", "--force", above.node))
+    assert run(("sh", "-c", f"{head} | tr -d '\\0' | wc -c")).stdout.strip() == "0"
+    lab.detach([above])
+    lab.detach([below])

@@ -341,6 +341,8 @@ static int drive_trim(void *handle, uint32_t count, uint64_t offset, uint32_t fl
     memset(memory + last, 0, end - last);
     offset = end;
   }
+  if (file >= 0 && fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, count) == 0)
+    offset = end;
   for (; result == 0 && (int64_t)offset < end; offset += sizeof zeros)
     result = medium_write(zeros, end - offset < sizeof zeros ? end - offset : sizeof zeros, offset);
   pthread_mutex_unlock(&lock);
