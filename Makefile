@@ -40,8 +40,9 @@ format: setup-test ## rewrite the sources in the project's format
 bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
 	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -m "benchmarks.$$name" || failed=1; done; exit $$failed
 
-theory-table: setup-test ## measure md against theory in virtual time (a quarter of an hour) and rewrite the table in docs/theory.md
+theory-table: setup-test ## measure md against theory in virtual time (half an hour) and rewrite the tables in docs/theory.md
 	$(BIN)/python -m benchmarks.theory_accuracy --table docs/theory.md
+	$(BIN)/python -m benchmarks.louwrentius_ratios --table docs/theory.md
 
 screenshots: setup-test ## make the pictures of README and docs from the real app on the embedded kernel (five minutes)
 	$(BIN)/python docs/pictures/make.py
