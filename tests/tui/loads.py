@@ -12,7 +12,7 @@ from lab.session.monitor import Look
 from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from lab.workloads.live import LiveDirection, LiveInterval
-from tests.tui.still import StillClient, quiet
+from tests.tui.still import quiet
 from tests.unit.arrays.captures import machine_with
 from tui import messages as happened
 from tui.app import RaidlabApp
@@ -68,5 +68,4 @@ async def with_load(
 
 def tell(app: RaidlabApp, message: happened.LabMessage) -> None:
     """As if the lab's threads had said it."""
-    assert isinstance(app.client, StillClient)
-    app.client.tell(message)
+    app.post_message(message)

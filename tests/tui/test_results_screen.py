@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +12,17 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.experiments.progress import RunProgress
-from lab.results.record import ResultRecord, RunStatus, encode_record
+from lab.results.record import RunStatus
 from lab.results.store import RECORD_NAME, ResultStore, decode_record
+from tests.tui.results import STEADY, keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
-from tests.unit.results.records import CONDITIONS, array, cell, rebuild, record
+from tests.unit.results.records import CONDITIONS, array, rebuild
 from tui.app import RaidlabApp
 from tui.experiments import ExperimentView
 from tui.screens.menu import MenuScreen
 from tui.screens.results import ResultsScreen
 
 pytestmark = pytest.mark.tui
-STEADY = (100.0, 101.0, 99.0, 100.5, 99.5, 100.2)
-
-
-def result(number: int, iops: Sequence[float] = STEADY, **changes: Any) -> ResultRecord:
-    """A run of the experiment ``try`` at so many minutes past ten; with six repeats unless asked for otherwise."""
-    cells = tuple(
-        cell("raid5", "rand-read-4k", repeat, read_iops=value, raw_file="", predicted_iops=105.0)
-        for repeat, value in enumerate(iops)
-    )
-    return record(
-        f"20261121T10{number:02d}00Z-try",
-        created_utc=f"2026-11-21T10:{number:02d}:00Z",
-        experiment="try",
-        cells=cells,
-        arrays=(array("raid5", "raid5", 3),),
-        **changes,
-    )
 
 
 @pytest.fixture
@@ -46,13 +30,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultStore:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return ResultStore(tmp_path / "state" / "results")
-
-
-def keep(store: ResultStore, *records: ResultRecord) -> None:
-    for each in records:
-        folder = store.root / each.id
-        folder.mkdir(parents=True)
-        (folder / RECORD_NAME).write_bytes(encode_record(each))
 
 
 async def see(app: RaidlabApp, pilot: Pilot[object], words: str) -> None:
