@@ -35,6 +35,7 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     time.tzset()
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("RAIDLAB_CONFIG", str(tmp_path / "config"))
 
 

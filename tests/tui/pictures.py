@@ -90,6 +90,58 @@ async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     await idle(pilot, app)
 
 
+async def load_measured(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """A load that has ended, beside what theory said, and one before it."""
+    from lab.session.load import Forecast
+    from tests.tui.loads import measured, tell, with_load
+    from tui.messages import LoadEnded
+
+    await with_array("raid5", busy=False)(pilot, app, lab)
+    for iops in (415.0, 470.0):
+        await with_load(app, pilot, Forecast(480.0, "4 members of 120 reads per second each"))
+        tell(app, LoadEnded(measured(iops)))
+        await pilot.pause()
+
+
+async def experiment_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """An experiment half-way."""
+    from textual.widgets import OptionList
+
+    from lab.experiments.progress import RunProgress
+    from tui.experiments import ExperimentView
+
+    await looked(pilot, app, lab)
+    app.lab.background = "antioquia-quick"
+    progress = RunProgress("RAID 5: Random reads, 4 KiB, repeat 2 of 3", 0.4, 330.0, 12, 30)
+    app.experiments.view = ExperimentView("antioquia-quick", progress)
+    found = app.screen.query_one(OptionList)
+    found.highlighted = found.get_option_index("antioquia-quick")
+    await pilot.pause()
+    await idle(pilot, app)
+
+
+async def two_results(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """Two results, the newer one shown."""
+    from lab.results.store import ResultStore
+    from tests.tui.results import STEADY, keep, result
+
+    keep(ResultStore(lab.host.state.results), result(1, [value * 2 for value in STEADY]), result(2))
+    await looked(pilot, app, lab)
+    await pilot.press("f5")
+    await idle(pilot, app)
+
+
+async def compared(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """The older result beside the newer one."""
+    from tests.tui.conftest import until
+    from tests.tui.still import text_of
+
+    await two_results(pilot, app, lab)
+    await pilot.press("m", "down")
+    await until(pilot, lambda: "FASTER" in text_of(app), "they are compared")
+    await idle(pilot, app)
+
+
 PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
@@ -104,4 +156,10 @@ PICTURES = (
     Picture("palette", pressing("ctrl+p")),
     Picture("welcome", nothing, was_welcomed=False),
     Picture("commands", typed, mode="commands"),
+    Picture("build", nothing, mode="build"),
+    Picture("run-measured", load_measured, mode="run"),
+    Picture("run-experiment", experiment_runs, mode="run"),
+    Picture("results", two_results, mode="results"),
+    Picture("results-empty", nothing, mode="results"),
+    Picture("results-compared", compared, mode="results"),
 )

@@ -238,8 +238,7 @@ class ResultsScreen(ModeScreen):
         if action == "delete":
             return True if self._shown and not self._is_growing else None
         if action == "allow":
-            is_asked = self.query_one(ResultPanel).view is ResultView.COMPARE and self._pair not in self._allowed
-            return bool(len(self._pair) == 2 and is_asked)
+            return self.query_one(ResultPanel).is_refused
         if action == "resume":
             return bool(self._shown and self._shown.status is RunStatus.INCOMPLETE and not self.app.lab.background)
         return True

@@ -87,9 +87,7 @@ class BarChart(LineWidget):
 
     def paint(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = []
-        label_cells = min(max((cell_len(bar.label) for bar in self._bars), default=0), width * 2 // 5)
-        text_cells = max((cell_len(bar.text) for bar in self._bars), default=0)
-        plot = width - label_cells - text_cells - 2
+        label_cells, plot = _columns([(bar.label, bar.text) for bar in self._bars], width)
         for group in dict.fromkeys(bar.group for bar in self._bars):
             if lines:
                 lines.append(self.line(width))
@@ -108,7 +106,7 @@ class BarChart(LineWidget):
         if plot >= _LEAST_PLOT_CELLS:
             for sign, style in self._bar_cells(bar, top, plot):
                 line.add(sign, style)
-        return line.add(" ").add_right(bar.text, self.style("text"))
+        return line.add_right(bar.text, self.style("text"))
 
     def _bar_cells(self, bar: Bar, top: float, plot: int) -> list[tuple[str, Style]]:
         low, high = round(bar.low / top * plot), round(bar.high / top * plot)
@@ -182,9 +180,7 @@ class RatioChart(LineWidget):
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
             return []
-        label_cells = min(max(cell_len(row.label) for row in self._rows), width * 2 // 5)
-        text_cells = max(cell_len(row.text) for row in self._rows)
-        plot = width - label_cells - text_cells - 2
+        label_cells, plot = _columns([(row.label, row.text) for row in self._rows], width)
         lines = []
         for row in self._rows:
             line = self.line(width).add(
@@ -193,7 +189,7 @@ class RatioChart(LineWidget):
             if plot >= _LEAST_PLOT_CELLS:
                 for sign, style in self._row_cells(row, plot):
                     line.add(sign, style)
-            lines.append(line.add(" ").add_right(row.text, self.style(row.tone.value)))
+            lines.append(line.add_right(row.text, self.style(row.tone.value)))
         axis = self.line(width).pad_to(label_cells + 1)
         if plot >= _LEAST_PLOT_CELLS:
             axis.add(_axis_text(plot), self.style("axis"))
@@ -209,6 +205,17 @@ class RatioChart(LineWidget):
             cells[column] = (self.glyphs.horizontal, tone)
         cells[_place(row.ratio, plot)] = (self.glyphs.member, tone)
         return cells
+
+
+def _columns(rows: Sequence[tuple[str, str]], width: int) -> tuple[int, int]:
+    """Cells for the labels and for the plot between label and text; 0 for a plot that would say nothing."""
+    longest = max((cell_len(label) for label, _ in rows), default=0)
+    texts = max((cell_len(text) for _, text in rows), default=0)
+    labels = min(longest, width * 2 // 5)
+    plot = width - labels - texts - 2
+    if plot >= _LEAST_PLOT_CELLS:
+        return labels, plot
+    return min(longest, max(0, width - texts - 1)), 0
 
 
 def _place(ratio: float, plot: int) -> int:

@@ -45,6 +45,8 @@ class ResultPanel(Vertical):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)
         self.view = ResultView.BARS
+        self.is_refused = False
+        """Two unlike results are not compared unless somebody asks for it."""
         self._record: ResultRecord | None = None
         self._other: ResultRecord | None = None
         """The marked one, which comes first in a comparison."""
@@ -106,6 +108,7 @@ class ResultPanel(Vertical):
         self.query_one("#results-heading", Static).update(text)
 
     def _clear(self) -> None:
+        self.is_refused = False
         self.set_class(self.view is ResultView.TABLES, "-wide-text")
         self.query_one(Verdict).clear()
         self.query_one(BarChart).show(())
@@ -147,8 +150,9 @@ class ResultPanel(Vertical):
         verdict, text = self.query_one("#results-verdict", Verdict), self.query_one("#results-text", Static)
         self.query_one("#results-heading", Static).update(f"first   {first.id} (marked)\nsecond  {second.id}")
         unlike = differences(first, second)
+        self.is_refused = bool(unlike) and not self._is_allowed
         lines = [f"Difference: {each.sentence} ({each.condition})" for each in unlike]
-        if unlike and not self._is_allowed:
+        if self.is_refused:
             sentence = "They were not measured under equal conditions: a ratio would say nothing. 'a' compares anyway."
             verdict.show(Tone.NOTICE, "NOT ALIKE", sentence)
             text.update("\n".join(lines))

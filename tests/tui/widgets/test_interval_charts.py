@@ -63,6 +63,11 @@ def test_a_ratio_stands_on_its_side_of_one() -> None:
     assert faster[one] == "│"
 
 
+def test_a_ratio_in_a_narrow_place_keeps_its_words() -> None:
+    line, *_ = ratios(RatioRow("raid5 rand-read-4k read", 2.0, 1.9, 2.1, "2.00 × [1.90–2.10] cannot tell"), width=43)
+    assert line.endswith("2.00 × [1.90–2.10] cannot tell")
+
+
 def test_an_interval_over_one_crosses_the_line() -> None:
     line, axis = ratios(RatioRow("a", 1.1, 0.8, 1.4, "1.10"))
     assert line[axis.index("1")] == "─"
