@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lab.adapt import tables
 from lab.adapt.discovery import FoundVolume
@@ -56,6 +56,23 @@ def read_stack(machine: Machine) -> Stack:
                 arrays.setdefault(volume, {})[window] = holder
     ordered = {volume: dict(sorted(own.items())) for volume, own in arrays.items()}
     return Stack(slices, ordered, frozenset(name for name in mapped if is_volume_name(name)))
+
+
+def on_disks(arrays: Sequence[ArrayStatus], stack: Stack, volumes: Iterable[FoundVolume]) -> tuple[ArrayStatus, ...]:
+    """Arrays whose members are disks also where they are slices of them: for everybody who looks at disks."""
+    disks = {volume.name: volume.nodes_by_disk | dict(volume.former_nodes) for volume in volumes}
+    node = {
+        f"/dev/{kernel}": disks[volume][disk]
+        for (volume, disk, _), kernel in stack.slices.items()
+        if disk in disks.get(volume, {})
+    }
+    return tuple(
+        replace(
+            status,
+            members=tuple(replace(member, device=node.get(member.device, member.device)) for member in status.members),
+        )
+        for status in arrays
+    )
 
 
 @dataclass(frozen=True, slots=True)

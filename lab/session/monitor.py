@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from lab.arrays.mdstat import MDSTAT, parse_mdstat
 from lab.arrays.names import kernel_name
-from lab.arrays.state import read_arrays
 from lab.arrays.status import ArrayStatus
 from lab.errors import LabError, MachineLost
 from lab.machine import RawSample, SampleRequest
@@ -184,7 +183,7 @@ class LookMaker:
         text = raw.files.get(MDSTAT) or ""
         shape = parse_mdstat(text).shape
         if shape != self._shape or raw.time_seconds - self._read_seconds >= SLOW_SECONDS:
-            self._arrays = read_arrays(self._session.machine)
+            self._arrays = self._session.all_statuses()
             self._vanished = self._vanished_disks()
             self._shape, self._read_seconds = shape, raw.time_seconds
         return Look(

@@ -236,6 +236,13 @@ def test_disks_of_a_stopped_volume_are_not_free(session: LabSession) -> None:
             plans.create(session, spec)
         run(session, plans.assemble(session, NAME))
         assert session.array_of("fast1") == NAME
+        # Whoever looks at disks sees the arrays inside with their disks; others do not see them at all.
+        assert session.statuses() == ()
+        inner = session.all_statuses()
+        assert {member.device for status in inner for member in status.members} == {
+            disk.node for disk in nine(session, 2)
+        }
+        assert len(inner) == 2
 
 
 def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session: LabSession) -> None:
