@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.adapt.capacity import System, capacity
-from lab.report.adaptraid import Configuration, Measurements, coverage_note
+from lab.report.adaptraid import SYSTEMS, Configuration, Measurements, coverage_note
 from lab.report.series import READ, WRITE
 from lab.report.table import Column, Table
 from lab.results.record import ResultRecord
@@ -111,7 +111,12 @@ def _against(
         finding
         for k in counts
         for finding in _compare(
-            found, Configuration(System.ADAPT5, k), Configuration(other, k), workloads, test, f"k={k}"
+            found,
+            Configuration(System.ADAPT5, k),
+            Configuration(other, k),
+            workloads,
+            test,
+            f"÷ {SYSTEMS[other]} k={k}",
         )
     )
 
@@ -159,7 +164,7 @@ def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[Finding, ...
         for before, k in itertools.pairwise(counts):
             first, second = Configuration(System.ADAPT5, k), Configuration(System.ADAPT5, before)
             made += _compare(found, first, second, [workload], _no_dip, f"k={k} ÷ k={before}")
-        if len(counts) > 1:
+        if len(counts) > 2:
             first, second = Configuration(System.ADAPT5, counts[-1]), Configuration(System.ADAPT5, counts[0])
             made += _compare(found, first, second, [workload], above, f"k={counts[-1]} ÷ k={counts[0]}")
     return tuple(made)

@@ -88,9 +88,9 @@ def test_what_agrees_with_the_study_holds_and_what_was_not_measured_is_said_to_b
         ("C3", "raid5", 6, 1.3, "W1024 k=6 ÷ k=0: 1.30"),
         ("C4", "onlyfast", 4, 2.0, "W1024 k=4 ÷ k=3: 1.82"),
         ("C5", "adapt5", 5, 0.8, "W1024 k=5 ÷ k=4: 0.8"),
-        ("C6", "adapt5", 3, 0.7, "W1024 k=3: 0.7"),
-        ("C6", "adapt5", 1, 1.5, "W1024 k=1: 1.50"),
-        ("C7", "onlyfast", 5, 2.0, "W1024 k=5: 0.64"),
+        ("C6", "adapt5", 3, 0.7, "W1024 ÷ RAID 5 k=3: 0.7"),
+        ("C6", "adapt5", 1, 1.5, "W1024 ÷ RAID 5 k=1: 1.50"),
+        ("C7", "onlyfast", 5, 2.0, "W1024 ÷ OnlyFast k=5: 0.64"),
     ],
 )
 def test_a_claim_that_fails_says_where_and_by_how_much(
