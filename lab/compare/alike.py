@@ -11,6 +11,8 @@ from lab.tomlfile import unknown_word
 from lab.units import human_bytes
 
 ALL = "all"
+_MEMORY_SLACK = 0.05
+"""Part of the memory by which equal machines may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,16 @@ def _differences(first: ResultRecord, second: ResultRecord) -> Iterator[Differen
     for condition, readers in _CONDITIONS.items():
         for name, read in readers:
             before, after = read(first), read(second)
-            if before == after:
+            if before == after or (condition == "memory" and _is_as_much_memory(first.conditions, second.conditions)):
                 continue
             both = "differs" if "\n" in before + after else f"'{before}' and '{after}'"
             yield Difference(condition, f"{name}: {both}")
+
+
+def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
+    """What a kernel takes for itself differs by some MiB between two starts of one machine."""
+    least, most = sorted((first.memory_bytes, second.memory_bytes))
+    return most - least <= _MEMORY_SLACK * most
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:

@@ -131,3 +131,12 @@ def test_an_unknown_permission_names_the_nearest() -> None:
     with pytest.raises(SpecError, match="kernal") as refused:
         require_alike(result(STEADY), result(STEADY, "b"), ["kernal"])
     assert "kernel" in refused.value.hint
+
+
+@pytest.mark.parametrize(("memory_mib", "is_alike"), [(486, True), (478, True), (440, False)])
+def test_two_starts_of_one_machine_have_as_much_memory(memory_mib: int, is_alike: bool) -> None:
+    first, second = (
+        msgspec.structs.replace(made, conditions=msgspec.structs.replace(made.conditions, memory_bytes=size * 2**20))
+        for made, size in ((result(STEADY), 488), (result(STEADY, "b"), memory_mib))
+    )
+    assert (differences(first, second) == ()) is is_alike
