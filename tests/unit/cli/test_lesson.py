@@ -75,7 +75,7 @@ def test_the_prediction_is_kept_and_checked(capfd: pytest.CaptureFixture[str]) -
     assert "You predicted: about as many answers" in said(capfd, "lesson", "answer", "same")
     text = said(capfd, "lesson", "check", status=1)
     assert "✓ your prediction is given" in text
-    assert "✗ measured and as the theory says: the IOPS, many-at-a-time against one-at-a-time" in text
+    assert "✗ theory and measurement agree on the IOPS: many-at-a-time against one-at-a-time" in text
     assert "between" not in text, "the bounds would give the prediction away"
     assert "now: measurement depth has not been run to its end" in text
 
