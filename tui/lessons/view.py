@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Explanation:
     """None: a matter of opinion, or nothing was asked."""
     text: str
     """Markdown."""
+    figures: tuple[str, ...] = ()
+    """What was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +195,25 @@ def explanation_of(seat: Seat, number: int) -> Explanation:
     from tui.lessons.wording import in_app
 
     step, words = seat.lesson.steps[number], seat.words
-    text = in_app(step.explain.strip())
+    why = Explanation(number, "", None, in_app(step.explain.strip()), _figures(seat, step))
     chosen = seat.progress.in_step(step.id).answer
     if step.ask is None or not chosen:
-        return Explanation(number, "", None, text)
-    told = words.say("predicted", answer=step.ask.options[chosen])
-    right = step.ask.answer
+        return why
+    told, right = words.say("predicted", answer=step.ask.options[chosen]), step.ask.answer
     if not right:
-        return Explanation(number, told, None, text)
+        return replace(why, told=told)
     verdict = words.say("right") if chosen == right else words.say("wrong", answer=step.ask.options[right])
-    return Explanation(number, f"{told} – {verdict}", chosen == right, text)
+    return replace(why, told=f"{told} – {verdict}", is_right=chosen == right)
+
+
+def _figures(seat: Seat, step: ReadyStep) -> tuple[str, ...]:
+    """What the step's measurements gave, from the results that are kept."""
+    from lab.lessons.measure_checks import Ratio
+    from lab.lessons.scene import Scene
+
+    scene = Scene(results=seat.results)
+    outcomes = [check.look(scene) for check in step.checks if isinstance(check, Ratio)]
+    return tuple(seat.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
 
 
 def step_card(seat: Seat, step: ReadyStep, number: int, look: StepView | None) -> StepCard:

@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 _WIDE_CELLS = 110
 _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
-_KEYS = (
-    "[b $footer-key-foreground]h[/] hint   [b $footer-key-foreground]o[/] let the lab do it   "
-    "[b $footer-key-foreground]z[/] begin anew   [b $footer-key-foreground]1[/] to the lab"
-)
 
 
 class LessonsScreen(ModeScreen):
@@ -89,7 +85,7 @@ class LessonsScreen(ModeScreen):
             with Vertical(id="lessons-about") as about:
                 about.border_title = "Lesson"
                 yield Static("", id="about")
-            yield LessonPanel(keys=_KEYS, id="lesson")
+            yield LessonPanel(id="lesson")
 
     def on_mount(self) -> None:
         self.query_one("#course").focus()

@@ -31,7 +31,8 @@ everything: nothing outside the lab is ever written.
 [bold]2[/]  Put a load on it, and fail a disk under it.
 [bold]3[/]  Add a fresh disk, watch the rebuild, see that no byte is lost.
 
-The line at the bottom always says what to do next. [bold]F1[/] explains.\
+The line at the bottom always says what to do next. [bold]F1[/] explains. \
+[bold]6[/] is a course in twelve lessons.\
 """
 
 

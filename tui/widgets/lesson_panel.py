@@ -50,7 +50,7 @@ class LessonPanel(VerticalScroll):
             &.-wrong { border-left: thick $warning; }
         }
         #lesson-told { height: auto; margin: 0 0 1 0; }
-        #lesson-next { height: auto; margin: 1 0 0 0; }
+        #lesson-next { height: auto; }
         #lesson-ask { height: auto; margin: 0 0 1 0; }
         #lesson-options {
             height: auto;
@@ -148,10 +148,11 @@ class LessonPanel(VerticalScroll):
         if why.told:
             sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
             parts.append((f"\n{sign}{why.told}", "$text-success" if why.is_right else "$text-warning"))
+        parts += [(f"\n{glyphs.arrow} {figures}", "not bold $foreground") for figures in why.figures]
         self.query_one("#lesson-told", Static).update(Content.assemble(*parts))
         self.query_one("#lesson-explain", Markdown).update(f"**{view.labels.why}**\n\n{why.text}")
         self.query_one("#lesson-next", Static).update(
-            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._reads_on}[/b]: read; go on")
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._reads_on}[/b] goes on")
         )
         self.query_one("#lesson-why").set_class(why.is_right is False, "-wrong")
 
