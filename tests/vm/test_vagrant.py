@@ -81,10 +81,12 @@ def test_a_power_cut_in_a_bake_leaves_nothing_that_passes_for_a_box(computer: Co
         env=computer.environment,
         start_new_session=True,
     )
-    # The machine of the bake has begun to write on its disk.
-    wait_until(lambda: any(kernel_started(console) for console in output.glob(".bake-*/console.log")), seconds=600)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        # The machine of the bake has begun to write on its disk.
+        wait_until(lambda: any(kernel_started(console) for console in output.glob(".bake-*/console.log")), seconds=1500)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     assert computer.run("packer/bake.sh", "--status", IMAGE).text == "missing\n"
     # What the next bake has to deal with; the first test after this one sees that it does.
     assert list(output.glob(".bake-*/machine/lab.qcow2"))
@@ -295,7 +297,7 @@ def test_a_power_cut_in_a_rebuild_is_survived(lab: VirtualLab) -> None:
     assert arrays(lab)["md1"]["degraded_count"] == 1
     (domain,) = lab.computer.domains()
     lab.computer.run("virsh", "destroy", domain)
-    lab.computer.run("vagrant", "up", timeout=600)
+    lab.computer.run("vagrant", "up", timeout=1200)
     found = arrays(lab)
     assert set(found) == {"md0", "md1"}
     assert found["md0"]["degraded_count"] == 0
@@ -336,14 +338,16 @@ def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab) -> 
         start_new_session=True,
     )
     # In the moment in which disks are made and no machine has them yet.
-    wait_until(lambda: len(computer.volumes()) >= len(base) + 2, seconds=300)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        wait_until(lambda: len(computer.volumes()) >= len(base) + 2, seconds=600)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     assert len(computer.volumes()) > len(base)
     for domain in computer.domains():
         computer.run("virsh", "undefine", domain)
         computer.run("virsh", "destroy", domain)
-    up = computer.run("vagrant", "up", timeout=600, env={"RAIDLAB_DISKS": "1"})
+    up = computer.run("vagrant", "up", timeout=1200, env={"RAIDLAB_DISKS": "1"})
     assert up.lines[-1].endswith("then: raidlab")
     computer.run("vagrant", "destroy", "-f")
     assert [name for name in computer.volumes() if "vagrant_box_image" not in name] == []
@@ -353,7 +357,7 @@ def test_the_box_alone_is_a_lab_too(lab: VirtualLab) -> None:
     folder = lab.computer.folder / "elsewhere"
     folder.mkdir()
     lab.computer.run("vagrant", "init", "--minimal", f"raidlab/{IMAGE}", cwd=folder)
-    lab.computer.run("vagrant", "up", cwd=folder, timeout=600, env={"RAIDLAB_DISKS": "3", "RAIDLAB_DISK_SIZE": "64M"})
+    lab.computer.run("vagrant", "up", cwd=folder, timeout=1200, env={"RAIDLAB_DISKS": "3", "RAIDLAB_DISK_SIZE": "64M"})
     shown = lab.computer.run("vagrant", "ssh", "-c", "raidlab --quiet --json disks", cwd=folder)
     disks = [(disk["serial"], disk["size_bytes"]) for disk in json.loads(shown.text)["disks"]]
     assert disks == [(f"RAIDLAB-{number:02}", 64 << 20) for number in (1, 2, 3)]
