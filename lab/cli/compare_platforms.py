@@ -71,9 +71,17 @@ def _text(experiment: str, found: PlatformComparison) -> str:
         ]
         parts.append(table(("same order as on the first", "of", "arrays", "Kendall's tau"), agreed, right=("arrays",)))
     conclusions = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions]
+    parts += [
+        _summary(name, [each.transfers[place] for each in found.conclusions]) for place, name in enumerate(names[1:])
+    ]
     if conclusions:
         parts.append(table((f"conclusion on {names[0]}", "of", *names[1:]), conclusions))
     return "\n\n".join(parts)
+
+
+def _summary(name: str, transfers: Sequence[Transfer]) -> str:
+    counts = (f"{transfer} {transfers.count(transfer)}" for transfer in Transfer if transfer in transfers)
+    return f"of {len(transfers)} conclusions, on {name}: {', '.join(counts) or 'none can be compared'}"
 
 
 def _claim(conclusion: Conclusion) -> str:

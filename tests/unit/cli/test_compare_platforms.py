@@ -29,6 +29,7 @@ def test_two_bundles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "speed-up over one disk" in said
     assert "single is faster than raid5" in said
     assert "flips: slower" in said
+    assert "of 12 conclusions, on ssh:ssd, physical: carries over 10, flips 2" in said
     assert "carries over: faster" in said
     # Raw figures of two machines are never side by side.
     assert "52000" not in said
