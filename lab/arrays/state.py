@@ -89,6 +89,11 @@ def array_paths(name: str, md_entries: Sequence[str]) -> tuple[str, ...]:
     return (f"/sys/block/{name}/size", *(md_path(name, file) for file in files))
 
 
+def _level_word(text: str) -> str:
+    """Until an array is started md shows its level as a number (level_show in drivers/md/md.c)."""
+    return f"raid{text}" if text.isdecimal() else text
+
+
 def parse_array(
     name: str, md_entries: Sequence[str], texts: Mapping[str, str | None], holders: Sequence[str] = ()
 ) -> ArrayStatus:
@@ -102,7 +107,7 @@ def parse_array(
     members = (parse_member(entry, {file: text(f"{entry}/{file}") for file in MEMBER_FILES}) for entry in prefixed)
     return ArrayStatus(
         name=name,
-        level=text("level"),
+        level=_level_word(text("level")),
         state=_word(ArrayState, text("array_state")),
         raid_disks=parse_count(text("raid_disks")) or 0,
         degraded_count=parse_count(text("degraded")) or 0,

@@ -183,7 +183,8 @@ class LookMaker:
         text = raw.files.get(MDSTAT) or ""
         shape = parse_mdstat(text).shape
         if shape != self._shape or raw.time_seconds - self._read_seconds >= SLOW_SECONDS:
-            self._arrays = self._session.all_statuses()
+            # One that mdadm is still putting together, or taking apart, is not there for anybody.
+            self._arrays = tuple(each for each in self._session.all_statuses() if each.state.is_running)
             self._vanished = self._vanished_disks()
             self._shape, self._read_seconds = shape, raw.time_seconds
         return Look(

@@ -83,6 +83,16 @@ def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: Fa
     assert len(machine.reads) > again
 
 
+def test_an_array_that_is_being_put_together_is_not_there_yet(machine: FakeMachine, session: LabSession) -> None:
+    # As the kernel shows it between mdadm's first ioctl and RUN_ARRAY.
+    machine.files |= {"/sys/block/md0/md/level": "5\n", "/sys/block/md0/md/array_state": "inactive\n"}
+    maker = LookMaker(session)
+    assert maker.look(raw(1.0, mdstat="")).arrays == ()
+    machine.files |= {"/sys/block/md0/md/array_state": "clean\n"}
+    (status,) = maker.look(raw(1.25)).arrays
+    assert status.level == "raid5"
+
+
 def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSession) -> None:
     maker = LookMaker(session)
     assert maker.look(raw(0.0)).vanished == frozenset()
