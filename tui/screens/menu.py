@@ -10,14 +10,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from tui.choice import Choice
+from tui.screens.modal import Modal
 
 
-class MenuScreen(ModalScreen[str | None]):
+class MenuScreen(Modal[str | None]):
     """Ends with the id of what was chosen, or None.
 
     Args:

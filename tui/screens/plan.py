@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from lab.arrays.names import is_array_name
 from lab.plans import Danger
+from tui.screens.modal import Modal
 from tui.widgets.plan_view import PlanProgress, PlanView
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MOST_OF_SCREEN = 0.96
 _LEAST_ROWS = 4
 
 
-class PlanScreen(ModalScreen[bool]):
+class PlanScreen(Modal[bool]):
     """Shows a plan and runs the very same one; closes by itself when it is done.
 
     Args:
@@ -148,8 +148,7 @@ class PlanScreen(ModalScreen[bool]):
 
     def _done(self) -> None:
         self._is_running, self._is_over = False, True
-        if self.is_current or self.is_attached:
-            self.dismiss(True)
+        self.dismiss(True)
         if self._on_done:
             self._on_done()
 

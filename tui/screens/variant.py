@@ -7,13 +7,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
+
+from tui.screens.modal import Modal
 
 MOST_LETTERS = 40
 
 
-class VariantScreen(ModalScreen[str | None]):
+class VariantScreen(Modal[str | None]):
     """Ends with the word, which may be empty, or None."""
 
     CSS_PATH = "variant.tcss"

@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from tui.screens.lab_actions import first_array
+from tui.screens.modal import Modal
 
 if TYPE_CHECKING:
     from textual import getters
@@ -36,7 +36,7 @@ The line at the bottom always says what to do next. [bold]F1[/] explains. \
 """
 
 
-class WelcomeScreen(ModalScreen[None]):
+class WelcomeScreen(Modal[None]):
     """Shown once; the palette shows it again."""
 
     CSS_PATH = "welcome.tcss"

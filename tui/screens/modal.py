@@ -1,0 +1,35 @@
+"""What all screens that come up above another have in common."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.await_complete import AwaitComplete
+from textual.screen import ModalScreen
+
+R = TypeVar("R")
+
+
+class Modal(ModalScreen[R]):
+    """May be told to leave at any time: again when it has left, or while another screen lies above it.
+
+    Textual would end the app over the first, and take away the other screen over the second.
+    """
+
+    _has_left = False
+    _answers: tuple[R | None, ...] = ()
+    """What to leave with as soon as nothing lies above."""
+
+    def dismiss(self, result: R | None = None) -> AwaitComplete:
+        """Leave with a result, now or when nothing lies above any more; once."""
+        if self._has_left:
+            return AwaitComplete()
+        if self.app.screen_stack[-1:] != [self]:
+            self._answers = (result,)
+            return AwaitComplete()
+        self._has_left = True
+        return super().dismiss(result)
+
+    def on_screen_resume(self) -> None:
+        for result in self._answers:
+            self.dismiss(result)
