@@ -109,6 +109,7 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self._listeners: list[Listener] = []
         self._is_show_due = False
         self.guide: Guide = Guide(self)
+        self._dull_looks = 0
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
 
@@ -158,7 +159,13 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
                 pass
         for owner in (self.backgrounds, self.shells, self.loads):
             owner.hear(message)
-        self.show_soon()
+        if not (isinstance(message, happened.LabLooked) and self._is_dull()):
+            self.show_soon()
+
+    def _is_dull(self) -> bool:
+        """Where nothing moves, every fourth look is shown: an app that is only open is to cost next to nothing."""
+        self._dull_looks = (self._dull_looks + 1) % 4 if self.lab.is_quiet else 0
+        return self._dull_looks > 0
 
     def _after_look(self) -> None:
         if self.lab.new_events:

@@ -124,6 +124,8 @@ class LabState:
     found: BroughtUp | None = None
     look: Look | None = None
     history: History | None = None
+    is_quiet: bool = False
+    """Nothing was read, written or changed between the last two looks."""
     new_events: tuple[Event, ...] = ()
     """Those that the newest look has brought."""
     first_syncs: set[str] = field(default_factory=set)

@@ -55,6 +55,8 @@ def update(state: LabState, message: happened.LabMessage) -> None:
 def _looked(state: LabState, look: Look) -> None:
     from lab.session.events import events_between
 
+    before = state.look
+    state.is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
     found = events_between(state.look, look, name_of=state.disk_name) if state.look else ()
     state.new_events = first_syncs_told(found, look, state.first_syncs)
     for event in state.new_events:

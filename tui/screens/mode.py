@@ -51,6 +51,8 @@ class ModeScreen(Screen[None]):
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
 
+    _shown_keys: tuple[tuple[str, str, bool], ...] = ()
+
     def compose(self) -> ComposeResult:
         yield TopBar()
         yield ProblemBar()
@@ -86,7 +88,14 @@ class ModeScreen(Screen[None]):
         if self.SHOWS_LESSON:
             self.query_one(LessonSide).show(self.app.guide.view)
         self.show_state(state)
-        self.refresh_bindings()
+        self._show_keys()
+
+    def _show_keys(self) -> None:
+        """The footer is made anew only when other keys apply: that costs more than painting all charts."""
+        keys = tuple((key, each.binding.description, each.enabled) for key, each in self.active_bindings.items())
+        if keys != self._shown_keys:
+            self._shown_keys = keys
+            self.refresh_bindings()
 
     def action_lesson(self) -> None:
         self.app.guide.switch(self.app.current_mode)

@@ -144,7 +144,8 @@ class ArrayPanel(Vertical):
         )
         if self.size.width >= _STRIPE_FROM_CELLS:
             text += stripe(state, status, glyphs)
-        self.query_one("#panel-state", Static).update(text)
+        # Its height is fixed: a new layout would paint the whole screen.
+        self.query_one("#panel-state", Static).update(text, layout=False)
 
     def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
         view, bar = sync_view(state, status), self.query_one(SyncBar)
@@ -228,4 +229,4 @@ class ArrayPanel(Vertical):
             sign = (f"{tone.glyph(glyphs)} ", styles.get(tone, "$text-warning"))
             lines.append(Content.assemble((ago, "$foreground-muted"), sign, event.sentence))
         nothing = Content.styled("nothing has happened yet", "$foreground-muted")
-        box.update(Content("\n").join(reversed(lines)) if lines else nothing)
+        box.update(Content("\n").join(reversed(lines)) if lines else nothing, layout=False)

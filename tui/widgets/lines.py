@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -102,6 +102,21 @@ class LineWidget(Widget):
         """Paint anew at the next chance; with ``layout`` the height may differ too."""
         self._painted = None
         self.refresh(layout=layout)
+
+    def changed_somewhere(self) -> None:
+        """As ``changed``, for what looks much the same each time: only lines that differ go to the screen."""
+        size, before = self.size, self._painted
+        if before is None or self._painted_size != size:
+            self.changed()
+            return
+        after = self._paint_all(size)
+        self._painted = after
+        if len(before) != len(after):
+            self.refresh()
+            return
+        rows = [y for y, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+        if rows:
+            self.refresh(*(Region(0, y, size.width, 1) for y in rows))
 
     def notify_style_update(self) -> None:
         self._painted = None

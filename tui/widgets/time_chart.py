@@ -153,7 +153,7 @@ class TimeChart(LineWidget):
         shown = (tuple(series), tuple(marks), now_seconds)
         if shown != (self._series, self._marks, self._now_seconds):
             self._series, self._marks, self._now_seconds = shown
-            self.changed()
+            self.changed_somewhere()
 
     def watch_is_log(self) -> None:
         self.changed()
