@@ -29,6 +29,7 @@ from lab.session.history import History, Measure
 from lab.session.load import Load, LoadPhase, predict
 from lab.session.monitor import Look, Monitor
 from lab.session.session import LabSession
+from lab.session.shell import KEPT_CHARACTERS, Shell, ShellResult
 from lab.units import KIB, MIB
 from lab.workloads.live import LiveInterval
 
@@ -361,6 +362,77 @@ def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSes
     assert predict(session, "md0", "rand-write-4k").iops is None
 
 
+def test_a_shell_goes_on_where_its_last_line_ended(session: LabSession) -> None:
+    shell = Shell(session)
+    pieces: list[str] = []
+    first = shell.run(
+        "cd /sys/block; SIZE=64; twice() { echo $1 $1; }; echo out; echo err >&2; false", on_output=pieces.append
+    )
+    assert (first.status, first.output) == (1, "out\nerr\n")
+    assert "".join(pieces) == first.output
+    assert shell.folder == "/sys/block"
+    assert shell.run("pwd; twice $SIZE").output == "/sys/block\n64 64\n"
+    # Bad syntax is the line's own failure, and loses nothing.
+    assert shell.run("if then").status != 0
+    assert shell.run("echo $SIZE").output == "64\n"
+    assert shell.run("exit 7").status == 7
+    shell.close()
+    assert Shell(session).run("echo ${SIZE:-gone}").output == "gone\n"
+
+
+def test_an_array_made_in_the_shell_is_one_of_the_labs(session: LabSession) -> None:
+    shell = Shell(session)
+    nodes = " ".join(session.node(name) for name in D[:2])
+    made = shell.run(f"mdadm --create /dev/md3 --run --level=1 --raid-devices=2 --assume-clean {nodes}")
+    assert made.status == 0, made.output
+    session.rescan()
+    assert session.array_of("disk02") == "md3"
+    assert "md3 : active raid1" in shell.run("cat /proc/mdstat").output
+    do(session, plans.fail(session, "md3", "disk02"))
+    do(session, plans.destroy(session, "md3"))
+    assert session.array_of("disk02") is None
+
+
+def test_a_line_in_the_shell_can_be_interrupted_even_a_stubborn_one(session: LabSession) -> None:
+    shell = Shell(session)
+    begun = threading.Event()
+    results: list[ShellResult] = []
+
+    def run(line: str) -> threading.Thread:
+        begun.clear()
+        thread = threading.Thread(target=lambda: results.append(shell.run(line, on_output=lambda _: begun.set())))
+        thread.start()
+        assert begun.wait(20.0)
+        return thread
+
+    sleeping = run("X=1; echo begun; sleep 600; echo never")
+    with pytest.raises(LabError, match="still running"):
+        shell.run("true")
+    shell.interrupt()
+    sleeping.join(20.0)
+    stubborn = run("trap '' INT; echo begun; while :; do sleep 1; done")
+    shell.interrupt()
+    shell.interrupt()
+    stubborn.join(20.0)
+    assert [(each.status, each.output) for each in results] == [(130, "begun\n"), (137, "begun\n")]
+    assert not shell.is_running
+    assert shell.run("echo ready").output == "ready\n"
+    shell.interrupt()
+
+
+def test_much_output_of_a_line_is_handed_on_and_its_end_kept(session: LabSession) -> None:
+    total = 0
+
+    def count(text: str) -> None:
+        nonlocal total
+        total += len(text)
+
+    result = Shell(session).run("seq 1 100000", on_output=count)
+    assert total == sum(len(str(number)) + 1 for number in range(1, 100_001))
+    assert result.output.endswith("99999\n100000\n")
+    assert len(result.output) <= KEPT_CHARACTERS
+
+
 def test_a_lost_machine_ends_everything_soon() -> None:
     with open_lab(parse_target("uml:"), Host.real("tests"), wanted=FILES[:3]) as lab:
         session = LabSession(parse_target("uml:"), lab.host, lab)
@@ -378,6 +450,9 @@ def test_a_lost_machine_ends_everything_soon() -> None:
         load = Load(session, "md0", "rand-mix-4k", working_set_bytes=8 * MIB, on_live=lambda _: live.set())
         load.start()
         assert live.wait(20.0)
+        lost: list[LabError] = []
+        typed = threading.Thread(target=lambda: lost.append(error_of(lambda: Shell(session).run("sleep 600"))))
+        typed.start()
         kill_kernel(session)
         assert over.wait(10.0)
         assert isinstance(ends[0], MachineLost)
@@ -385,8 +460,16 @@ def test_a_lost_machine_ends_everything_soon() -> None:
             load.wait(10.0)
         load.stop()
         monitor.stop()
+        typed.join(10.0)
+        assert isinstance(lost[0], MachineLost)
         with pytest.raises(MachineLost):
             session.statuses()
+
+
+def error_of(work: Callable[[], object]) -> LabError:
+    with pytest.raises(LabError) as caught:
+        work()
+    return caught.value
 
 
 def kill_kernel(session: LabSession) -> None:
