@@ -1,0 +1,91 @@
+"""How much the app grows in a session of two hours: as many looks and shows, in less time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.support.report import finish, private_state
+from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, load_average
+from lab.units import MIB
+from tui.client.client import HERTZ
+from tui.settings import Settings, save_settings
+
+SESSION_SECONDS = 2 * 3600
+LOOKS = int(SESSION_SECONDS * HERTZ)
+FAST_HERTZ = 64.0
+FIRST_LOOKS = 100
+"""From here on it is counted: everything that a session needs has been loaded."""
+BOUND_BYTES = 20 * MIB
+LONGEST_SECONDS = 3000.0
+FAST_APP = "from benchmarks.support.fast_app import main; main()"
+
+
+def counts(file: Path) -> tuple[int, int]:
+    """Looks and shows so far."""
+    try:
+        looks, shows = file.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return 0, 0
+    return int(looks), int(shows)
+
+
+def wait_for_looks(app: AppInTerminal, file: Path, wanted: int) -> tuple[int, int]:
+    """Use the app meanwhile, as somebody does who watches: move the cursor."""
+    end = time.monotonic() + LONGEST_SECONDS
+    number = 0
+    while counts(file)[0] < wanted and time.monotonic() < end:
+        app.look(2.0)
+        # What was painted is of no further use, and would grow here.
+        app.painted.clear()
+        app.type(UP if number % 2 else DOWN)
+        number += 1
+        if number % 30 == 0:
+            print(f"{counts(file)[0]} looks, {app.rss_bytes() / MIB:.1f} MiB", file=sys.stderr)
+    return counts(file)
+
+
+def main() -> None:
+    """Build a RAID 5, load it, and watch."""
+    with private_state() as state:
+        save_settings(state / "app.json", Settings(was_welcomed=True))
+        file = state / "counts"
+        app = AppInTerminal((str(FAST_HERTZ), str(file)), command=FAST_APP)
+        try:
+            app.look_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
+            app.type(b"b")
+            app.look_until(lambda text: b"mdadm --create" in text, "the plan")
+            app.look(0.5)
+            app.type(b"r")
+            app.look_until(lambda text: b"writes known data on md0" in text, "an array in sync")
+            app.type(b"w")
+            app.look(1.5)
+            app.type(ENTER)
+            app.look(10.0)
+            before = wait_for_looks(app, file, counts(file)[0] + FIRST_LOOKS)
+            first = app.rss_bytes()
+            after = wait_for_looks(app, file, before[0] + LOOKS)
+            last = app.rss_bytes()
+        finally:
+            app.close()
+    looks, shows = after[0] - before[0], after[1] - before[1]
+    finish(
+        "app_growth",
+        "bytes that the app grows by in as many looks as two hours have, an array under load on its screen",
+        last - first,
+        BOUND_BYTES,
+        at_most=True,
+        details={
+            "looks": looks,
+            "shows": shows,
+            "wanted_looks": LOOKS,
+            "first_mib": round(first / MIB, 1),
+            "last_mib": round(last / MIB, 1),
+            "load_average": load_average(),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The real app with a clock that runs faster: it looks, and shows what it saw, as often in minutes as else in hours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tui.app
+from tui.client.client import HERTZ, LabClient
+from tui.state import LabState
+
+EVERY = 50
+
+
+def main() -> None:
+    """Arguments: looks a second, and the file that tells how many looks and shows there were."""
+    hertz, file = float(sys.argv[1]), Path(sys.argv[2])
+    # As many shows for each look as at the usual pace.
+    tui.app.SHOW_SECONDS *= HERTZ / hertz
+    app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
+    counts = {"looks": 0, "shows": 0}
+    show = app.show_now
+
+    def shown() -> None:
+        counts["shows"] += 1
+        show()
+
+    def looked(_state: LabState) -> None:
+        counts["looks"] += 1
+        if counts["looks"] % EVERY == 0:
+            file.write_text(f"{counts['looks']} {counts['shows']}", encoding="ascii")
+
+    app.show_now = shown  # type: ignore[method-assign]
+    app.add_listener(looked)
+    try:
+        app.run()
+    finally:
+        app.client.close()
+
+
+if __name__ == "__main__":
+    main()
