@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent
 SIZE = (120, 36)
 PATIENCE_SECONDS = 180.0
+PICTURED_FRACTION = 0.4
 SPINDLES = ("disks", "add", "--kind", "spindle", "--count", "4", "--personality", "hdd-7200", "--size", "96M")
 Act = Callable[["Story"], Awaitable[None]]
 
@@ -111,8 +112,7 @@ async def first_session(story: Story) -> None:
     app.job("slow rebuild", slow_down)
     await story.press("a")
     await story.confirm()
-    await story.until(lambda: app.lab.arrays[0].sync_action.is_busy, "the rebuild has begun")
-    await story.for_seconds(12)
+    await story.until(lambda: rebuilt(app) > PICTURED_FRACTION, "a part is rebuilt")
     await story.take("lab")
     app.job("fast rebuild", speed_up)
     await story.until(lambda: not app.lab.arrays[0].is_degraded, "the array is whole again")
@@ -124,6 +124,9 @@ async def first_session(story: Story) -> None:
     await story.press(*"cat /proc/mdstat", "enter")
     await story.for_seconds(2)
     await story.take("commands")
+    await story.press("6")
+    await story.for_seconds(1)
+    await story.take("lessons")
 
 
 async def theory_and_measurement(story: Story) -> None:
@@ -142,6 +145,12 @@ async def theory_and_measurement(story: Story) -> None:
     await story.take("results")
 
 
+def rebuilt(app: RaidlabApp) -> float:
+    """The part of the array that is rebuilt."""
+    progress = app.lab.arrays[0].sync_progress
+    return progress.fraction if progress else 0.0
+
+
 def tell(text: str) -> None:
     """Narration."""
     sys.stderr.write(f"{text}\n")
@@ -149,7 +158,7 @@ def tell(text: str) -> None:
 
 def slow_down(session: LabSession) -> None:
     """So slow that the rebuild can be watched."""
-    session.run(plans.speed(session, "md0", minimum_kib_per_second=1000, maximum_kib_per_second=16 * 1024))
+    session.run(plans.speed(session, "md0", minimum_kib_per_second=1000, maximum_kib_per_second=8 * 1024))
 
 
 def speed_up(session: LabSession) -> None:
