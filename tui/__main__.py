@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import sys
 
+from lab.cli import signals
 from tui.app import main
 
+
+def run() -> int:
+    """Signals end the app in order, as they end ``raidlab``."""
+    signals.install()
+    try:
+        return main(sys.argv[1] if len(sys.argv) > 1 else None)
+    except signals.Interrupted as interrupted:
+        return interrupted.exit_status
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else None))
+    sys.exit(run())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,16 +70,25 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
             )
             for entry in SCREENS
         ),
-        Binding("f1,question_mark", "help", "Help", id="app.help", tooltip="What this screen is for, and all its keys"),
+        # With priority those that also hold over dialogs.
+        Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="What this screen is for, and its keys"),
+        Binding("question_mark", "help", "Help", id="app.explain", tooltip="The same as F1", show=False),
         Binding(
             "ctrl+p", "command_palette", "Palette", id="app.palette", show=False, tooltip="Find any command by its name"
         ),
-        Binding("ctrl+t", "next_theme", "Theme", id="app.theme", show=False, tooltip="Dark, light or high contrast"),
         Binding(
-            "ctrl+r", "restart", "Restart", id="app.restart", show=False, tooltip="Start a machine that was lost again"
+            "ctrl+t", "next_theme", "Theme", id="app.theme", show=False, priority=True,
+            tooltip="Dark, light or high contrast",
         ),
-        Binding("ctrl+q,q", "quit", "Quit", id="app.quit", tooltip="Close the lab and leave", show=False),
-    ]
+        Binding(
+            "ctrl+r", "restart", "Restart", id="app.restart", show=False, priority=True,
+            tooltip="Start a machine that was lost again",
+        ),
+        Binding(
+            "ctrl+q", "quit", "Quit", id="app.quit", show=False, priority=True, tooltip="Close the lab and leave"
+        ),
+        Binding("q", "quit", "Quit", id="app.leave", show=False, tooltip="Close the lab and leave"),
+    ]  # fmt: skip
 
     def __init__(
         self,
@@ -108,6 +119,8 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self.settings: Settings = load_settings(self._settings_file)
         self._listeners: list[Listener] = []
         self._is_show_due = False
+        self.ends_on: tuple[signal.Signals, ...] = ()
+        """Signals that close the app; none where it does not own its process."""
         self.guide: Guide = Guide(self)
         self._dull_looks = 0
         self.lab.selected_array = self.settings.array or None
@@ -121,6 +134,9 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self.theme = self.settings.theme if self.settings.theme in known else Settings().theme
         if self.settings.mode in self.MODES:
             self.switch_mode(self.settings.mode)
+        for number in self.ends_on:
+            # An exception out of the handler, as elsewhere in raidlab, would leave the terminal as the app uses it.
+            asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
         self.client.start()
         self.call_after_refresh(self._after_first_frame)
 
@@ -212,7 +228,9 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
     def action_help(self) -> None:
         from tui.screens.help import HelpScreen
 
-        if not isinstance(self.screen, HelpScreen):
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()
+        else:
             self.push_screen(HelpScreen(self.screen))
 
     def action_next_theme(self) -> None:
@@ -241,9 +259,10 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
 
 
 def main(on: str | None = None) -> int:
-    """Open the app; returns the exit status. The lab is closed on every way out."""
+    """Open the app; returns the exit status. The lab is closed and the terminal restored on every way out."""
     target = on or os.environ.get("RAIDLAB_ON")
     app = RaidlabApp(target)
+    app.ends_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     try:
         status = app.run()
         app.keep_settings()

@@ -37,7 +37,7 @@ DOES: dict[str, str] = {
 VIEWS = frozenset(
     {
         *(f"app.{entry.mode}" for entry in SCREENS),
-        *("app.help", "app.palette", "app.theme", "app.restart", "app.quit"),
+        *("app.help", "app.palette", "app.theme", "app.restart", "app.quit", "app.explain", "app.leave"),
         *("lab.next", "lab.previous", "lab.charts", "arrays.open"),
         *("rack.up", "rack.down", "rack.left", "rack.right", "rack.first", "rack.last"),
         *("rack.open", "rack.toggle", "rack.choose-free", "rack.choose-none"),

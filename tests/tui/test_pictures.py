@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pytest_textual_snapshot import SVGImageExtension  # type: ignore[import-untyped]
+from textual.widgets import Input
 
 from tests.tui.conftest import AppMaker, running
 from tests.tui.fake_lab import FakeLab
@@ -29,6 +30,9 @@ async def test_it_looks_as_it_did(
     app = app_on(Settings(THEMES[0], picture.mode, was_welcomed=picture.was_welcomed))
     async with running(app, size) as pilot:
         await picture.prepare(pilot, app, fake_lab)
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
+            field._cursor_visible = True
         for theme in THEMES:
             app.theme = theme
             app.show_now()
