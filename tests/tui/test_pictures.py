@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pytest_textual_snapshot import SVGImageExtension  # type: ignore[import-untyped]
+from pytest_textual_snapshot import SVGImageExtension, normalize_svg  # type: ignore[import-untyped]
 from textual.widgets import Input
 
-from tests.tui.conftest import AppMaker, running
+from tests.tui.conftest import AppMaker, AppPilot, running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.pictures import PICTURES, SIZES, THEMES, Picture
+from tui.app import RaidlabApp
 from tui.settings import Settings
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
+
+
+_MOST_TRIES, _STILL_SECONDS = 20, 0.05
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
@@ -36,5 +40,16 @@ async def test_it_looks_as_it_did(
         for theme in THEMES:
             app.theme = theme
             app.show_now()
-            await pilot.pause()
-            assert app.export_screenshot(title="raidlab") == pictures(name=theme.removeprefix("raidlab-"))
+            assert await settled(pilot, app) == pictures(name=theme.removeprefix("raidlab-"))
+
+
+async def settled(pilot: AppPilot, app: RaidlabApp) -> str:
+    """The picture once it no longer changes: the footer is composed anew after everything else."""
+    before = ""
+    for _ in range(_MOST_TRIES):
+        await pilot.pause(_STILL_SECONDS)
+        now: str = normalize_svg(app.export_screenshot(title="raidlab"))
+        if now == before:
+            return now
+        before = now
+    raise AssertionError("it never stands still")
