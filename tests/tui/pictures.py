@@ -142,6 +142,39 @@ async def compared(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     await idle(pilot, app)
 
 
+async def course(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """The course before the first lesson."""
+    from tests.tui.conftest import until
+
+    await looked(pilot, app, lab)
+    await until(pilot, lambda: bool(app.guide.course), "the course is read")
+    await idle(pilot, app)
+
+
+def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
+    """A lesson that has begun, an array, and these keys; taken when the text ``shown`` stands there."""
+
+    async def prepare(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+        from tests.tui.conftest import until
+        from tests.tui.still import text_of
+
+        app.guide.open()
+        await until(pilot, lambda: app.guide.is_ready, "the course is read")
+        await looked(pilot, app, lab)
+        app.guide.begin(lesson)
+        await until(pilot, lambda: app.guide.view is not None, "the lesson is open")
+        if label:
+            lab.show(label)
+            await looked(pilot, app, lab, 2)
+        await idle(pilot, app)
+        await pilot.press(*keys)
+        await idle(pilot, app)
+        await until(pilot, lambda: shown in text_of(app), shown)
+        await idle(pilot, app)
+
+    return prepare
+
+
 PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
@@ -162,4 +195,8 @@ PICTURES = (
     Picture("results", two_results, mode="results"),
     Picture("results-empty", nothing, mode="results"),
     Picture("results-compared", compared, mode="results"),
+    Picture("lessons", course, mode="lessons"),
+    Picture("lesson", in_lesson("05", "disk03; chunk 64 KiB", "h", "h", "h", label="raid5"), mode="lessons"),
+    Picture("lesson-why", in_lesson("04", "One block of every stripe", "a"), mode="lessons"),
+    Picture("lesson-beside", in_lesson("05", "Lesson 5, step 1, 2/5", label="raid5")),
 )

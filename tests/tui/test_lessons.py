@@ -198,6 +198,19 @@ async def test_hints_come_one_by_one_and_the_last_is_the_apps_own_way(
         await until(pilot, lambda: "2 Build: RAID 5" in text_of(app), "the hint is in sight")
 
 
+async def test_a_new_hint_is_brought_into_sight_on_a_small_terminal(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app, (80, 24)) as pilot:
+        await begin(app, pilot, fake_lab, "05-failing-and-rebuilding")
+        await pilot.press("6")
+        await shown(app, pilot)
+        assert "2 Build: RAID 5" not in text_of(app)
+        await pilot.press("h", "h", "h")
+        await until(pilot, lambda: "chunk 64 KiB → b" in text_of(app), "the last hint is in sight")
+        await pilot.press("up", "up", "up", "up")
+        await until(pilot, lambda: "Step 1 of 4" in text_of(app), "the beginning again")
+
+
 def step_hints(app: RaidlabApp) -> tuple[str, ...]:
     step = view_of(app).step
     assert step is not None

@@ -49,6 +49,7 @@ class LessonPanel(VerticalScroll):
             padding: 0 0 0 1;
             &.-wrong { border-left: thick $warning; }
         }
+        #lesson-step { height: auto; }
         #lesson-told { height: auto; margin: 0 0 1 0; }
         #lesson-next { height: auto; }
         #lesson-ask { height: auto; margin: 0 0 1 0; }
@@ -191,7 +192,9 @@ class LessonPanel(VerticalScroll):
         """Bring a new hint into sight once it has its size."""
         await widget.update(text)
         if shows:
-            self.call_after_refresh(widget.scroll_visible, animate=False)
+            # Hints come last, and the newest one at their end.
+            is_last = widget.id == "lesson-hints"
+            self.call_after_refresh(self.scroll_end if is_last else widget.scroll_visible, animate=False)
 
     def _show_question(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
         self.query_one("#lesson-ask").display = bool(step.question)
