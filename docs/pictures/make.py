@@ -124,9 +124,6 @@ async def first_session(story: Story) -> None:
     await story.press(*"cat /proc/mdstat", "enter")
     await story.for_seconds(2)
     await story.take("commands")
-    await story.press("6")
-    await story.for_seconds(1)
-    await story.take("lessons")
 
 
 async def theory_and_measurement(story: Story) -> None:
@@ -143,6 +140,13 @@ async def theory_and_measurement(story: Story) -> None:
     await story.press("4")
     await story.for_seconds(1)
     await story.take("results")
+
+
+async def course(story: Story) -> None:
+    """The lessons, before the first one."""
+    await story.press("6")
+    await story.for_seconds(2)
+    await story.take("lessons")
 
 
 def rebuilt(app: RaidlabApp) -> float:
@@ -202,12 +206,14 @@ def command(*arguments: str) -> None:
 
 
 def main() -> None:
-    """All pictures, or those of the parts that are named: session, theory."""
-    wanted = set(sys.argv[1:]) or {"session", "theory"}
+    """All pictures, or those of the parts that are named: course, session, theory."""
+    wanted = set(sys.argv[1:]) or {"course", "session", "theory"}
     with tempfile.TemporaryDirectory(prefix="raidlab-pictures-") as folder:
         os.environ.update(TEXTUAL_ANIMATIONS="none", COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
         os.environ["RAIDLAB_STATE"] = f"{folder}/session"
         Path(f"{folder}/session").mkdir()
+        if "course" in wanted:
+            play(course)
         if "session" in wanted:
             play(first_session)
         os.environ["RAIDLAB_STATE"] = f"{folder}/theory"
