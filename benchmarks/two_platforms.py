@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.support.report import finish, private_state
-from lab.compare.platforms import Conclusion, Transfer, compare_platforms, platform_of
+from lab.compare.platforms import Conclusion, Measure, Transfer, compare_platforms, platform_of
 from lab.experiments.schema import Experiment
 from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
@@ -118,6 +118,7 @@ def main() -> None:
             "speed_up": {
                 row.what: [None if value is None else round(value.median, 2) for value in row.values]
                 for row in found.rows
+                if row.measure is Measure.SPEED_UP
             },
         },
     )

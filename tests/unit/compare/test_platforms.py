@@ -21,7 +21,7 @@ from lab.errors import SpecError
 from lab.results.bundle import write_bundle
 from lab.results.record import ResultRecord, encode_record
 from lab.results.signing import load_signer
-from lab.results.store import ResultStore
+from lab.results.store import ResultStore, decode_record
 from lab.results.verdicts import Outcome
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
 
@@ -159,3 +159,14 @@ def test_experiments_are_kept_apart() -> None:
         "x": 1,
         "y": 1,
     }
+
+
+def test_of_two_real_runs_what_must_carry_over_does_and_what_must_flip_does() -> None:
+    """RAID 5 on six drives of 7200 rpm writes faster than one of them; on solid-state drives parity is the limit."""
+    data = Path(__file__).with_name("data")
+    records = [
+        decode_record((data / f"two-platforms-{name}.json").read_bytes(), source=name) for name in ("hdd-7200", "ssd")
+    ]
+    found = {(each.faster, each.slower): each.transfers[0] for each in compared(*records).conclusions}
+    assert found["raid0", "raid5"] is Transfer.CARRIES_OVER
+    assert found["raid5", "single"] is Transfer.FLIPS
