@@ -68,10 +68,10 @@ async def test_the_course_is_listed_and_enter_begins_a_lesson(app_on: AppMaker, 
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         await pilot.press("6")
-        await until(pilot, lambda: len(app.guide.course) == 12, "the course is read")
+        await until(pilot, lambda: len(app.guide.course) == 13, "the course is read")
         await shown(app, pilot)
         assert "What a disk promises" in text_of(app)
-        assert "0 of 12 done" in text_of(app)
+        assert "0 of 13 done" in text_of(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.guide.view is not None, "the lesson is open")
         await shown(app, pilot)
@@ -84,7 +84,7 @@ async def test_a_lesson_that_builds_on_others_offers_them_first(app_on: AppMaker
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         await pilot.press("6")
-        await until(pilot, lambda: len(app.guide.course) == 12, "the course is read")
+        await until(pilot, lambda: len(app.guide.course) == 13, "the course is read")
         await shown(app, pilot)
         await pilot.press("down", "enter")
         await pilot.pause()
