@@ -26,7 +26,7 @@ from tui.screens.help import HelpScreen, key_table
 from tui.screens.mode import ModeScreen
 from tui.settings import Settings
 
-_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "LabActions"}
+_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "LabActions"}
 
 
 def classes() -> list[type[DOMNode]]:
