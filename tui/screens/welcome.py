@@ -32,7 +32,7 @@ everything: nothing outside the lab is ever written.
 [bold]3[/]  Add a fresh disk, watch the rebuild, see that no byte is lost.
 
 The line at the bottom always says what to do next. [bold]F1[/] explains. \
-[bold]6[/] is a course in twelve lessons.\
+[bold]6[/] is a course, lesson by lesson.\
 """
 
 
