@@ -33,7 +33,7 @@ from lab.results.verdicts import Outcome, judge
 from lab.units import MIB
 
 REPEATS = 6
-PAIRS_AT_ONCE = 5
+PAIRS_AT_ONCE = 2
 PERSONALITIES = {"pace-a": 20.4, "pace-b": 22.4}
 """Milliseconds with those of the transport; the delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
