@@ -22,6 +22,7 @@ from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar
 from tui.widgets.tiles import Tile, Verdict
 from tui.widgets.time_chart import Series, TimeChart
+from tui.widgets.words import Words
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -46,7 +47,7 @@ class ArrayPanel(Vertical):
     """Those that have something to show."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="panel-state")
+        yield Words("", id="panel-state")
         yield SyncBar()
         yield Verdict()
         with Horizontal(id="panel-tiles"):
@@ -54,7 +55,7 @@ class ArrayPanel(Vertical):
             yield Tile("throughput", id="tile-bytes")
             yield Tile("p99", id="tile-p99")
             yield Tile("md CPU", id="tile-cpu")
-        yield Static(_LOAD_TIP, id="panel-tip")
+        yield Words(_LOAD_TIP, id="panel-tip")
         with Grid(id="panel-charts"):
             yield TimeChart(
                 "I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, minimum_top=100.0, id="chart-rate"
@@ -70,7 +71,7 @@ class ArrayPanel(Vertical):
                     minimum_top=_LEAST_TOP_BYTES_PER_SECOND,
                     id=f"chart-{name}",
                 )
-        yield Static("", id="panel-events")
+        yield Words("", id="panel-events")
 
     def on_mount(self) -> None:
         self.query_one(SyncBar).display = False

@@ -15,6 +15,7 @@ from tui.state import LabState
 from tui.views import bays_of
 from tui.widgets.rack import Bay, BayState
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
+from tui.widgets.words import Words
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -35,8 +36,8 @@ class Details(Vertical):
     """Fills what the rack and the arrays leave."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="details-disk")
-        yield Static("", id="details-array")
+        yield Words("", id="details-disk")
+        yield Words("", id="details-array")
         yield StripeDiagram(id="details-stripe", empty_text="")
 
     def show(self, state: LabState) -> None:

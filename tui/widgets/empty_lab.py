@@ -14,6 +14,7 @@ from tui.level_rows import level_rows
 from tui.registry import SCREENS
 from tui.state import LabState, Phase
 from tui.widgets.level_table import LevelTable
+from tui.widgets.words import Words
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
@@ -30,7 +31,7 @@ class EmptyLab(VerticalScroll):
     """Shown while no array is selected."""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="empty-words")
+        yield Words("", id="empty-words")
         yield LevelTable(id="empty-levels")
 
     def on_mount(self) -> None:

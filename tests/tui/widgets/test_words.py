@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import asyncio
+
+from textual.content import Content
+
+from tests.tui.widgets.host import Host
+from tui.widgets.words import Words
+
+
+def refreshes_of(*texts: str | Content) -> list[bool]:
+    """Whether each of the texts, told one after the other, asked for a new layout; nothing where it cost nothing."""
+
+    async def run() -> list[bool]:
+        words = Words("")
+        asked: list[bool] = []
+        async with Host(words).run_test() as pilot:
+            await pilot.pause()
+            refresh = words.refresh
+
+            def counted(*args: object, **options: object) -> Words:
+                asked.append(bool(options.get("layout")))
+                return refresh(*args, **options)  # type: ignore[arg-type]
+
+            words.refresh = counted  # type: ignore[method-assign]
+            for text in texts:
+                words.update(text)
+            return asked
+
+    return asyncio.run(run())
+
+
+def test_the_same_text_again_costs_nothing() -> None:
+    assert refreshes_of("12 IOPS", "12 IOPS", "12 IOPS") == [True]
+
+
+def test_other_words_of_the_same_length_need_no_layout() -> None:
+    assert refreshes_of("12 IOPS", "13 IOPS", "130 IOPS") == [True, False, True]
+
+
+def test_another_colour_is_painted() -> None:
+    assert refreshes_of(Content.styled("broken", "$text-error"), Content.styled("broken", "$text-success")) == [
+        True,
+        False,
+    ]
