@@ -141,9 +141,12 @@ def fio_invocations(
     if prepare if prepare is not None else workload.verify is Verify.REREAD:
         steps.append(prepare_invocation(workload, target, job_path=job_path))
     for phase in _phases(workload):
-        text = _job_text(workload, target, phase, size, runtime, warmup)
-        timed = workload.verify is not Verify.REREAD
         traces = _traces(workload, target, size, runtime)
+        if traces:
+            text = _replay_text(workload, target, len(traces))
+        else:
+            text = _job_text(workload, target, phase, size, runtime, warmup)
+        timed = workload.verify is not Verify.REREAD
         argv = _argv(job_path, interval)
         steps.append(
             Invocation(
@@ -246,15 +249,7 @@ def _job_text(
 ) -> str:
     if workload.recipe:
         return _literal_text(workload, target, size_bytes, runtime)
-    lines = ["[global]", f"ioengine={workload.engine}", f"direct={int(workload.direct)}", "thread=1"]
-    lines += ["group_reporting=1", "lat_percentiles=1", "clat_percentiles=0", f"percentile_list={PERCENTILES}"]
-    lines += ["randrepeat=1", f"randseed={_seed(workload, target)}", f"random_distribution={workload.distribution}"]
-    if workload.random_data:
-        lines.append("refill_buffers=1")
-    if target.virtual_time:
-        lines.append("clocksource=clock_gettime")
-    if workload.trace:
-        return "\n".join([*lines, *_replays(workload, target)]) + "\n"
+    lines = [*_global_lines(workload, target)]
     lines += _place(workload, target, size_bytes)
     if phase is Phase.MEASURE:
         lines += ["time_based=1", f"runtime={_milliseconds(runtime)}"]
@@ -267,13 +262,24 @@ def _job_text(
     return "\n".join(lines) + "\n"
 
 
-def _replays(workload: Workload, target: JobTarget) -> Iterator[str]:
+def _global_lines(workload: Workload, target: JobTarget) -> Iterator[str]:
+    yield from ("[global]", f"ioengine={workload.engine}", f"direct={int(workload.direct)}", "thread=1")
+    yield from ("group_reporting=1", "lat_percentiles=1", "clat_percentiles=0", f"percentile_list={PERCENTILES}")
+    yield from ("randrepeat=1", f"randseed={_seed(workload, target)}", f"random_distribution={workload.distribution}")
+    if workload.random_data:
+        yield "refill_buffers=1"
+    if target.virtual_time:
+        yield "clocksource=clock_gettime"
+
+
+def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
     """One section for each stream: fio 3.33 crashes where clones of one job have traces of their own."""
-    yield f"replay_redirect={_one_file(target)}"
-    yield from (f"rw={_rw(workload)}", f"bs={workload.block_bytes}")
-    for number in range(workload.jobs):
+    lines = [*_global_lines(workload, target), f"replay_redirect={_one_file(target)}"]
+    lines += [f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
+    for number in range(streams):
         name = workload.id if number == 0 else f"{workload.id}-{number}"
-        yield from ("", f"[{name}]", f"read_iolog={TRACE_PATH}.{number}")
+        lines += ["", f"[{name}]", f"read_iolog={TRACE_PATH}.{number}"]
+    return "\n".join(lines) + "\n"
 
 
 def _traces(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> tuple[str, ...]:

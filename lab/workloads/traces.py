@@ -17,6 +17,7 @@ from lab.units import KIB, MIB
 LEAST_SPACE_BYTES = 16 * MIB
 LEAD_MILLISECONDS = 1000
 """Time for fio to start before the first I/O is due."""
+_HEAD_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,10 @@ KINDS = {
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
-    """The trace over the first ``space_bytes`` of a device, its requests dealt out to so many streams.
+    """The trace over the first ``space_bytes`` of a device, its requests dealt out to at most so many streams.
 
-    Raises SpecError for an unknown kind.
+    Only streams with a request: fio refuses a trace without any. Raises SpecError for an unknown kind, too little
+    space, or a time in which no request comes.
     """
     if kind not in KINDS:
         raise unknown_word("synthetic trace", kind, KINDS)
@@ -75,7 +77,10 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
     for number, (milliseconds, is_write, offset, length) in enumerate(requests):
         word = "write" if is_write else "read"
         dealt[number % streams] += [f"data wait {milliseconds} 0", f"data {word} {offset} {length}"]
-    return tuple("\n".join([*lines, "data close"]) + "\n" for lines in dealt)
+    texts = tuple("\n".join([*lines, "data close"]) + "\n" for lines in dealt if len(lines) > _HEAD_LINES)
+    if not texts:
+        raise SpecError(f"no request of trace '{kind}' comes within {seconds:g} s", hint="measure for longer")
+    return texts
 
 
 def _requests(

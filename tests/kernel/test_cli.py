@@ -118,7 +118,11 @@ def test_only_one_command_has_the_lab(state: Path) -> None:
 
 def test_reset_makes_all_disks_blank(state: Path) -> None:
     raidlab(state, "disks", "reset", "--all")
-    assert json.loads(raidlab(state, "--json", "array", "show").stdout) == {"arrays": [], "not_running": []}
+    assert json.loads(raidlab(state, "--json", "array", "show").stdout) == {
+        "arrays": [],
+        "not_running": [],
+        "volumes": [],
+    }
 
 
 def test_disks_come_and_go(state: Path) -> None:

@@ -58,6 +58,14 @@ def test_every_stream_gets_its_share() -> None:
     assert max(counts) - min(counts) <= 1
 
 
+def test_a_short_trace_has_no_stream_without_a_request() -> None:
+    texts = trace_texts("server-1990s", 500, seconds=2, space_bytes=SPACE, seed=1)
+    assert 0 < len(texts) < 500
+    assert all(requests((text,)) for text in texts)
+    with pytest.raises(SpecError, match="no request of trace"):
+        trace_texts("server-1990s", 1, seconds=1e-6, space_bytes=SPACE, seed=1)
+
+
 def test_unknown_kinds_and_too_little_space_are_refused() -> None:
     with pytest.raises(SpecError, match="synthetic trace 'server-1990'"):
         trace_texts("server-1990", 1, seconds=1, space_bytes=SPACE, seed=1)
