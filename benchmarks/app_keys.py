@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import statistics
 import sys
-from pathlib import Path
 
 from benchmarks.support.report import finish, private_state, spread
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal, load_average
@@ -20,35 +19,23 @@ SEED = 5
 MEMBERS = 9
 MIRRORS = 3
 SYNC_KIB_PER_SECOND = 300
-SCRIPT = """set -e
-create="mdadm --create --run --quiet --homehost=any --bitmap=none"
-$create /dev/md0 --level=5 --raid-devices=9 --chunk=64 {striped}
-{mirrors}
-for array in md0 md1 md2 md3; do
-  for limit in min max; do echo {speed} > /sys/block/$array/md/sync_speed_$limit; done
-done
-"""
+# One line, as it can be typed; the machine does not see this computer's temporary files.
+LINE = (
+    'c="mdadm --create --run --homehost=any --bitmap=none"; '
+    "$c /dev/md0 --level=5 --raid-devices=9 --chunk=64 /dev/ubd[a-i]; "
+    "n=1; for p in jk lm no; do $c /dev/md$n --level=1 --raid-devices=2 /dev/ubd[$p]; n=$((n+1)); done; "
+    f"for f in /sys/block/md?/md/sync_speed_m[ai]?; do echo {SYNC_KIB_PER_SECOND} > $f; done"
+)
 
 
-def letters(first: int, count: int) -> str:
-    """Device nodes of file disks."""
-    return " ".join(f"/dev/ubd{chr(ord('a') + number)}" for number in range(first, first + count))
-
-
-def build(app: AppInTerminal, folder: Path) -> None:
+def build(app: AppInTerminal) -> None:
     """Four arrays that are slowly made redundant, typed by hand on the screen Commands; then a load by its key."""
-    mirrors = "\n".join(
-        f"$create /dev/md{number + 1} --level=1 --raid-devices=2 {letters(MEMBERS + 2 * number, 2)}"
-        for number in range(MIRRORS)
-    )
-    script = folder / "build.sh"
-    script.write_text(SCRIPT.format(striped=letters(0, MEMBERS), mirrors=mirrors, speed=SYNC_KIB_PER_SECOND))
     app.look_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
     since = len(app.painted)
     app.type(b"5")
     app.look_until(lambda text: b"Commands" in text, "the screen Commands", since)
     app.look(1.0)
-    app.type(f"sh {script}".encode())
+    app.type(LINE.encode())
     app.look(0.5)
     app.type(ENTER)
     app.look(4.0)
@@ -73,7 +60,7 @@ def main() -> None:
         with lab_folder(Host.real("benchmark").state, "default") as folder:
             folder.save(specs(MEMBERS + 2 * MIRRORS, DiskKind.FILE, size_bytes=96 * MIB))
         with app_in_terminal(state) as app:
-            build(app, state)
+            build(app)
             before = app.cpu_seconds()
             begin = app.painted[-1][0]
             for number in range(KEYS):

@@ -20,6 +20,7 @@ from tui.widgets.array_panel import ArrayPanel
 from tui.widgets.details import Details
 from tui.widgets.empty_lab import EmptyLab
 from tui.widgets.rack import Rack
+from tui.widgets.words import entitle
 
 if TYPE_CHECKING:
     from tui.desk import Desk
@@ -94,10 +95,10 @@ class LabScreen(LabActions, ModeScreen):
             self._followed = rack.current.name
             self.app.select(disk=self._followed)
         free = len(state.free_disks)
-        rack.border_subtitle = f"{free} of {len(state.disks)} free" if state.disks else ""
+        entitle(rack, subtitle=f"{free} of {len(state.disks)} free" if state.disks else "")
         arrays = self.query_one(ArrayList)
         arrays.show(state)
-        arrays.border_subtitle = "" if arrays.option_count else "none yet"
+        entitle(arrays, subtitle="" if arrays.option_count else "none yet")
         panel, empty = self.query_one(ArrayPanel), self.query_one(EmptyLab)
         panel.display = state.selected is not None
         empty.display = not panel.display

@@ -22,7 +22,7 @@ from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar
 from tui.widgets.tiles import Tile, Verdict
 from tui.widgets.time_chart import Series, TimeChart
-from tui.widgets.words import Words
+from tui.widgets.words import Words, entitle
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -118,9 +118,12 @@ class ArrayPanel(Vertical):
         status = state.selected
         if status is None:
             return
-        self.border_title = f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}"
         chunk = f"chunk {human_bytes(status.chunk_bytes)}" if status.chunk_bytes else "no chunks"
-        self.border_subtitle = f"{chunk}, {status.consistency_policy or 'no bitmap'}"
+        entitle(
+            self,
+            f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}",
+            f"{chunk}, {status.consistency_policy or 'no bitmap'}",
+        )
         self._show_state(state, status)
         self._show_sync(state, status)
         self._show_verdict(state)

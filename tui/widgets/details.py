@@ -15,7 +15,7 @@ from tui.state import LabState
 from tui.views import bays_of
 from tui.widgets.rack import Bay, BayState
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
-from tui.widgets.words import Words
+from tui.widgets.words import Words, entitle
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -43,8 +43,7 @@ class Details(Vertical):
     def show(self, state: LabState) -> None:
         """Bring both up to date."""
         bay = next((each for each in bays_of(state) if each.name == state.selected_disk), None)
-        self.border_title = bay.name if bay else "Disk"
-        self.border_subtitle = human_bytes(bay.size_bytes) if bay else ""
+        entitle(self, bay.name if bay else "Disk", human_bytes(bay.size_bytes) if bay else "")
         self.query_one("#details-disk", Static).update(
             Content("\n").join(self._disk(state, bay)) if bay else "no disk is selected"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 from textual.visual import VisualType
+from textual.widget import Widget
 from textual.widgets import Static
 
 
@@ -26,3 +27,14 @@ class Words(Static):
         is_other_shape = lengths != self._lengths
         self._told, self._lengths = told, lengths
         super().update(content, layout=layout and is_other_shape)
+
+
+def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
+    """Set what stands in a border if it differs: Textual paints the whole widget even for the same words."""
+    told = (title, subtitle)
+    if getattr(widget, "_entitled", None) != told:
+        widget._entitled = told  # type: ignore[attr-defined]
+        if title is not None:
+            widget.border_title = title
+        if subtitle is not None:
+            widget.border_subtitle = subtitle
