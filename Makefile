@@ -3,7 +3,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh')
-PYTEST ?= $(BIN)/pytest -m "not vm"
+# Two at a time, a file of tests by one: a test of the embedded kernel leaves its machine to the next in its file.
+PYTEST ?= $(BIN)/pytest -n 2 --dist loadfile -m "not vm"
 
 .PHONY: help lab vm test test-vm check format bench theory-table screenshots lock uml-kernel
 .PHONY: setup-lab setup-test setup-vm setup-test-vm clean

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -187,47 +188,49 @@ def test_a_cut_record_is_a_lab_error(data: st.DataObject) -> None:
         decode_record(whole[:cut], source="r")
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """Files may not grow beyond 4 KiB: a stand-in for a full disk that needs no root."""
+    """Files may not grow beyond 4 KiB: a stand-in for a full disk that needs no root.
+
+    No fixture: its end comes after pytest has written on its own output, which may be a file.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, old_handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old_handler)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     write_file(path, b"old")
-    with pytest.raises(ResultError, match="cannot be written: File too large") as caught:
+    with small_files(), pytest.raises(ResultError, match="cannot be written: File too large") as caught:
         write_file(path, b"x" * 10_000)
     assert "ulimit" in caught.value.hint
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore, request: pytest.FixtureRequest) -> None:
+def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         journal.add(REBUILD)
-        request.getfixturevalue("small_files")
         noisy = msgspec.structs.replace(cell(), job_text="x" * 9000)
-        with pytest.raises(ResultError, match="cannot be stored"):
+        with small_files(), pytest.raises(ResultError, match="cannot be stored"):
             journal.add(msgspec.structs.replace(noisy, figures=msgspec.structs.replace(noisy.figures, raw_json="")))
         journal.add(msgspec.structs.replace(REBUILD, repeat=1))
         assert [each.repeat for each in journal.record.rebuilds] == [0, 1]
     assert store.load("latest").rebuilds == journal.record.rebuilds
 
 
-def test_the_final_record_can_be_saved_elsewhere(store: ResultStore, request: pytest.FixtureRequest) -> None:
+def test_the_final_record_can_be_saved_elsewhere(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         for repeat in range(6):
             journal.add(msgspec.structs.replace(REBUILD, repeat=repeat))
         journal.record = msgspec.structs.replace(journal.record, experiment_toml="#" * 5000)
-        request.getfixturevalue("small_files")
-        with pytest.raises(ResultNotStored) as caught:
+        with small_files(), pytest.raises(ResultNotStored) as caught:
             journal.finish()
     assert decode_record(caught.value.payload, source="bytes").status is RunStatus.COMPLETE
     assert "saved elsewhere" in caught.value.hint
