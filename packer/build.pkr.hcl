@@ -3,16 +3,11 @@
 build {
   sources = ["source.qemu.lab"]
 
-  provisioner "file" {
-    source      = local.is_bake ? "${local.work_dir}/payload.tar" : "${path.root}/build.pkr.hcl"
-    destination = "/tmp/payload.tar"
-  }
-
   provisioner "shell" {
     inline = [
       # Status 2 is success with warnings; anything that matters fails below.
       "sudo cloud-init status --wait >/dev/null || true",
-      "mkdir -p /tmp/raidlab && tar -xf /tmp/payload.tar -C /tmp/raidlab",
+      "mkdir -p /tmp/raidlab && sudo cat /dev/disk/by-id/virtio-PAYLOAD | tar -xf - -C /tmp/raidlab",
     ]
   }
 

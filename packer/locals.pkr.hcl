@@ -24,6 +24,12 @@ locals {
     ]]
   )
 
+  # The payload is read from a disk: emulated, a copy by ssh takes a minute.
+  payload_arguments = [
+    ["-blockdev", "driver=raw,node-name=payload,read-only=on,file.driver=file,file.filename=${local.work_dir}/payload.tar"],
+    ["-device", "virtio-blk-pci,addr=0x1c,drive=payload,serial=PAYLOAD"],
+  ]
+
   # Naming -device or -netdev replaces all that Packer would give, so its network card is named again; the forwarded port
   # is bound to loopback, which Packer's own is not.
   qemu_arguments = concat(
@@ -33,6 +39,7 @@ locals {
       ["-device", "virtio-net,netdev=user.0"],
       ["-serial", "file:${local.work_dir}/console.log"],
     ],
-    local.lab_disk_arguments
+    local.lab_disk_arguments,
+    local.payload_arguments
   )
 }
