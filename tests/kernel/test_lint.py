@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 import pytest
 
@@ -12,6 +15,7 @@ from lab.arrays.waits import wait_until_idle
 from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.bench import BuiltArray
 from lab.experiments.linting import lint_bench, lint_kernel, lint_measured
+from lab.machine import Machine
 from lab.measure.job import Measured, MeasureOptions, Place, run_workload
 from lab.results.record import ArrayRecord
 from lab.units import MIB
@@ -21,6 +25,7 @@ from tests.kernel.rig import NAME, Rig, file_disks
 
 pytestmark = pytest.mark.kernel
 DISKS = file_disks(3, 48)
+SPEED_LIMIT = "/proc/sys/dev/raid/speed_limit_max"
 READS = msgspec.structs.replace(
     find_workload("rand-read-4k"), queue_depth=4, jobs=1, runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=16 * MIB
 )
@@ -74,11 +79,23 @@ def test_a_clean_array_raises_nothing_and_counters_that_are_off_do(rig: Rig) -> 
         rig.lab.machine.write(iostats, "1")
 
 
+@contextmanager
+def slow_resyncs(machine: Machine) -> Iterator[None]:
+    """md's limit for arrays without one of their own (md(4), speed_limit_max)."""
+    before = machine.run(("cat", SPEED_LIMIT)).stdout.strip()
+    machine.run(("sh", "-c", f"echo 1000 > {SPEED_LIMIT}"))
+    try:
+        yield
+    finally:
+        machine.run(("sh", "-c", f"echo {before} > {SPEED_LIMIT}"))
+
+
 def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
     spec = ArraySpec("raid1", rig.nodes[:2])
-    rig.lab.execute(operations.create(spec))
-    # As slow as md goes under load, so that the resync outlasts the job on any computer.
-    rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=1000, maximum_kib_per_second=1000))
+    # As slow as md goes under load, and before it begins: then the resync outlasts the job on any computer.
+    with slow_resyncs(rig.lab.machine):
+        rig.lab.execute(operations.create(spec))
+        rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=1000, maximum_kib_per_second=1000))
     array = built(rig, spec)
     assert rules(rig, array) == {"resync-running"}
     assert "resync-running" in measure(rig, array, READS)[0]

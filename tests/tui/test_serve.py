@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import sys
-from collections.abc import AsyncIterator
+import warnings
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,6 +29,15 @@ class Small(App):
 Small().run()
 """
 PATIENCE_SECONDS = 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_textual_serve_leaves_open() -> Iterator[None]:
+    """It lets go of an app's pipes without closing them; their warnings would come up in some later test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @asynccontextmanager
