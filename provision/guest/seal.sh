@@ -36,8 +36,8 @@ forget_the_bake() {
   # What cloud-init had to do is done; looking for its data source would hold up every start.
   mkdir -p /etc/cloud && touch /etc/cloud/cloud-init.disabled
   apt-get clean
-  rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/man /root/.cache /home/vagrant/.cache
-  rm -rf /home/vagrant/.local /home/vagrant/.bash_history /root/.bash_history /root/.ssh /tmp/* /var/tmp/*
+  rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/man ~root/.cache ~vagrant/.cache
+  rm -rf ~vagrant/.local ~vagrant/.bash_history ~root/.bash_history ~root/.ssh /tmp/* /var/tmp/*
   find /var/log -type f -delete
 }
 

@@ -150,9 +150,7 @@ def test_a_student_logs_in_is_told_what_to_type_and_opens_the_app(lab: VirtualLa
 
 
 def test_the_well_known_key_is_gone_and_passwords_are_refused(lab: VirtualLab) -> None:
-    keys = lab.computer.ssh(
-        "sudo cat /home/vagrant/.ssh/authorized_keys /root/.ssh/authorized_keys 2>/dev/null; true"
-    ).text
+    keys = lab.computer.ssh("sudo cat ~vagrant/.ssh/authorized_keys ~root/.ssh/authorized_keys 2>/dev/null; true").text
     assert "insecure" not in keys
     (_,) = [line for line in keys.splitlines() if line.startswith("ssh-")]
     address = lab.computer.ssh("hostname -I").text.split()[0]
