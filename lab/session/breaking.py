@@ -12,7 +12,7 @@ from lab.errors import ArrayError, LabError
 from lab.faults import disks as disk_faults
 from lab.faults.catalogue import CORRUPTION_BLOCK_BYTES, corrupt_member
 from lab.plans import Plan
-from lab.session.checks import breaks, level_of
+from lab.session.checks import breaks, cannot_do_without, level_of
 from lab.session.data_mark import mark_of
 from lab.session.session import LabSession
 from lab.units import KIB, SECTOR_BYTES
@@ -27,14 +27,11 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
     """
     found = session.lab.disk(disk)
     holders = _holders(session, found)
-    broken = [status.name for status in holders if breaks(status, status.member(found.node))]
+    broken = [status for status in holders if breaks(status, status.member(found.node))]
     # An array that cannot do without it refuses to be told, and finds out by itself.
-    plan = disk_faults.pull(found, arrays=[status.name for status in holders if status.name not in broken])
+    plan = disk_faults.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
-        raise ArrayError(
-            f"array {', '.join(broken)} cannot do without {disk}: its data would be lost",
-            hint="--break-array pulls it all the same",
-        )
+        raise cannot_do_without(broken, disk, forced="pulls")
     return plan
 
 

@@ -54,6 +54,20 @@ def level_of(status: ArrayStatus) -> Level:
     return level_with_layout(status.level, layout)
 
 
+def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str) -> ArrayError:
+    """The refusal to take a disk from arrays that would lose data. ``forced``: what --break-array does all the same.
+
+    While md still computes what makes up for a lost disk, the next thing to do is to wait.
+    """
+    names = ", ".join(status.name for status in statuses)
+    syncing = [status.name for status in statuses if status.sync_action.is_busy]
+    wait = f"wait until its copies or parity are complete: raidlab array wait {syncing[0]}; " if syncing else ""
+    return ArrayError(
+        f"array {names} cannot do without {disk}{' yet' if syncing else ''}: its data would be lost",
+        hint=f"{wait}--break-array {forced} it all the same",
+    )
+
+
 def breaks(status: ArrayStatus, member: MemberStatus) -> bool:
     """Whether the array would lose data if this member failed now."""
     if member.slot is None or not member.is_in_sync:

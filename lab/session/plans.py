@@ -21,6 +21,7 @@ from lab.session.breaking import corrupt, plug_in, pull, slow
 from lab.session.checks import (
     array_names,
     breaks,
+    cannot_do_without,
     check_fits,
     check_free,
     check_name,
@@ -147,10 +148,7 @@ def fail(session: LabSession, name: str, disk: str, *, breaks_array: bool = Fals
         raise ArrayError(f"{disk} is faulty already", hint=f"'raidlab array remove {name} {disk}' takes it out")
     is_fatal = breaks(status, member)
     if is_fatal and not breaks_array:
-        raise ArrayError(
-            f"array {name} cannot do without {disk}: its data would be lost",
-            hint="--break-array fails it all the same",
-        )
+        raise cannot_do_without((status,), disk, forced="fails")
     return _awake_first(status, operations.fail(name, member.device, breaks_array=is_fatal))
 
 

@@ -47,8 +47,8 @@ become_nobody_yet() {
   : >/etc/machine-id
   printf 'raidlab\n' >/etc/hostname
   # Vagrant knows this key's other half, and replaces it when the machine starts for the first time.
-  install -d -m 700 -o vagrant -g vagrant /home/vagrant/.ssh
-  install -m 600 -o vagrant -g vagrant "$here/files/vagrant.pub" /home/vagrant/.ssh/authorized_keys
+  install -d -m 700 -o vagrant -g vagrant ~vagrant/.ssh
+  install -m 600 -o vagrant -g vagrant "$here/files/vagrant.pub" ~vagrant/.ssh/authorized_keys
 }
 
 main() {
