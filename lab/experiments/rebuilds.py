@@ -16,7 +16,9 @@ from lab.measure.integrity import DataSum, Verdict, sum_device, sum_files
 from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
 from lab.measure.rebuild import Integrity, RebuildMeasured, fail_and_remove, measure_rebuild, predict_rebuild
 from lab.measure.recorder import Recorder
+from lab.measure.timeline import Recording, timeline_of
 from lab.results.record import PhaseRecord, RebuildRecord
+from lab.results.timeline import Timeline
 from lab.theory.model import DiskRates
 from lab.workloads.workload import Workload
 
@@ -64,9 +66,9 @@ class RebuildRunner:
             measured = measure_rebuild(self._lab, name, victim, built.place.members)
         after = self._last_sums[built.plan.id] = self._sum(built)
         integrity = Integrity(before, degraded, after)
-        self._store(
-            cell, measured, integrity, predicted.value if predicted else None, predicted.reason if predicted else ""
-        )
+        timeline = timeline_of([Recording(REBUILDING, measured.samples)], name, built.place.members)
+        reason = predicted.reason if predicted else ""
+        self._store(cell, measured, integrity, predicted.value if predicted else None, reason, timeline)
 
     def _store(
         self,
@@ -75,6 +77,7 @@ class RebuildRunner:
         integrity: Integrity,
         predicted_seconds: float | None,
         reason: str,
+        timeline: Timeline | None,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
         parts = (integrity.before, integrity.degraded, integrity.after)
@@ -94,7 +97,8 @@ class RebuildRunner:
                 data_unchanged=integrity.verdict is Verdict.INTACT if is_checked else None,
                 phases=phases,
                 stamps=stamps,
-            )
+            ),
+            timeline=timeline,
         )
         self._context.observer.done(cell.key)
 
@@ -107,11 +111,12 @@ class RebuildRunner:
         """Healthy, degraded, rebuilding, restored: the same load in each, and data beside it that nobody writes."""
         name = built.md.name
         before = self._witness(built, write=True)
-        phases = [self._phase(cell, built, load, HEALTHY)]
+        recordings: list[Recording] = []
+        phases = [self._phase(cell, built, load, HEALTHY, recordings)]
         predicted = predict_rebuild(self._lab, name, self._rates)
         fail_and_remove(self._lab, name, victim)
         degraded = self._witness(built)
-        phases.append(self._phase(cell, built, load, DEGRADED))
+        phases.append(self._phase(cell, built, load, DEGRADED, recordings))
         minimum = (
             self._context.experiment.rebuild.minimum_speed_kib_per_second if self._context.experiment.rebuild else None
         )
@@ -136,8 +141,9 @@ class RebuildRunner:
         if minimum:
             self._lab.execute(operations.set_sync_speed(name, minimum_kib_per_second=None, maximum_kib_per_second=None))
         phases.append(PhaseRecord(name=REBUILDING, seconds=measured.rebuild_seconds))
+        recordings.append(Recording(REBUILDING, measured.samples))
         self._add_cell(cell, built, load, found[0], REBUILDING)
-        phases.append(self._phase(cell, built, load, RESTORED))
+        phases.append(self._phase(cell, built, load, RESTORED, recordings))
         after = self._witness(built)
         reason = f"{predicted.reason}, without load" if predicted else ""
         self._store(
@@ -146,10 +152,14 @@ class RebuildRunner:
             Integrity(before, degraded, after),
             predicted.value if predicted else None,
             reason,
+            timeline_of(recordings, name, built.place.members),
             tuple(phases),
         )
 
-    def _phase(self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str) -> PhaseRecord:
+    def _phase(
+        self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
+    ) -> PhaseRecord:
+        """Measure one; what was sampled meanwhile goes to ``recordings``."""
         make_cold(self._lab, built.place.file_system, built.spec.device, built.disks)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._context.observer.doing(label, load.runtime_seconds + load.warmup_seconds + 1.5)
@@ -163,6 +173,7 @@ class RebuildRunner:
             is_cancelled=self._context.is_cancelled,
         )
         self._add_cell(cell, built, load, measured, phase)
+        recordings.append(Recording(phase, measured.samples))
         return PhaseRecord(name=phase, seconds=load.runtime_seconds)
 
     def _add_cell(self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str) -> None:

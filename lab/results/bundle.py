@@ -179,6 +179,6 @@ def check_result(record: ResultRecord, result_id: str, files: Mapping[str, bytes
         )
     if files is None:
         return
-    missing = [cell.raw_file for cell in record.cells if cell.raw_file and cell.raw_file not in files]
+    missing = [name for name in record.files if name not in files]
     if missing:
         raise ResultError(f"result '{result_id}' lacks {', '.join(missing[:3])}", hint="copy its whole folder")

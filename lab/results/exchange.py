@@ -41,10 +41,9 @@ def export_results(store: ResultStore, names: Sequence[str], file: Path, *, raid
 def _files_of(store: ResultStore, record: ResultRecord) -> dict[str, bytes]:
     """The files of one result by their path in its folder. Raises ResultError if a document of fio is missing."""
     files = {RECORD_NAME: encode_record(record)}
-    for cell in record.cells:
-        if cell.raw_file:
-            store.raw_json(record.id, cell.raw_file)
-            files[cell.raw_file] = (store.root / record.id / cell.raw_file).read_bytes()
+    for name in record.files:
+        store.raw_json(record.id, name)
+        files[name] = (store.root / record.id / name).read_bytes()
     return files
 
 

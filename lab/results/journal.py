@@ -16,6 +16,7 @@ import msgspec
 from lab.errors import ResultError
 from lab.results.atomic import storage_error, sync_folder, write_all, write_file
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
+from lab.results.timeline import Timeline, encode_timeline
 
 Entry = CellRecord | RebuildRecord
 
@@ -99,13 +100,19 @@ class RunJournal:
             opened.pop_all()
         return cls(folder, record, lock, journal)
 
-    def add(self, entry: Entry) -> Entry:
+    def add(self, entry: Entry, *, timeline: Timeline | None = None) -> Entry:
         """Store one finished cell or rebuild, durably, and return it as stored. Raw JSON goes to a file of its own.
+
+        So does the ``timeline`` of a rebuild.
 
         Raises ResultError; then the entry is not in the record, and the earlier ones are as they were.
         """
         if isinstance(entry, CellRecord) and entry.figures.raw_json:
-            entry = self._with_raw_file(entry)
+            name = self._write_raw(entry.figures.raw_json)
+            figures = msgspec.structs.replace(entry.figures, raw_json="")
+            entry = msgspec.structs.replace(entry, figures=figures, raw_file=name)
+        elif isinstance(entry, RebuildRecord) and timeline:
+            entry = msgspec.structs.replace(entry, timeline_file=self._write_raw(encode_timeline(timeline)))
         try:
             line = msgspec.json.encode(entry) + b"\n"
         except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
@@ -165,11 +172,11 @@ class RunJournal:
     ) -> None:
         self.close()
 
-    def _with_raw_file(self, cell: CellRecord) -> CellRecord:
-        number = len(self.record.cells)
+    def _write_raw(self, text: str) -> str:
+        """Store a document beside the record, and return its path in the result's folder."""
+        number = len(self.record.files)
         while (self.folder / f"raw/{number:04d}.json.gz").exists():
             number += 1
         name = f"raw/{number:04d}.json.gz"
-        write_file(self.folder / name, gzip.compress(cell.figures.raw_json.encode(errors="replace"), mtime=0))
-        figures = msgspec.structs.replace(cell.figures, raw_json="")
-        return msgspec.structs.replace(cell, figures=figures, raw_file=name)
+        write_file(self.folder / name, gzip.compress(text.encode(errors="replace"), mtime=0))
+        return name

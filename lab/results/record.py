@@ -153,6 +153,8 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """None: not checked."""
     phases: tuple[PhaseRecord, ...] = ()
     stamps: tuple[str, ...] = ()
+    timeline_file: str = ""
+    """Where in the result's folder its timeline lies (lab.results.timeline); empty: none was kept."""
 
     @property
     def key(self) -> str:
@@ -198,6 +200,12 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     def done_keys(self) -> frozenset[str]:
         """Keys of the cells and rebuilds that are there."""
         return frozenset([*(cell.key for cell in self.cells), *(rebuild.key for rebuild in self.rebuilds)])
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What else belongs into the result's folder: documents of fio, timelines of rebuilds."""
+        named = (*(cell.raw_file for cell in self.cells), *(rebuild.timeline_file for rebuild in self.rebuilds))
+        return tuple(name for name in named if name)
 
     @property
     def missing_keys(self) -> tuple[str, ...]:

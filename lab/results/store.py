@@ -5,7 +5,7 @@
     <root>/<id>/record.json     the whole record, once the run is over
     <root>/<id>/draft.json      the record as it was at the start, while the run is going or after it broke off
     <root>/<id>/cells.jsonl     one finished cell or rebuild a line, while the run is going
-    <root>/<id>/raw/NNNN.json.gz   fio's documents, word for word
+    <root>/<id>/raw/NNNN.json.gz   fio's documents, word for word; timelines of rebuilds
     <root>/<id>/lock            locked by the process that writes
 
 Ids begin with the time (UTC), so names sort by age.
@@ -153,7 +153,7 @@ class ResultStore:
         return with_entries(draft, read_journal(folder / JOURNAL_NAME))
 
     def raw_json(self, record_id: str, raw_file: str) -> str:
-        """The document of fio behind a cell's ``raw_file``. Raises ResultError."""
+        """The document behind a cell's ``raw_file`` or a rebuild's ``timeline_file``. Raises ResultError."""
         folder = self._folder(record_id)
         path = folder / raw_file
         if path.resolve().parent != (folder / "raw").resolve():
