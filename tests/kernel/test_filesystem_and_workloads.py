@@ -70,7 +70,9 @@ def test_every_workload_gives_its_directions_and_an_account(standing_rig: Rig, r
     assert measured.cpu
     assert 0 < measured.cpu.cpu_seconds_total < 3
     assert measured.cpu.cpu_microseconds_per_io
-    assert (measured.cpu.md_thread_cpu_seconds > 0) is workload.writes
+    if not workload.trace:
+        # The few requests of a trace may cost the thread less than one tick of 10 ms.
+        assert (measured.cpu.md_thread_cpu_seconds > 0) is workload.writes
 
 
 def file_bytes(workload: Workload) -> int:
