@@ -39,6 +39,15 @@ class SpecError(LabError):
     exit_code = ExitCode.USAGE
 
 
+def refuse_problems(what: str, problems: Sequence[str]) -> None:
+    """Raise one SpecError that lists all problems of ``what``; nothing happens without any."""
+    if len(problems) == 1:
+        raise SpecError(f"{what}: {problems[0]}", hint="change this, then try again")
+    if problems:
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        raise SpecError(f"{what}: {len(problems)} problems:{lines}", hint="change these, then try again")
+
+
 class RequirementMissing(LabError):
     """The machine lacks something that the lab needs."""
 

@@ -38,7 +38,7 @@ def prepare(root: Path, public_key: Path) -> None:
     keys = root / "home" / "vagrant" / ".ssh"
     keys.mkdir(mode=0o700)
     (keys / "authorized_keys").write_text(public_key.read_text(encoding="ascii"), encoding="ascii")
-    run("chroot", str(root), "chown", "-R", "vagrant:vagrant", "/home/vagrant/.ssh")
+    run("chroot", str(root), "sh", "-c", "chown -R vagrant:vagrant ~vagrant/.ssh")
     (root / "etc/sudoers.d/vagrant").write_text(_SUDO, encoding="ascii")
     (root / "etc/cloud/cloud-init.disabled").touch()
     (root / "etc/systemd/network").mkdir(parents=True, exist_ok=True)

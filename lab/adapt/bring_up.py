@@ -8,7 +8,7 @@ from dataclasses import replace
 from lab.adapt import operations
 from lab.adapt.discovery import FoundVolume, discover_volumes
 from lab.adapt.state import Stack, read_stack
-from lab.arrays.bring_up import BroughtUp, StoppedArrays
+from lab.arrays.bring_up import BroughtUp, StoppedArrays, start_found
 from lab.disks import Lab
 from lab.errors import LabError
 from lab.plans import Plan
@@ -21,18 +21,7 @@ def bring_up_volumes(
     found = discover_volumes(lab.machine, [disk.node for disk in lab.disks if lab.can_hold_data(disk.node)])
     if not found or stopped is None:
         return _sorted(found, read_stack(lab.machine)) if found else BroughtUp()
-    resting = stopped.read()
-    started, refused = [], [volume for volume in found if volume.refusal]
-    able = [volume for volume in found if not volume.refusal]
-    for volume in able:
-        if volume.uuid in resting:
-            continue
-        reason = start_volume(lab, volume, on_plan)
-        if reason:
-            refused.append(replace(volume, refusal=reason))
-        else:
-            started.append(volume)
-    return BroughtUp(tuple(started), tuple(volume for volume in able if volume.uuid in resting), tuple(refused))
+    return start_found(found, stopped, lambda volume: start_volume(lab, volume, on_plan))
 
 
 def find_volumes_again(lab: Lab, before: BroughtUp) -> BroughtUp:

@@ -13,7 +13,7 @@ from lab.adapt.tiers import check_reference, check_utilisation, default_referenc
 from lab.adapt.windows import Composition, Rule
 from lab.arrays.spec import MINIMUM_CHUNK_BYTES, Bitmap
 from lab.disks.kinds import LabDisk
-from lab.errors import SpecError
+from lab.errors import SpecError, refuse_problems
 from lab.units import KIB, MIB, human_bytes
 
 DEFAULT_CHUNK_BYTES = 128 * KIB
@@ -63,13 +63,7 @@ class VolumeSpec:
 
     def validate(self) -> None:
         """Raises one SpecError that lists all problems."""
-        found = self.problems()
-        if not found:
-            return
-        if len(found) == 1:
-            raise SpecError(f"array {self.name}: {found[0]}", hint="change this, then try again")
-        lines = "".join(f"\n  - {problem}" for problem in found)
-        raise SpecError(f"array {self.name}: {len(found)} problems:{lines}", hint="change these, then try again")
+        refuse_problems(f"array {self.name}", self.problems())
 
 
 def _problems(spec: VolumeSpec) -> Iterator[str]:

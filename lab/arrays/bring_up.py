@@ -6,9 +6,10 @@ Only the embedded kernel needs this: its arrays run while a lab is open. Elsewhe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from lab.arrays.discovery import FoundArray, discover
 from lab.arrays.names import array_device
@@ -18,6 +19,8 @@ from lab.errors import LabError
 from lab.machine import Target, TargetKind
 from lab.machine.state_folder import StateFolder
 from lab.plans import Plan
+
+Found = TypeVar("Found", bound=FoundArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +101,19 @@ def bring_up(lab: Lab, stopped: StoppedArrays | None, *, on_plan: Callable[[Plan
         # Arrays run on here between sessions, and with them old copies of superblocks stay in the page cache.
         return find_again(lab, BroughtUp())
     found = discover(lab.machine, [disk.node for disk in lab.disks if lab.can_hold_data(disk.node)])
-    refused = [array for array in found if array.refusal]
+    return start_found(found, stopped, lambda array: start_array(lab, array, on_plan))
+
+
+def start_found(found: Sequence[Found], stopped: StoppedArrays, start: Callable[[Found], str]) -> BroughtUp:
+    """Start what can be and that the user has not stopped; ``start`` returns why it could not, or nothing."""
+    refused: list[FoundArray] = [array for array in found if array.refusal]
     able = [array for array in found if not array.refusal]
     resting = stopped.read() if able else frozenset()
     started = []
     for array in able:
         if array.uuid in resting:
             continue
-        reason = start_array(lab, array, on_plan)
+        reason = start(array)
         if reason:
             refused.append(replace(array, refusal=reason))
         else:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from lab.arrays.level_names import level_with_layout, parse_level
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10
 from lab.arrays.names import array_device, is_array_name, is_device_node
-from lab.errors import SpecError
+from lab.errors import SpecError, refuse_problems
 from lab.units import KIB, human_bytes
 
 MINIMUM_CHUNK_BYTES = 4 * KIB
@@ -91,13 +91,7 @@ class ArraySpec:
 
     def validate(self) -> None:
         """Raises one SpecError that lists all problems."""
-        found = self.problems()
-        if not found:
-            return
-        if len(found) == 1:
-            raise SpecError(f"array {self.name}: {found[0]}", hint="change this, then try again")
-        lines = "".join(f"\n  - {problem}" for problem in found)
-        raise SpecError(f"array {self.name}: {len(found)} problems:{lines}", hint="change these, then try again")
+        refuse_problems(f"array {self.name}", self.problems())
 
 
 def _problems(spec: ArraySpec) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lab.cli import array_assemble, array_create, array_faults, array_grow, array_show, volume_create
-from lab.cli.array_run import PlanFlag, WaitFlag, act
+from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act
 from lab.cli.context import current
 from lab.plans import Plan
 from lab.session import plans
@@ -34,9 +34,7 @@ def fail(
     name: str,
     disk: str,
     *,
-    break_array: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Even if the array loses its data by it.")
-    ] = False,
+    break_array: BreakArrayFlag = False,
     plan: PlanFlag = False,
 ) -> None:
     """Mark a member as faulty, as md does when a disk stops answering."""

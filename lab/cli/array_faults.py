@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from lab.arrays.names import array_device
 from lab.arrays.spec import Bitmap
-from lab.cli.array_run import BitmapChunk, PlanFlag, act
+from lab.cli.array_run import BitmapChunk, BreakArrayFlag, PlanFlag, act
 from lab.cli.array_show import array_value
 from lab.cli.context import current
 from lab.cli.disk_words import bytes_or_none, known_word
@@ -34,9 +34,7 @@ def pull(
     name: str,
     disk: str,
     *,
-    break_array: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Even if the array loses its data by it.")
-    ] = False,
+    break_array: BreakArrayFlag = False,
     plan: PlanFlag = False,
 ) -> None:
     """Let a member vanish, as if its cable were pulled; 'plug-in' brings it back."""

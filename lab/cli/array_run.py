@@ -20,6 +20,9 @@ from lab.session.words import summary_line, volume_line
 PlanFlag = Annotated[
     bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
 ]
+BreakArrayFlag = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Even if an array loses its data by it.")
+]
 WaitFlag = Annotated[
     bool | None, Parameter(show_default=False, help="Wait until the array is in sync; the default on uml:.")
 ]

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from lab.arrays.discovery import FoundArray
 from lab.cli import calibrate
-from lab.cli.array_run import PlanFlag
+from lab.cli.array_run import BreakArrayFlag, PlanFlag
 from lab.cli.context import Context, current
 from lab.cli.disk_changes import add_to_folder, add_to_machine, confirm_physical, remove_from_folder
 from lab.cli.output import out, out_json, table
@@ -160,9 +160,7 @@ def slow(
 def pull(
     name: str,
     *,
-    break_array: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Even if an array loses its data by it.")
-    ] = False,
+    break_array: BreakArrayFlag = False,
     plan: PlanFlag = False,
 ) -> None:
     """Let a disk vanish, as if its cable were pulled."""
