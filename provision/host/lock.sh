@@ -27,8 +27,8 @@ main() {
   trap 'rm -rf "$scratch"' EXIT
   python3 -m venv "$scratch"
   "$scratch/bin/pip" install --quiet "uv==$uv_version"
-  lock requirements/runtime.txt --extra build --extra web --extra classroom
-  lock requirements/dev.txt --extra build --extra web --extra classroom --extra dev --constraint requirements/runtime.txt
+  lock requirements/runtime.txt --extra build --extra web --extra classroom --extra report
+  lock requirements/dev.txt --extra build --extra web --extra classroom --extra report --extra dev --constraint requirements/runtime.txt
 }
 
 main "$@"
