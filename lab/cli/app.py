@@ -33,6 +33,7 @@ _COMMANDS = (
     ("lint", "lab.cli.lint:lint", "What makes a measurement untrustworthy, rule by rule."),
     ("compare", "lab.cli.compare:compare", "Two results side by side: ratios, and which is faster."),
     ("class", "lab.cli.classroom:classroom", "A folder of bundles: what a class measured."),
+    ("report", "lab.cli.report:report", "Results as one document: HTML with plots, Markdown, CSV or text."),
     ("export", "lab.cli.export:export", "Results as one file that can be read back elsewhere."),
     ("serve", "lab.cli.serve:serve", "The app in a browser, on loopback only."),
     ("completion", "lab.cli.completion:completion", "Print a completion script for a shell."),

@@ -57,28 +57,25 @@ def csv_of(record: ResultRecord) -> str:
     """The result as CSV: in its study's own columns, otherwise one line for every cell and direction."""
     if study_of(record) == STUDY_ANTIOQUIA:
         return antioquia.csv_text(record)
-    head = (
-        "array",
-        "workload",
-        "phase",
-        "direction",
-        "repeat",
-        "iops",
-        "bytes_per_second",
-        "p50_seconds",
-        "p99_seconds",
-    )
+    return as_csv(*figure_lines(record))
+
+
+def figure_lines(record: ResultRecord) -> tuple[tuple[str, ...], list[list[object]]]:
+    """A heading, and one line for every repeat and direction; units stand in the heading."""
+    place = ("array", "workload", "phase", "direction", "repeat", "iops", "bytes_per_second")
+    more = ("p50_seconds", "p95_seconds", "p99_seconds", "p999_seconds", "predicted_iops", "cpu_microseconds_per_io")
     body: list[list[object]] = []
     for row in rows(record):
         for cell in row.cells:
             section = row.section(cell)
-            latencies = [section.p50_seconds, section.p99_seconds]
+            figures = [section.p50_seconds, section.p95_seconds, section.p99_seconds, section.p999_seconds]
+            figures += [cell.predicted_iops, cell.cpu.cpu_microseconds_per_io if cell.cpu else None]
             body.append(
                 [row.array, row.workload, row.phase, row.direction, cell.repeat]
                 + [round(section.iops, 2), round(section.bandwidth_bytes_per_second)]
-                + ["" if value is None else value for value in latencies]
+                + ["" if value is None else value for value in figures]
             )
-    return as_csv(head, body)
+    return (*place, *more), body
 
 
 def heading(record: ResultRecord) -> str:

@@ -1,0 +1,77 @@
+"""``raidlab report``: results as one document."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lab.cli.context import current
+from lab.cli.output import out, out_json
+from lab.errors import SpecError
+from lab.results.store import ResultStore
+
+
+class Format(StrEnum):
+    """What a report can be written as."""
+
+    HTML = "html"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    TEXT = "text"
+
+
+_SUFFIXES = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MARKDOWN, ".csv": Format.CSV, ".txt": Format.TEXT}
+
+
+def report(
+    *names: Annotated[
+        str,
+        Parameter(help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), or folders of either."),
+    ],
+    format: Annotated[  # noqa: A002 - the word for it on a command line
+        Format | None, Parameter(help="How to write it; without it, as the file's ending says, else as text.")
+    ] = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
+    title: Annotated[str, Parameter(help="The report's title.")] = "",
+) -> None:
+    """Write a report: figures with intervals, theory and published numbers beside them, plots, conditions, cautions.
+
+    HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
+    report, and the rest is told. More than twelve results become distributions.
+    """
+    from lab.report.collected import collect
+    from lab.report.sources import each_result
+    from lab.report.written import csv_report, html_report, text_report
+
+    context = current()
+    chosen = format or _SUFFIXES.get(output.suffix.lower() if output else "", Format.TEXT)
+    if chosen is Format.HTML and output is None and sys.stdout.isatty():
+        raise SpecError("an HTML report is for a browser, not for a terminal", hint="add --output report.html")
+    found = collect(each_result(names or ("latest",), ResultStore(context.host.state.results)))
+    for problem in found.problems:
+        context.narrator.notice(problem)
+    for each in found.detailed:
+        for problem in each.problems:
+            context.narrator.notice(f"{each.record.id}: {problem}")
+    match chosen:
+        case Format.HTML:
+            text = html_report(found, title)
+        case Format.CSV:
+            text = csv_report(found)
+        case _:
+            text = text_report(found, title, is_markdown=chosen is Format.MARKDOWN)
+    if output is None:
+        out(text.rstrip("\n"))
+        return
+    from lab.results.atomic import write_file
+
+    write_file(output, text.encode())
+    ids = [each.id for each in found.listed]
+    if context.json:
+        out_json({"file": str(output), "format": chosen, "results": ids, "problems": found.problems})
+    else:
+        out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")

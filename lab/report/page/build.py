@@ -1,0 +1,331 @@
+"""What stands on the page, section by section; how it looks is the template's business."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lab.errors import LabError
+from lab.experiments.published import Published, find_published
+from lab.lint.rules import all_rules
+from lab.report.collected import Collected
+from lab.report.distribution import distribution_table
+from lab.report.findings import Compared, Holds, compared_findings, is_another, published_text, ratio_text
+from lab.report.labels import Labels, labels_of
+from lab.report.page.levels import LevelPlots, settings
+from lab.report.page.plot import Plot
+from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
+from lab.report.page.rebuilds import timeline_plot, times_plot
+from lab.report.page.sweeps import adaptraid_plots, chunk_plots
+from lab.report.platform_tables import platform_tables
+from lab.report.series import rows
+from lab.report.sources import Loaded
+from lab.report.table import Column, Table
+from lab.report.tables import STUDY_ADAPTRAID, study_of, tables_of
+from lab.results.record import ResultRecord
+from lab.units import human_bytes, human_seconds
+
+SIGNS = {
+    Holds.YES: "✓",
+    Holds.ORDER_ONLY: "≈",
+    Holds.NO: "✗",
+    Holds.CANNOT_TELL: "?",
+    Holds.NOT_MEASURED: "–",
+}
+"""Beside the words: no verdict is told by a colour alone."""
+_MOST_PLOTTED_REBUILDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FindingLine:
+    """One finding of a study, ready to be read."""
+
+    number: int
+    says: str
+    ratio: str
+    published: str
+    theory: str
+    measured: str
+    verdict: Holds
+    sign: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """One thing to be careful about; ``remedy`` and ``why`` where a rule of the lint says it."""
+
+    rule: str
+    sentence: str
+    why: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Plots and tables under one heading."""
+
+    title: str
+    note: str = ""
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One result, one comparison, or many results together."""
+
+    anchor: str
+    title: str
+    lead: str = ""
+    badges: tuple[str, ...] = ()
+    findings: tuple[FindingLine, ...] = ()
+    findings_plot: Plot | None = None
+    remarks: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    tables: tuple[Table, ...] = ()
+    """All figures, for looking up."""
+    stamps: tuple[Stamp, ...] = ()
+    problems: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The whole report."""
+
+    title: str
+    lead: str
+    problems: tuple[str, ...] = ()
+    overview: Table | None = None
+    results: Table | None = None
+    sections: tuple[Section, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def build_page(found: Collected, title: str) -> Page:
+    """The page's content. A result that cannot be told in full is told as far as it can, with the reason."""
+    problems = list(found.problems)
+    sections = [_result_section(each) for each in found.detailed]
+    for experiment, comparison in found.comparisons.items():
+        names = "; ".join(platform.name for platform in comparison.platforms)
+        sections.append(
+            Section(
+                _anchor(f"machines-{experiment}"),
+                f"{experiment}: machines side by side",
+                f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
+                groups=(Group("Figures without a unit", plots=tuple(platform_plots(comparison))),),
+                tables=tuple(platform_tables(experiment, comparison)),
+            )
+        )
+    for experiment, distributions in found.distributions.items():
+        if distributions:
+            plots = tuple(distribution_plots(distributions))
+            count = max(len(each.values) for each in distributions)
+            lead = f"{count} results, each array divided by the same result's own baseline."
+            tables = (distribution_table(experiment, distributions),)
+            group = Group("Ratios over all results", plots=plots)
+            sections.append(Section(_anchor(experiment), experiment, lead, groups=(group,), tables=tables))
+    return Page(
+        title,
+        _lead(found),
+        tuple(problems),
+        _overview(found.detailed),
+        _results_table(found) if len(found.listed) > 1 else None,
+        tuple(sections),
+    )
+
+
+def _lead(found: Collected) -> str:
+    count = len(found.listed)
+    experiments = len({each.experiment for each in found.listed})
+    dates = sorted(each.created_utc[:10] for each in found.listed)
+    if not dates:
+        return "No result could be read."
+    span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    results = "1 result" if count == 1 else f"{count} results"
+    return f"{results} of {experiments} experiment{'s' if experiments > 1 else ''}, measured {span} (UTC)."
+
+
+def _results_table(found: Collected) -> Table:
+    words = ("result", "experiment", "measured (UTC)", "machine", "cells", "state", "stamps", "left out")
+    columns = tuple(Column(word, word in ("cells", "stamps", "left out")) for word in words)
+    body = tuple(
+        (
+            each.id,
+            each.experiment,
+            each.created_utc,
+            each.machine,
+            str(each.cells),
+            "complete" if each.is_complete else "INCOMPLETE",
+            str(each.stamps),
+            str(each.problems),
+        )
+        for each in found.listed
+    )
+    return Table("Results in this report", columns, body)
+
+
+def _overview(detailed: Sequence[Loaded]) -> Table | None:
+    body = []
+    for each in detailed:
+        published = find_published(study_of(each.record))
+        if not published or not published.findings or not each.record.cells:
+            continue
+        verdicts = [found.holds for found in compared_findings(each.record, published)]
+        body.append((published.title, each.record.experiment, *(str(verdicts.count(holds)) for holds in Holds)))
+    if not body:
+        return None
+    counts = (Column(f"{SIGNS[holds]} {holds.value}") for holds in Holds)
+    columns = (Column("study", False), Column("measured as", False), *counts)
+    note = "numbers of findings; each is a ratio, published beside theory and measured, below"
+    return Table("The studies' findings", columns, tuple(body), (note,))
+
+
+def _result_section(each: Loaded) -> Section:
+    record = each.record
+    labels = labels_of(record)
+    published = find_published(study_of(record))
+    problems = list(each.problems)
+    groups: list[Group] = []
+    tables: tuple[Table, ...] = ()
+    lines: tuple[FindingLine, ...] = ()
+    plot: Plot | None = None
+    try:
+        groups += _groups(each, labels, published, problems)
+        tables = tables_of(record)
+        if published and published.findings and record.cells:
+            compared = compared_findings(record, published)
+            lines = tuple(_finding_line(n, found, labels) for n, found in enumerate(compared, 1))
+            plot = findings_plot(compared, labels)
+    except LabError as error:
+        problems.append(f"not everything can be told of this result: {error.message}")
+    return Section(
+        _anchor(record.id),
+        labels.title,
+        labels.question,
+        tuple(_badges(each)),
+        lines,
+        plot,
+        published.remarks if published else (),
+        tuple(groups),
+        tables,
+        tuple(map(_stamp, record.stamps)),
+        tuple(problems),
+        tuple(_facts(record)),
+    )
+
+
+def _groups(each: Loaded, labels: Labels, published: Published | None, problems: list[str]) -> Iterator[Group]:
+    record = each.record
+    if study_of(record) == STUDY_ADAPTRAID:
+        yield Group("By the number of fast disks", plots=tuple(adaptraid_plots(record)))
+    else:
+        all_settings = settings(rows(record))
+        chunks = tuple(chunk_plots(record, all_settings, labels))
+        for setting in all_settings:
+            title = labels.workload(setting.workload)
+            both = sum(other.workload == setting.workload for other in all_settings) > 1
+            title = f"{title}: {setting.direction}s" if both else title
+            plots = tuple(LevelPlots(setting, labels, published).plots())
+            yield Group(title, f"job {setting.workload}", plots)
+        if chunks:
+            note = "arrays that differ in nothing but their chunk size"
+            yield Group("Chunk size", note, chunks)
+    if record.rebuilds:
+        plots = (times_plot(record, labels), *_timelines(each, labels, problems))
+        yield Group("Rebuilds", plots=plots)
+
+
+def _timelines(each: Loaded, labels: Labels, problems: list[str]) -> Iterator[Plot]:
+    """Of each array's first rebuild that has one."""
+    shown: set[tuple[str, str]] = set()
+    for rebuild in each.record.rebuilds:
+        key = (rebuild.array, rebuild.under_workload)
+        if key in shown or len(shown) == _MOST_PLOTTED_REBUILDS:
+            continue
+        try:
+            timeline = each.timeline(rebuild)
+        except LabError as error:
+            problems.append(error.message)
+            continue
+        if timeline:
+            shown.add(key)
+            yield timeline_plot(rebuild, timeline, labels)
+
+
+def _finding_line(number: int, each: Compared, labels: Labels) -> FindingLine:
+    finding = each.finding
+    explanation = finding.difference if is_another(each) else ""
+    if each.holds is Holds.CANNOT_TELL:
+        where = "there" if each.points_there else "elsewhere"
+        explanation = f"It points {where}, but {each.reason}. {explanation}".strip()
+    return FindingLine(
+        number,
+        finding.says,
+        f"{labels.array(finding.array)} ÷ {labels.array(finding.beside)}",
+        published_text(finding),
+        f"{each.theory:.2f}" if each.theory is not None else "–",
+        ratio_text(each.measured),
+        each.holds,
+        SIGNS[each.holds],
+        explanation,
+    )
+
+
+def _stamp(text: str) -> Stamp:
+    rest = text.removeprefix("recipe: ")
+    rule_id, _, sentence = rest.partition(": ")
+    rule = all_rules().get(rule_id)
+    if rule is None:
+        return Stamp("recipe" if rest != text else "", rest)
+    return Stamp(rule.id, sentence, rule.why, rule.remedy)
+
+
+def _badges(each: Loaded) -> Iterator[str]:
+    record = each.record
+    yield each.machine
+    yield f"{record.created_utc.replace('T', ' ').replace('Z', ' UTC')}"
+    repeats = [len(row.cells) for row in rows(record)]
+    if repeats:
+        span = str(min(repeats)) if min(repeats) == max(repeats) else f"{min(repeats)} to {max(repeats)}"
+        yield f"{span} repeat{'s' if span != '1' else ''}"
+    if record.missing_keys:
+        yield f"INCOMPLETE: {len(record.missing_keys)} cells missing"
+    if record.stamps:
+        yield f"{len(record.stamps)} stamp{'s' if len(record.stamps) > 1 else ''}"
+
+
+def _facts(record: ResultRecord) -> Iterator[tuple[str, str]]:
+    conditions = record.conditions
+    yield "result", record.id
+    yield "experiment", record.experiment
+    yield "machine", f"{conditions.target} ({conditions.host_name})"
+    yield "kernel", f"{conditions.kernel_release}, {conditions.architecture}"
+    yield "processor", f"{conditions.cpu_count} × {conditions.cpu_model or 'unknown'}"
+    yield "memory", human_bytes(conditions.memory_bytes)
+    yield "tools", ", ".join(_tools(record))
+    disks: dict[str, int] = {}
+    for disk in conditions.disks:
+        words = f"{disk.personality or disk.kind}, {human_bytes(disk.size_bytes)}"
+        words += f", {disk.write_cache}" if disk.write_cache else ""
+        disks[words] = disks.get(words, 0) + 1
+    if disks:
+        yield "disks", "; ".join(f"{count} × {words}" for words, count in disks.items())
+    for note in conditions.host_cache_notes:
+        yield "caches", note
+    yield "time spent", human_seconds(record.timings.total_seconds)
+
+
+def _tools(record: ResultRecord) -> Iterator[str]:
+    conditions = record.conditions
+    yield f"raidlab {record.raidlab_version}"
+    yield f"mdadm {conditions.mdadm_version}"
+    yield f"fio {conditions.fio_version}"
+    if conditions.nbdkit_version:
+        yield f"nbdkit {conditions.nbdkit_version}"
+
+
+def _anchor(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text)

@@ -1,0 +1,78 @@
+"use strict";
+// Draws each figure when it comes into sight, in the colours of the page, and anew when these change.
+(function () {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const drawn = new Set();
+  const root = document.documentElement;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const narrow = window.matchMedia("(max-width: 40rem)");
+  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+
+  function coloured(value, role) {
+    if (typeof value === "string") return value[0] === "@" ? role(value.slice(1)) : value;
+    if (Array.isArray(value)) return typeof value[0] === "object" && value[0] ? value.map((one) => coloured(one, role)) : value;
+    if (value && typeof value === "object") {
+      const copy = {};
+      for (const key of Object.keys(value)) copy[key] = coloured(value[key], role);
+      return copy;
+    }
+    return value;
+  }
+
+  function axis(given, role, title) {
+    return Object.assign({ automargin: true, gridcolor: role("grid"), zerolinecolor: role("rule"), linecolor: role("rule") }, given,
+      { title: Object.assign({ font: { size: 12, color: role("quiet") }, standoff: title }, given.title) });
+  }
+
+  function layoutOf(figure, height, role) {
+    const given = coloured(figure.layout, role);
+    const layout = Object.assign({
+      height: height,
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow.matches ? 11 : 12.5, color: role("ink") },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 10, r: 14, t: 34, b: 10 },
+      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", font: { size: 12 } },
+      hoverlabel: { bgcolor: role("panel"), bordercolor: role("rule"), font: { color: role("ink") }, align: "left" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: role("quiet"), activecolor: role("ink") },
+      colorway: ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"].map(role), dragmode: narrow.matches ? false : "zoom",
+    }, given);
+    for (const key of Object.keys(layout)) {
+      if (/^xaxis\d*$/.test(key)) layout[key] = axis(layout[key], role, 8);
+      if (/^yaxis\d*$/.test(key)) layout[key] = axis(layout[key], role, 6);
+    }
+    return layout;
+  }
+
+  function draw(canvas) {
+    const style = getComputedStyle(root);
+    const role = (name) => style.getPropertyValue("--" + name).trim();
+    const figure = figures[Number(canvas.dataset.plot)];
+    Plotly.react(canvas, coloured(figure.traces, role), layoutOf(figure, canvas.clientHeight, role), config);
+    drawn.add(canvas);
+  }
+
+  const all = Array.from(document.querySelectorAll(".canvas"));
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) {
+        watcher.unobserve(entry.target);
+        draw(entry.target);
+      }
+    }
+  }, { rootMargin: "600px" });
+  all.forEach((canvas) => watcher.observe(canvas));
+
+  const again = () => drawn.forEach(draw);
+  dark.addEventListener("change", again);
+  narrow.addEventListener("change", again);
+  window.addEventListener("beforeprint", () => {
+    root.dataset.printing = "1";
+    document.querySelectorAll("details").forEach((one) => { one.dataset.was = one.open ? "1" : ""; one.open = true; });
+    all.forEach(draw);
+  });
+  window.addEventListener("afterprint", () => {
+    delete root.dataset.printing;
+    document.querySelectorAll("details").forEach((one) => { one.open = one.dataset.was === "1"; });
+    again();
+  });
+})();

@@ -1,0 +1,71 @@
+"""A plot as a value: what Plotly draws, and what whoever cannot see it reads.
+
+Colours are roles (``@measured``, ``@c1`` …), which the page turns into colours that suit a light or a dark screen.
+Marks of different kinds differ in shape too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Trace = dict[str, Any]
+MEASURED, THEORY, PUBLISHED, FAINT, INK = "@measured", "@theory", "@published", "@faint", "@ink"
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "bowtie")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_COLOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure of the page."""
+
+    title: str
+    summary: str
+    """What it shows, in a sentence: its caption and its alternative text."""
+    traces: Sequence[Trace]
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    height: int = 320
+    """In CSS pixels."""
+    is_wide: bool = False
+    """Takes the page's whole width."""
+
+
+def colour(number: int) -> str:
+    """The role of the n-th series, from 0 on."""
+    return f"@c{number % _COLOURS + 1}"
+
+
+def plain(text: str) -> str:
+    """Text for Plotly, which takes some HTML: names out of a stranger's bundle must stay text."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def wrapped(text: str, width: int = 26) -> str:
+    """Plain text in lines of about ``width`` characters."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "<br>".join(map(plain, lines))
+
+
+def interval_bars(medians: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> dict[str, Any]:
+    """Plotly's error bars from the ends of intervals."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - median for median, high in zip(medians, highs, strict=True)],
+        "arrayminus": [median - low for median, low in zip(medians, lows, strict=True)],
+        "color": INK,
+        "thickness": 1.5,
+        "width": 4,
+    }
+
+
+def number(value: float) -> float:
+    """With four significant digits: what a plot can show, in fewer bytes."""
+    return float(f"{value:.4g}")

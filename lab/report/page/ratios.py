@@ -1,0 +1,184 @@
+"""Plots of ratios: a study's findings, machines side by side, many results together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lab.compare.platforms import Measure, PlatformComparison
+from lab.compare.platforms import Row as PlatformRow
+from lab.report.distribution import Distribution
+from lab.report.findings import Compared
+from lab.report.labels import Labels
+from lab.report.page.plot import (
+    INK,
+    MEASURED,
+    PUBLISHED,
+    SYMBOLS,
+    THEORY,
+    Plot,
+    Trace,
+    colour,
+    interval_bars,
+    plain,
+    wrapped,
+)
+from lab.report.page.plot import number as short
+from lab.results.statistics import Estimate
+
+_ROW_PIXELS, _FRAME_PIXELS = 40, 120
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+ONE = {
+    "type": "line",
+    "xref": "x",
+    "yref": "paper",
+    "x0": 1,
+    "x1": 1,
+    "y0": 0,
+    "y1": 1,
+    "line": {"color": INK, "width": 1, "dash": "dot"},
+}
+"""Where both are the same."""
+
+
+def ratio_axis(title: str) -> dict[str, object]:
+    """A log axis of ratios: half and double lie as far from 1."""
+    return {
+        "type": "log",
+        "title": {"text": title},
+        "tickvals": list(_TICKS),
+        "ticktext": [f"{value:g}×" for value in _TICKS],
+    }
+
+
+def findings_plot(found: Sequence[Compared], labels: Labels) -> Plot:
+    """Published, theory and measured of each finding on one axis of ratios."""
+    names = [
+        wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 18)
+        for n, each in enumerate(found, 1)
+    ]
+    said = [plain(each.finding.says) for each in found]
+    measured = [(name, each.measured, text) for name, each, text in zip(names, found, said, strict=True)]
+    traces = [
+        _points("published", names, [each.finding.ratio for each in found], said, PUBLISHED, "star-open"),
+        _points("theory", names, [each.theory for each in found], said, THEORY, "diamond-open"),
+        _intervals("measured here [95 % interval]", measured, MEASURED, "circle"),
+    ]
+    summary = f"{len(found)} findings as ratios; each is told in the table below."
+    layout = {
+        "xaxis": ratio_axis("ratio, log scale; dotted: no difference"),
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "shapes": [ONE],
+    }
+    return Plot(
+        "Published, theory, measured",
+        summary,
+        [trace for trace in traces if trace["x"]],
+        layout,
+        _FRAME_PIXELS + _ROW_PIXELS * len(found),
+        is_wide=True,
+    )
+
+
+def _points(
+    what: str, names: Sequence[str], values: Sequence[float | None], said: Sequence[str], role: str, symbol: str
+) -> Trace:
+    points = [(name, short(value), text) for name, value, text in zip(names, values, said, strict=True) if value]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": what,
+        "y": [name for name, _, _ in points],
+        "x": [value for _, value, _ in points],
+        "customdata": [text for _, _, text in points],
+        "marker": {"symbol": symbol, "size": 13, "color": role, "line": {"width": 2.5, "color": role}},
+        "hovertemplate": f"%{{customdata}}<br><b>%{{x:.3~g}}</b><extra>{plain(what)}</extra>",
+    }
+
+
+def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
+    kept = [(name, each, text) for name, each, text in points if each and each.median > 0]
+    medians = [short(each.median) for _, each, _ in kept]
+    lows, highs = [short(each.low) for _, each, _ in kept], [short(each.high) for _, each, _ in kept]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(what),
+        "y": [name for name, _, _ in kept],
+        "x": medians,
+        "customdata": [[text, f"[{each.low:.3g} – {each.high:.3g}], n = {each.n}"] for _, each, text in kept],
+        "error_x": {
+            **interval_bars(medians, lows, highs),
+            "color": role,
+            "visible": any(each.n > 1 for _, each, _ in kept),
+        },
+        "marker": {"symbol": symbol, "size": 10, "color": role},
+        "hovertemplate": "%{customdata[0]}<br><b>%{x:.3~g}</b> %{customdata[1]}<extra>" + plain(what) + "</extra>",
+    }
+
+
+def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
+    """One plot for each figure without a unit, all machines on it."""
+    for measure in Measure:
+        rows = [row for row in found.rows if row.measure is measure]
+        if rows:
+            yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
+
+
+def _platform_plot(measure: Measure, rows: Sequence[PlatformRow], machines: Sequence[str]) -> Plot:
+    names = [wrapped(row.what, 24) for row in rows]
+    traces = []
+    for place, machine in enumerate(machines):
+        points = [(name, row.values[place], plain(row.what)) for name, row in zip(names, rows, strict=True)]
+        traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
+    layout = {
+        "xaxis": ratio_axis(f"{measure.value}, log scale"),
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "shapes": [ONE],
+    }
+    summary = f"{measure.value[0].upper()}{measure.value[1:]}, for {len(machines)} machines: {'; '.join(machines)}."
+    return Plot(
+        f"{measure.value[0].upper()}{measure.value[1:]}",
+        summary,
+        traces,
+        layout,
+        _FRAME_PIXELS + _ROW_PIXELS * len(rows),
+        is_wide=len(rows) > 8,
+    )
+
+
+def distribution_plots(found: Sequence[Distribution]) -> Iterator[Plot]:
+    """Box plots, drawn from five numbers each, so that a thousand results weigh no more than ten."""
+    settings = dict.fromkeys((each.workload, each.direction) for each in found)
+    for workload, direction in settings:
+        group = [each for each in found if (each.workload, each.direction) == (workload, direction)]
+        yield Plot(
+            f"{workload}, {direction}s",
+            "Over all results; medians: " + ", ".join(f"{each.what} {each.quantile(0.5):.2f}" for each in group) + ".",
+            [_box(group)],
+            {
+                "xaxis": ratio_axis("ratio within each result, log scale; box: middle half, lines: all"),
+                "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+                "shapes": [ONE],
+                "showlegend": False,
+            },
+            _FRAME_PIXELS + _ROW_PIXELS * len(group),
+        )
+
+
+def _box(group: Sequence[Distribution]) -> Trace:
+    def each(fraction: float) -> list[float]:
+        return [short(one.quantile(fraction)) for one in group]
+
+    return {
+        "type": "box",
+        "orientation": "h",
+        "y": [wrapped(one.what, 18) for one in group],
+        "lowerfence": each(0),
+        "q1": each(0.25),
+        "median": each(0.5),
+        "q3": each(0.75),
+        "upperfence": each(1),
+        "line": {"color": MEASURED},
+        "fillcolor": "@soft",
+        "name": "results",
+    }

@@ -1,0 +1,93 @@
+"""A report in each of its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.errors import LabError, ResultError
+from lab.report.cells import NOTHING
+from lab.report.collected import Collected
+from lab.report.distribution import distribution_table
+from lab.report.platform_tables import platform_tables
+from lab.report.table import Column, Table, as_csv
+from lab.report.tables import cautions, csv_of, figure_lines, heading, tables_of
+
+
+def default_title(found: Collected) -> str:
+    """What the report is about."""
+    experiments = list(dict.fromkeys(each.experiment for each in found.listed))
+    if len(found.listed) == 1:
+        return f"Report on {experiments[0]}"
+    if len(experiments) == 1:
+        return f"{len(found.listed)} results of {experiments[0]}"
+    return f"{len(found.listed)} results of {len(experiments)} experiments"
+
+
+def html_report(found: Collected, title: str = "") -> str:
+    """One file for a browser. Raises RequirementMissing without the extra ``report``."""
+    from lab.report.page.build import build_page
+    from lab.report.page.render import render_page
+
+    return render_page(build_page(found, title or default_title(found)))
+
+
+def text_report(found: Collected, title: str = "", *, is_markdown: bool = False) -> str:
+    """For a terminal, or as Markdown."""
+    head, bullet = ("# ", "- ") if is_markdown else ("", "  ")
+    parts = [f"{head}{title or default_title(found)}"]
+    if found.problems:
+        parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{problem}" for problem in found.problems))))
+    for each in found.detailed:
+        parts.append(f"{'## ' if is_markdown else ''}{heading(each.record)}")
+        notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
+        try:
+            parts += [_form(table, is_markdown) for table in tables_of(each.record)]
+        except LabError as error:
+            notes.append(f"not everything can be told of this result: {error.message}")
+        notes += cautions(each.record)
+        if notes:
+            parts.append("\n".join(("Be careful:", "", *(f"{bullet}{note}" for note in notes))))
+    parts += [_form(table, is_markdown) for table in _tables_of_many(found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _form(table: Table, is_markdown: bool) -> str:
+    return table.as_markdown() if is_markdown else table.as_text()
+
+
+def _tables_of_many(found: Collected) -> Iterator[Table]:
+    for experiment, comparison in found.comparisons.items():
+        yield from platform_tables(experiment, comparison)
+    for experiment, distributions in found.distributions.items():
+        if distributions:
+            yield distribution_table(experiment, distributions)
+    if not found.detailed and found.listed:
+        columns = (Column("result", False), Column("machine", False), Column("cells"), Column("stamps"))
+        body = tuple((each.id, each.machine, str(each.cells), str(each.stamps)) for each in found.listed)
+        yield Table("Results", columns, body)
+
+
+def csv_report(found: Collected) -> str:
+    """One result in its study's columns; several as one table of every repeat, with result, experiment and machine.
+
+    Raises ResultError for more results than are kept whole.
+    """
+    if len(found.listed) == 1 and found.detailed:
+        return csv_of(found.detailed[0].record)
+    if not found.detailed:
+        lines = [
+            [experiment, each.array, each.baseline, each.workload, each.direction, f"{value:.6g}"]
+            for experiment, distributions in found.distributions.items()
+            for each in distributions
+            for value in each.values
+        ]
+        if not lines:
+            raise ResultError("no result has two arrays to compare", hint="name fewer, for each one's figures")
+        return as_csv(("experiment", "array", "baseline", "workload", "direction", "ratio"), lines)
+    body: list[list[object]] = []
+    head: tuple[str, ...] = ()
+    for each in found.detailed:
+        names, lines_of = figure_lines(each.record)
+        head = ("result", "experiment", "machine", *names)
+        body += [[each.record.id, each.record.experiment, each.machine or NOTHING, *line] for line in lines_of]
+    return as_csv(head, body)
