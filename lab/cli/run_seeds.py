@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from lab.cli.context import Context
 from lab.cli.output import err, out, out_json
 from lab.cli.progress import ProgressReporter
@@ -14,6 +17,7 @@ from lab.experiments.service import run_experiment
 from lab.report.findings import findings_table
 from lab.report.tables import heading
 from lab.results.record import ResultRecord
+from lab.results.store import ResultStore
 from lab.units import human_seconds
 
 SEEDS = "seeds"
@@ -45,8 +49,10 @@ def run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
             context.narrator.notice(f"{experiment.id} failed: {error.message}; the others go on")
         else:
             _show(context, records[-1])
+    report = _report(context, records, failed)
+    context.narrator.notice(f"report: {report}")
     if context.json:
-        out_json({"results": [record.id for record in records], "failed": failed})
+        out_json({"results": [record.id for record in records], "failed": failed, "report": str(report)})
     elif failed:
         raise ExperimentError(
             f"{len(failed)} of {len(chosen)} studies failed: {', '.join(failed)}",
@@ -59,6 +65,21 @@ def _run_one(context: Context, experiment: Experiment, text: str) -> ResultRecor
     with ProgressReporter(quiet=context.quiet) as progress, saved_elsewhere():
         progress.start(estimated_seconds(experiment), 0)
         return run_experiment(experiment, text, request_of(context, progress))
+
+
+def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
+    """All studies in one document, those that failed named in it."""
+    from lab.report.collected import collect
+    from lab.report.sources import loaded
+    from lab.report.written import write_report
+
+    store = ResultStore(context.host.state.results)
+    found = [loaded(record, record.id, partial(store.raw_json, record.id)) for record in records]
+    failures = [f"{name} failed: {message}" for name, message in failed.items()]
+    moment = context.host.clock.utc_now()
+    title = f"{len(records)} studies: published, theory and measured"
+    folder = context.host.state.root / "reports"
+    return write_report(collect(found, failures=failures), folder, f"{moment:%Y%m%dT%H%M%SZ}-{SEEDS}", title)
 
 
 def _show(context: Context, record: ResultRecord) -> None:

@@ -55,7 +55,7 @@ class Compared:
 def compared_findings(record: ResultRecord, published: Published) -> tuple[Compared, ...]:
     """Every finding of the study, in its order."""
     by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
-    theory = _Theory(record)
+    theory = Theory(record)
     return tuple(_compared(finding, by_place, theory) for finding in published.findings)
 
 
@@ -123,7 +123,7 @@ def is_another(each: Compared) -> bool:
     return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
-def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theory: _Theory) -> Compared:
+def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theory: Theory) -> Compared:
     ours = by_place.get((finding.array, finding.workload, finding.direction))
     base = by_place.get((finding.beside, finding.workload, finding.direction))
     above, below = (_values(row, finding.quantity) if row else [] for row in (ours, base))
@@ -174,7 +174,7 @@ def _values(row: Row, quantity: Quantity) -> list[float]:
             ]
 
 
-class _Theory:
+class Theory:
     """Predicted ratios for the arrays and jobs of one result."""
 
     def __init__(self, record: ResultRecord) -> None:
@@ -206,9 +206,10 @@ class _Theory:
             ),
             None,
         )
-        return stored or self._relative_iops(array, job)
+        return stored or self.relative_iops(array, job)
 
-    def _relative_iops(self, array: str, job: str) -> float | None:
+    def relative_iops(self, array: str, job: str) -> float | None:
+        """In units of nothing: good for ratios between arrays, with disks of any one pace."""
         if self._experiment is None:
             return None
         try:

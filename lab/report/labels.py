@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,8 +10,10 @@ from lab.experiments.schema import Experiment
 from lab.report.series import Row
 from lab.results.record import ResultRecord
 from lab.tomlfile import decode_toml
-from lab.workloads.workload import Workload
+from lab.units import human_bytes
+from lab.workloads.workload import Direction, Workload
 
+_WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
 _LARGE_BLOCK_BYTES = 128 * 1024
 """From here on MB/s says more than I/Os per second."""
 
@@ -32,13 +33,13 @@ class Labels:
     def workload(self, name: str) -> str:
         """``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
         found = self.workloads.get(name)
-        return f"{found.title}{self._depth(found)}" if found else name
-
-    def _depth(self, found: Workload) -> str:
-        if re.search(r"one at a time|queue depth", found.title) or found.recipe or found.trace:
-            return ""
+        if found is None or found.recipe or found.trace:
+            return found.title if found else name
+        # Not the catalogue's title: an experiment may have given the workload another block size.
+        what = _WAYS.get(found.direction)
+        title = f"{found.pattern.capitalize()} {what}, {human_bytes(found.block_bytes)}" if what else found.title
         jobs = f" × {found.jobs} jobs" if found.jobs > 1 else ""
-        return f", queue depth {found.queue_depth}{jobs}"
+        return f"{title}, queue depth {found.queue_depth}{jobs}"
 
     def in_flight(self, name: str) -> int | None:
         """I/Os that the workload keeps in flight; None where that is not known."""

@@ -97,7 +97,7 @@ def _or_problem(load: Callable[[], Loaded]) -> Loaded | str:
 
 
 def _stored(store: ResultStore, result_id: str) -> Loaded:
-    return _loaded(store.load(result_id), result_id, lambda name: store.raw_json(result_id, name))
+    return loaded(store.load(result_id), result_id, lambda name: store.raw_json(result_id, name))
 
 
 def _bundled(path: Path) -> Iterator[Loaded | str]:
@@ -117,10 +117,11 @@ def _of_bundle(bundle: Bundle, result_id: str) -> Loaded:
         except (KeyError, OSError, EOFError, UnicodeError) as error:
             raise ResultError(f"'{bundle.file}' has no '{name}' that can be read: {error}") from None
 
-    return _loaded(bundle.record(result_id), str(bundle.file), read_file)
+    return loaded(bundle.record(result_id), str(bundle.file), read_file)
 
 
-def _loaded(record: ResultRecord, source: str, read_file: Callable[[str], str]) -> Loaded:
+def loaded(record: ResultRecord, source: str, read_file: Callable[[str], str]) -> Loaded:
+    """A record without what is no figure; what was left out is among its problems."""
     cells = tuple(cleaned for cell in record.cells if (cleaned := _cleaned(cell)))
     rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
     bad = [f"{each.key}: {each.rebuild_seconds:g} s, left out" for each in record.rebuilds if each not in rebuilds]

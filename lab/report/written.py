@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from lab.errors import LabError, ResultError
+from lab.errors import LabError, RequirementMissing, ResultError
 from lab.report.cells import NOTHING
 from lab.report.collected import Collected
 from lab.report.distribution import distribution_table
 from lab.report.platform_tables import platform_tables
 from lab.report.table import Column, Table, as_csv
 from lab.report.tables import cautions, csv_of, figure_lines, heading, tables_of
+from lab.results.atomic import write_file
 
 
 def default_title(found: Collected) -> str:
@@ -20,7 +22,8 @@ def default_title(found: Collected) -> str:
         return f"Report on {experiments[0]}"
     if len(experiments) == 1:
         return f"{len(found.listed)} results of {experiments[0]}"
-    return f"{len(found.listed)} results of {len(experiments)} experiments"
+    few = len(experiments) <= 3
+    return f"Report on {', '.join(experiments)}" if few else f"Report on {len(experiments)} experiments"
 
 
 def html_report(found: Collected, title: str = "") -> str:
@@ -29,6 +32,17 @@ def html_report(found: Collected, title: str = "") -> str:
     from lab.report.page.render import render_page
 
     return render_page(build_page(found, title or default_title(found)))
+
+
+def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
+    """A report in ``folder``: HTML, or Markdown where the extra ``report`` is not installed. Its path."""
+    try:
+        path, text = folder / f"{name}.html", html_report(found, title)
+    except RequirementMissing:
+        path, text = folder / f"{name}.md", text_report(found, title, is_markdown=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(path, text.encode())
+    return path
 
 
 def text_report(found: Collected, title: str = "", *, is_markdown: bool = False) -> str:

@@ -11,7 +11,7 @@ from lab.experiments.published import Published, find_published
 from lab.lint.rules import all_rules
 from lab.report.collected import Collected
 from lab.report.distribution import distribution_table
-from lab.report.findings import Compared, Holds, compared_findings, is_another, published_text, ratio_text
+from lab.report.findings import Compared, Holds, Theory, compared_findings, is_another, published_text, ratio_text
 from lab.report.labels import Labels, labels_of
 from lab.report.page.levels import LevelPlots, settings
 from lab.report.page.plot import Plot
@@ -34,6 +34,14 @@ SIGNS = {
     Holds.NOT_MEASURED: "–",
 }
 """Beside the words: no verdict is told by a colour alone."""
+_KINDS = (
+    ("✓ holds", ((Holds.YES, True), (Holds.YES, False))),
+    ("≈ the order holds", ((Holds.ORDER_ONLY, True), (Holds.ORDER_ONLY, False))),
+    ("✗ does not hold", ((Holds.NO, True), (Holds.NO, False))),
+    ("? cannot tell, points there", ((Holds.CANNOT_TELL, True),)),
+    ("? cannot tell, points elsewhere", ((Holds.CANNOT_TELL, False),)),
+    ("– not measured", ((Holds.NOT_MEASURED, True), (Holds.NOT_MEASURED, False))),
+)
 _MOST_PLOTTED_REBUILDS = 6
 
 
@@ -173,13 +181,13 @@ def _overview(detailed: Sequence[Loaded]) -> Table | None:
         published = find_published(study_of(each.record))
         if not published or not published.findings or not each.record.cells:
             continue
-        verdicts = [found.holds for found in compared_findings(each.record, published)]
-        body.append((published.title, each.record.experiment, *(str(verdicts.count(holds)) for holds in Holds)))
+        verdicts = [(found.holds, found.points_there) for found in compared_findings(each.record, published)]
+        counts = (str(sum(verdict in kind for verdict in verdicts)) for _, kind in _KINDS)
+        body.append((published.title, each.record.experiment, *counts))
     if not body:
         return None
-    counts = (Column(f"{SIGNS[holds]} {holds.value}") for holds in Holds)
-    columns = (Column("study", False), Column("measured as", False), *counts)
-    note = "numbers of findings; each is a ratio, published beside theory and measured, below"
+    columns = (Column("study", False), Column("measured as", False), *(Column(words) for words, _ in _KINDS))
+    note = "numbers of findings, each a ratio; cannot tell: where six repeats or more would have to decide"
     return Table("The studies' findings", columns, tuple(body), (note,))
 
 
@@ -223,12 +231,13 @@ def _groups(each: Loaded, labels: Labels, published: Published | None, problems:
         yield Group("By the number of fast disks", plots=tuple(adaptraid_plots(record)))
     else:
         all_settings = settings(rows(record))
+        theory = Theory(record)
         chunks = tuple(chunk_plots(record, all_settings, labels))
         for setting in all_settings:
             title = labels.workload(setting.workload)
             both = sum(other.workload == setting.workload for other in all_settings) > 1
             title = f"{title}: {setting.direction}s" if both else title
-            plots = tuple(LevelPlots(setting, labels, published).plots())
+            plots = tuple(LevelPlots(setting, labels, published, theory).plots())
             yield Group(title, f"job {setting.workload}", plots)
         if chunks:
             note = "arrays that differ in nothing but their chunk size"

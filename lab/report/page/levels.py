@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.experiments.published import Finding, Published, Quantity
+from lab.experiments.schedule import HEALTHY
+from lab.report.findings import Theory
 from lab.report.labels import Labels, is_large
 from lab.report.page.plot import (
-    FAINT,
     MEASURED,
     PUBLISHED,
+    SOFT,
     SYMBOLS,
     THEORY,
     Plot,
@@ -59,9 +61,10 @@ def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
 class LevelPlots:
     """The plots of one setting."""
 
-    def __init__(self, setting: Setting, labels: Labels, published: Published | None) -> None:
+    def __init__(self, setting: Setting, labels: Labels, published: Published | None, theory: Theory) -> None:
         self._setting = setting
         self._labels = labels
+        self._theory = theory
         findings = published.findings if published else ()
         self._findings = [
             finding
@@ -80,7 +83,7 @@ class LevelPlots:
     def name(self, row: Row) -> str:
         """Of the row's bar."""
         label = self._labels.array(row.array)
-        return f"{label}, {row.phase}" if self._has_phases or row.phase != "healthy" else label
+        return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
 
     def _speed(self) -> Plot:
         rows = self._setting.rows
@@ -97,7 +100,18 @@ class LevelPlots:
         theory = [
             row.predicted_iops * scale if row.predicted_iops else None for row, scale in zip(rows, scales, strict=True)
         ]
+        if not any(theory):
+            theory = self._relative_theory(rows, values)
         return self._bars(what, unit, "more is better", _joined(rows, values, theory, marks))
+
+    def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
+        """Where nobody knows the disks' pace: theory's ratios times what the first array gave here."""
+        says = [self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows]
+        first = says[0]
+        if not first or not values[0]:
+            return [None] * len(rows)
+        here = estimate(values[0]).median
+        return [None, *(said / first * here if said else None for said in says[1:])]
 
     def _mean_time(self) -> Plot:
         rows = self._setting.rows
@@ -146,8 +160,10 @@ class LevelPlots:
 
     def _summary(self, what: str, unit: str, shown: Sequence[Quantified]) -> str:
         medians = [(self.name(each.row), estimate(each.values).median) for each in shown]
-        words = ", ".join(f"{name} {median:.3g}" for name, median in medians)
-        return f"{what} ({unit.removesuffix(' (IOPS)')}), medians: {words}."
+        words = ", ".join(
+            f"{name} {median:,.0f}" if median >= 100 else f"{name} {median:.3g}" for name, median in medians
+        )
+        return f"{what}, {unit.removesuffix(' (IOPS)')}; medians: {words}."
 
     def _published(
         self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
@@ -176,7 +192,7 @@ class LevelPlots:
         traces = [_line(self.name(row), points, place) for place, (row, points) in enumerate(found)]
         layout = {
             "xaxis": {"type": "category", "title": {"text": "percentile of all I/Os of a repeat"}},
-            "yaxis": {"type": "log", "title": {"text": "milliseconds"}, "dtick": "D2"},
+            "yaxis": {"type": "log", "title": {"text": "milliseconds"}, "dtick": 1, "minor": {"showgrid": True}},
         }
         words = ", ".join(
             f"{self.name(row)} {dict(points)['p99'].median * 1000:.3g}"
@@ -216,7 +232,7 @@ def _bar_trace(names: Sequence[str], found: Sequence[Estimate], unit: str) -> Tr
         "y": names,
         "x": medians,
         "error_x": {**bars, "visible": any(each.n > 1 for each in found)},
-        "marker": {"color": MEASURED},
+        "marker": {"color": SOFT, "line": {"color": MEASURED, "width": 1.5}},
         "customdata": [f"[{each.low:.4g} – {each.high:.4g}], n = {each.n}" for each in found],
         "hovertemplate": f"<b>%{{y}}</b><br>%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}<extra>measured</extra>",
     }
@@ -230,7 +246,7 @@ def _repeats_trace(names: Sequence[str], shown: Sequence[Quantified]) -> Trace:
         "name": "each repeat",
         "y": [name for name, _ in points],
         "x": [short(value) for _, value in points],
-        "marker": {"symbol": "line-ns-open", "size": 12, "color": FAINT, "line": {"width": 1.5, "color": FAINT}},
+        "marker": {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}},
         "hovertemplate": "%{x:.4~g}<extra>one repeat</extra>",
     }
 
@@ -263,21 +279,16 @@ def _marks(
 
 def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trace:
     medians = [short(each.median * 1000) for _, each in points]
-    lows, highs = ([short(getattr(each, end) * 1000) for _, each in points] for end in ("low", "high"))
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": plain(name),
         "x": [label for label, _ in points],
         "y": medians,
-        "error_y": {
-            **interval_bars(medians, lows, highs),
-            "color": colour(place),
-            "visible": any(each.n > 1 for _, each in points),
-        },
+        "customdata": [f"[{each.low * 1000:.3g} – {each.high * 1000:.3g}], n = {each.n}" for _, each in points],
         "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": colour(place)},
         "line": {"width": 2, "color": colour(place)},
-        "hovertemplate": "%{x}: %{y:.4~g} ms",
+        "hovertemplate": "%{x}: %{y:.4~g} ms %{customdata}",
     }
 
 

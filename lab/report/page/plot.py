@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Trace = dict[str, Any]
-MEASURED, THEORY, PUBLISHED, FAINT, INK = "@measured", "@theory", "@published", "@faint", "@ink"
+MEASURED, THEORY, PUBLISHED, SOFT, INK = "@measured", "@theory", "@published", "@soft", "@ink"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "bowtie")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _COLOURS = 8

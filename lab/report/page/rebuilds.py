@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.report.cells import integrity_text
 from lab.report.labels import Labels
-from lab.report.page.plot import DASHES, INK, MEASURED, THEORY, Plot, Trace, colour, interval_bars, plain, wrapped
+from lab.report.page.plot import DASHES, INK, MEASURED, SOFT, THEORY, Plot, Trace, colour, interval_bars, plain, wrapped
 from lab.report.page.plot import number as short
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import estimate
@@ -33,7 +33,7 @@ def times_plot(record: ResultRecord, labels: Labels) -> Plot:
         "y": names,
         "x": medians,
         "error_x": interval_bars(medians, lows, highs),
-        "marker": {"color": MEASURED},
+        "marker": {"color": SOFT, "line": {"color": MEASURED, "width": 1.5}},
         "customdata": [
             f"[{each.low:.3g} – {each.high:.3g}] s, n = {each.n}; data {verdict}"
             for each, verdict in zip(found, verdicts, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -51,6 +52,15 @@ def test_json_names_results_and_failures(ran: Ran, capfd: pytest.CaptureFixture[
     found = json.loads(capfd.readouterr().out)
     assert found["failed"] == {"louwrentius": "the machine is gone"}
     assert found["results"] == [f"id-{name}" for name in ran if name != "louwrentius"]
+
+
+def test_one_report_tells_of_all_studies_and_of_what_failed(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
+    run(["--json", "run", "seeds", "--quick"])
+    path = Path(json.loads(capfd.readouterr().out)["report"])
+    page = path.read_text()
+    assert path.suffix == ".html"
+    assert "louwrentius-quick failed: the machine is gone" in page
+    assert all(f'id="id-{name}"' in page for name in ran if name != "louwrentius-quick")
 
 
 def test_the_plan_runs_nothing(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 40rem)");
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
 
   function coloured(value, role) {
     if (typeof value === "string") return value[0] === "@" ? role(value.slice(1)) : value;
