@@ -73,7 +73,7 @@ def figure_lines(record: ResultRecord) -> tuple[tuple[str, ...], list[list[objec
             body.append(
                 [row.array, row.workload, row.phase, row.direction, cell.repeat]
                 + [round(section.iops, 2), round(section.bandwidth_bytes_per_second)]
-                + ["" if value is None else value for value in figures]
+                + ["" if value is None else float(f"{value:.6g}") for value in figures]
             )
     return (*place, *more), body
 

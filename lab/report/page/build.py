@@ -115,7 +115,11 @@ class Page:
 def build_page(found: Collected, title: str) -> Page:
     """The page's content. A result that cannot be told in full is told as far as it can, with the reason."""
     problems = list(found.problems)
-    sections = [_result_section(each) for each in found.detailed]
+    titles = [labels_of(each.record).title for each in found.detailed]
+    sections = [
+        _result_section(each, f"{title}: {each.machine}" if titles.count(title) > 1 else title)
+        for each, title in zip(found.detailed, titles, strict=True)
+    ]
     for experiment, comparison in found.comparisons.items():
         names = "; ".join(platform.name for platform in comparison.platforms)
         sections.append(
@@ -191,7 +195,7 @@ def _overview(detailed: Sequence[Loaded]) -> Table | None:
     return Table("The studies' findings", columns, tuple(body), (note,))
 
 
-def _result_section(each: Loaded) -> Section:
+def _result_section(each: Loaded, title: str) -> Section:
     record = each.record
     labels = labels_of(record)
     published = find_published(study_of(record))
@@ -211,7 +215,7 @@ def _result_section(each: Loaded) -> Section:
         problems.append(f"not everything can be told of this result: {error.message}")
     return Section(
         _anchor(record.id),
-        labels.title,
+        title,
         labels.question,
         tuple(_badges(each)),
         lines,
@@ -238,7 +242,7 @@ def _groups(each: Loaded, labels: Labels, published: Published | None, problems:
             both = sum(other.workload == setting.workload for other in all_settings) > 1
             title = f"{title}: {setting.direction}s" if both else title
             plots = tuple(LevelPlots(setting, labels, published, theory).plots())
-            yield Group(title, f"job {setting.workload}", plots)
+            yield Group(title, "" if title == setting.workload else f"job {setting.workload}", plots)
         if chunks:
             note = "arrays that differ in nothing but their chunk size"
             yield Group("Chunk size", note, chunks)
@@ -273,7 +277,7 @@ def _finding_line(number: int, each: Compared, labels: Labels) -> FindingLine:
     return FindingLine(
         number,
         finding.says,
-        f"{labels.array(finding.array)} ÷ {labels.array(finding.beside)}",
+        f"{_unbroken(labels.array(finding.array))} ÷ {_unbroken(labels.array(finding.beside))}",
         published_text(finding),
         f"{each.theory:.2f}" if each.theory is not None else "–",
         ratio_text(each.measured),
@@ -281,6 +285,10 @@ def _finding_line(number: int, each: Compared, labels: Labels) -> FindingLine:
         SIGNS[each.holds],
         explanation,
     )
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\u00a0")
 
 
 def _stamp(text: str) -> Stamp:

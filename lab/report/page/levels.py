@@ -17,8 +17,10 @@ from lab.report.page.plot import (
     THEORY,
     Plot,
     Trace,
+    categories,
     colour,
     interval_bars,
+    log_axis,
     plain,
     wrapped,
 )
@@ -153,7 +155,7 @@ class LevelPlots:
         traces += _marks(names, published, "published ratio", PUBLISHED, "star-open", reasons)
         layout = {
             "xaxis": {"title": {"text": f"{unit}; {note}"}, "rangemode": "tozero"},
-            "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+            "yaxis": categories(names),
             "bargap": 0.35,
         }
         return Plot(what, self._summary(what, unit, shown), traces, layout, _height(len(shown)))
@@ -189,13 +191,14 @@ class LevelPlots:
                 found.append((row, usable))
         if not found:
             return
+        shown = [each.median * 1000 for _, points in found for _, each in points]
         traces = [_line(self.name(row), points, place) for place, (row, points) in enumerate(found)]
         layout = {
             "xaxis": {"type": "category", "title": {"text": "percentile of all I/Os of a repeat"}},
-            "yaxis": {"type": "log", "title": {"text": "milliseconds"}, "dtick": 1, "minor": {"showgrid": True}},
+            "yaxis": log_axis(shown, "milliseconds"),
         }
         words = ", ".join(
-            f"{self.name(row)} {dict(points)['p99'].median * 1000:.3g}"
+            f"{self.name(row)} {dict(points)['p99'].median * 1000:,.4g}"
             for row, points in found
             if "p99" in dict(points)
         )

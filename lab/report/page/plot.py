@@ -6,7 +6,7 @@ Marks of different kinds differ in shape too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,27 @@ def wrapped(text: str, width: int = 26) -> str:
         else:
             lines.append(word)
     return "<br>".join(map(plain, lines))
+
+
+def categories(names: Sequence[str]) -> dict[str, Any]:
+    """An axis of names, the first one on top."""
+    order = list(dict.fromkeys(names))
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": order,
+        "range": [len(order) - 0.5, -0.5],
+        "automargin": True,
+    }
+
+
+def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
+    """A log axis with as many ticks as can be told apart."""
+    found = [value for value in values if value > 0]
+    span = max(found) / min(found) if found else 1.0
+    steps = (1, 2, 5) if span < 300 else (1,)
+    ticks = [step * 10.0**power for power in range(-6, 10) for step in steps]
+    return {"type": "log", "title": {"text": title}, "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
 
 
 def interval_bars(medians: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> dict[str, Any]:

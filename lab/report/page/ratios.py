@@ -17,6 +17,7 @@ from lab.report.page.plot import (
     THEORY,
     Plot,
     Trace,
+    categories,
     colour,
     interval_bars,
     plain,
@@ -66,7 +67,7 @@ def findings_plot(found: Sequence[Compared], labels: Labels) -> Plot:
     summary = f"{len(found)} findings as ratios; each is told in the table below."
     layout = {
         "xaxis": ratio_axis("ratio, log scale; dotted: no difference"),
-        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "yaxis": categories(names),
         "shapes": [ONE],
     }
     return Plot(
@@ -132,7 +133,7 @@ def _platform_plot(measure: Measure, rows: Sequence[PlatformRow], machines: Sequ
         traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
     layout = {
         "xaxis": ratio_axis(f"{measure.value}, log scale"),
-        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "yaxis": categories(names),
         "shapes": [ONE],
     }
     summary = f"{measure.value[0].upper()}{measure.value[1:]}, for {len(machines)} machines: {'; '.join(machines)}."
@@ -157,7 +158,7 @@ def distribution_plots(found: Sequence[Distribution]) -> Iterator[Plot]:
             [_box(group)],
             {
                 "xaxis": ratio_axis("ratio within each result, log scale; box: middle half, lines: all"),
-                "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+                "yaxis": categories([wrapped(each.what, 18) for each in group]),
                 "shapes": [ONE],
                 "showlegend": False,
             },

@@ -7,7 +7,20 @@ from typing import Any
 
 from lab.report.cells import integrity_text
 from lab.report.labels import Labels
-from lab.report.page.plot import DASHES, INK, MEASURED, SOFT, THEORY, Plot, Trace, colour, interval_bars, plain, wrapped
+from lab.report.page.plot import (
+    DASHES,
+    INK,
+    MEASURED,
+    SOFT,
+    THEORY,
+    Plot,
+    Trace,
+    categories,
+    colour,
+    interval_bars,
+    plain,
+    wrapped,
+)
 from lab.report.page.plot import number as short
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import estimate
@@ -56,7 +69,7 @@ def times_plot(record: ResultRecord, labels: Labels) -> Plot:
     }
     layout = {
         "xaxis": {"title": {"text": "seconds; less is better"}, "rangemode": "tozero"},
-        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "yaxis": categories(names),
         "bargap": 0.35,
     }
     words = ", ".join(f"{_what(labels, *key)} {each.median:.3g}" for key, each in zip(groups, found, strict=True))

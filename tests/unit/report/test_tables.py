@@ -143,9 +143,10 @@ def test_an_experiment_with_keys_of_another_raidlab_keeps_its_study() -> None:
 def test_csv_of_a_study_and_of_anything_else() -> None:
     assert csv_of(ANTIOQUIA).splitlines()[0] == "RAID Level,Read IOPS,Write IOPS,Rebuild Time"
     assert csv_of(LOUWRENTIUS) == (
-        "array,workload,phase,direction,repeat,iops,bytes_per_second,p50_seconds,p99_seconds\n"
-        "raid5,rand-write-4k-qd32,healthy,write,0,88.08,381363,0.341835776,0.583008256\n"
-        "single,rand-read-4k-qd4,healthy,read,0,74.62,307674,0.053215232,0.057409536\n"
+        "array,workload,phase,direction,repeat,iops,bytes_per_second,"
+        "p50_seconds,p95_seconds,p99_seconds,p999_seconds,predicted_iops,cpu_microseconds_per_io\n"
+        "raid5,rand-write-4k-qd32,healthy,write,0,88.08,381363,0.341836,0.530579,0.583008,0.641729,112.781,871.212\n"
+        "single,rand-read-4k-qd4,healthy,read,0,74.62,307674,0.0532152,0.0537395,0.0574095,0.0791675,75.188,279.72\n"
     )
 
 

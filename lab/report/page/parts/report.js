@@ -1,5 +1,5 @@
 "use strict";
-// Draws each figure when it comes into sight, in the colours of the page, and anew when these change.
+// Draws each figure, those in sight first, in the colours of the page, and anew when these change.
 (function () {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const drawn = new Set();
@@ -52,15 +52,19 @@
   }
 
   const all = Array.from(document.querySelectorAll(".canvas"));
+  const once = (canvas) => { if (!drawn.has(canvas)) draw(canvas); };
   const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) {
-        watcher.unobserve(entry.target);
-        draw(entry.target);
-      }
-    }
+    for (const entry of entries) if (entry.isIntersecting) once(entry.target);
   }, { rootMargin: "600px" });
   all.forEach((canvas) => watcher.observe(canvas));
+  // The rest one by one, so that the page answers meanwhile.
+  const waiting = all.slice();
+  (function next() {
+    const canvas = waiting.shift();
+    if (!canvas) return;
+    once(canvas);
+    setTimeout(next, 0);
+  })();
 
   const again = () => drawn.forEach(draw);
   dark.addEventListener("change", again);

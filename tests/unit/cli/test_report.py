@@ -1,0 +1,127 @@
+"""``raidlab report``: the forms, what it takes, and results that are bad."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.cli.main import run
+from lab.results.exchange import export_results
+from lab.results.record import ResultRecord, encode_record
+from lab.results.store import ResultStore
+from tests.unit.compare.platform_records import HDD, SSD, machine
+from tests.unit.report.records import load
+from tests.unit.results.records import array, cell, record
+
+Stored = Callable[..., ResultStore]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Stored:
+    def make(*records: ResultRecord) -> ResultStore:
+        for each in records:
+            folder = tmp_path / "results" / each.id
+            folder.mkdir(parents=True)
+            bare = tuple(msgspec.structs.replace(one, raw_file="") for one in each.cells)
+            (folder / "record.json").write_bytes(encode_record(msgspec.structs.replace(each, cells=bare)))
+        return ResultStore(tmp_path / "results")
+
+    return make
+
+
+ONE = record(arrays=(array("raid5", "raid5", 3),), cells=(cell("raid5", "x", 0, read_iops=105.0),))
+
+
+def test_the_latest_result_is_reported_as_text(store: Stored, capfd: pytest.CaptureFixture[str]) -> None:
+    store(ONE)
+    assert run(["report"]) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("Report on x\n")
+    assert "105" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"),
+    [("a.html", "<!DOCTYPE html>"), ("a.md", "# Report on x"), ("a.csv", "array,workload,"), ("a.txt", "Report on x")],
+)
+def test_the_files_ending_chooses_the_form(
+    store: Stored, tmp_path: Path, name: str, beginning: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store(ONE)
+    assert run(["report", "latest", "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith(beginning)
+    assert capfd.readouterr().out.startswith(f"{tmp_path / name}: 1 result")
+
+
+def test_the_study_has_its_own_columns(store: Stored, capfd: pytest.CaptureFixture[str]) -> None:
+    store(load("antioquia-quick"))
+    assert run(["report", "--format", "csv"]) == 0
+    assert capfd.readouterr().out.startswith("RAID Level,Read IOPS,Write IOPS,Rebuild Time\n")
+
+
+def test_several_results_are_one_csv_with_a_line_for_every_repeat(
+    store: Stored, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store(machine("a", HDD, HDD), machine("b", SSD, SSD, seed=1))
+    assert run(["report", "--format", "csv", "2026"]) == 1, "the beginning of two ids"
+    capfd.readouterr()
+    assert run(["report", "--format", "csv", "20261121T100000", "20261121T100001"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
+    assert len(lines) == 2 * (2 * 4 * 6 + 6)
+    assert {line["result"] for line in lines} == {"20261121T100000Z-a", "20261121T100001Z-b"}
+
+
+def test_bundles_folders_and_ids_count_once_each(
+    store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept = store(ONE)
+    folder = tmp_path / "handed-in"
+    folder.mkdir()
+    export_results(kept, ["latest"], folder / "a.zip", raidlab_version="1")
+    (folder / "b.zip").write_bytes((folder / "a.zip").read_bytes()[:-30])
+    names = [str(folder), str(folder / "a.zip"), str(kept.root), str(kept.root / ONE.id), "latest"]
+    assert run(["--json", "report", *names, "-o", str(tmp_path / "r.html")]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["results"] == [ONE.id]
+    assert "b.zip' is no export of raidlab, or is damaged" in " ".join(found["problems"])
+
+
+def test_a_damaged_result_is_named_and_the_others_reported(
+    store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept = store(ONE, machine("a", HDD, HDD), machine("b", HDD, HDD, seed=1))
+    for name, (old, new) in {
+        "20261121T100000Z-a": ('"iops": 100', '"iops": NaN'),
+        "20261121T100001Z-b": ("}", ""),
+    }.items():
+        path = kept.root / name / "record.json"
+        path.write_text(path.read_text().replace(old, new, 1))
+    assert run(["report", str(kept.root), "-o", str(tmp_path / "r.html")]) == 0
+    said = capfd.readouterr()
+    assert said.err.count("is damaged") == 2
+    assert "1 result," in said.out
+    page = (tmp_path / "r.html").read_text()
+    assert "20261121T100001Z-b/record.json&#39; is damaged" in page
+
+
+def test_nothing_to_report_on_says_why(store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store(ONE)
+    assert run(["report", "nothing"]) == 1
+    assert "there is no result 'nothing'" in capfd.readouterr().err
+    assert run(["report", str(tmp_path / "none.zip")]) == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_results_that_share_nothing_are_named_and_reported(store: Stored, capfd: pytest.CaptureFixture[str]) -> None:
+    other = record("20261121T100009Z-x", cells=(cell("raid0", "y", 0, read_iops=5.0),))
+    store(ONE, other)
+    assert run(["report", ONE.id, other.id]) == 0
+    said = capfd.readouterr()
+    assert "x: nothing can be compared" in said.err
+    assert "105" in said.out

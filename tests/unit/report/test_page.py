@@ -1,0 +1,234 @@
+"""The HTML report: one file that loads nothing, says everything in text too, and tells what is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.experiments.schema import find_experiment
+from lab.report.collected import MOST_DETAILED, Collected, collect
+from lab.report.sources import Loaded, loaded
+from lab.report.written import html_report
+from lab.results.record import CellRecord, ResultRecord, RunStatus
+from lab.results.timeline import MemberRates, Stretch, Timeline, encode_timeline
+from tests.unit.compare.platform_records import HDD, SSD, machine
+from tests.unit.report.records import load, repeated
+from tests.unit.results.records import array, cell, rebuild, record
+
+FETCHING = {"src", "srcset", "href", "action", "data", "poster", "formaction", "background", "manifest", "ping"}
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes, styles and scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts.setdefault(self._open[-1], []).append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.elements)
+
+
+def in_hand(*records: ResultRecord, files: dict[str, str] | None = None) -> Iterator[Loaded]:
+    for each in records:
+        yield loaded(each, each.id, lambda name: (files or {})[name])
+
+
+def page_of(*records: ResultRecord, files: dict[str, str] | None = None) -> str:
+    return html_report(collect(in_hand(*records, files=files)))
+
+
+def figures_in(page: str) -> list[dict[str, Any]]:
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
+    assert found
+    figures: list[dict[str, Any]] = json.loads(found[1])
+    return figures
+
+
+def named(figures: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [trace for figure in figures for trace in figure["traces"] if trace.get("name") == name]
+
+
+@pytest.fixture(scope="module")
+def antioquia() -> str:
+    _, text = find_experiment("antioquia-quick")
+    result = msgspec.structs.replace(load("antioquia-quick"), experiment_toml=text)
+    return page_of(repeated(result, (1.02, 0.98, 1.01, 0.99, 1.0)))
+
+
+def test_nothing_is_loaded_from_anywhere(antioquia: str) -> None:
+    read = Reader(antioquia)
+    asked = [value for _, attributes in read.elements for name, value in attributes.items() if name in FETCHING]
+    assert all(value is not None and value.startswith(("#", "data:")) for value in asked), asked
+    assert not re.search(r"@import|url\(", " ".join(read.texts["style"]))
+    policies = [attributes["content"] for tag, attributes in read.elements if attributes.get("http-equiv")]
+    assert "default-src 'none'" in (policies[0] or "")
+    assert "connect-src" not in (policies[0] or "")
+
+
+def test_plotly_is_in_the_page_once(antioquia: str) -> None:
+    assert antioquia.count("plotly.js v") == 1
+
+
+def test_each_plot_is_also_told_in_words(antioquia: str) -> None:
+    canvases = [attributes for _, attributes in Reader(antioquia).elements if attributes.get("role") == "img"]
+    assert len(canvases) == len(figures_in(antioquia)) >= 8
+    assert all(len(each["aria-label"] or "") > 30 for each in canvases)
+
+
+def test_findings_stand_with_published_theory_and_measured(antioquia: str) -> None:
+    assert "RAID 5 writes at a third of the pace of RAID 0" in antioquia
+    traces = {trace["name"]: trace for trace in figures_in(antioquia)[0]["traces"]}
+    assert traces["published"]["x"] == [0.749, 0.54, 1.147, 0.326]
+    assert len(traces["theory"]["x"]) >= 4
+    assert re.search(r'class="verdict \w+"><span aria-hidden="true">[✓≈✗?–]</span> [a-z ]+<', antioquia)
+
+
+def test_published_marks_are_ratios_of_what_was_measured_here(antioquia: str) -> None:
+    result = repeated(load("antioquia-quick"), ())
+    base = next(each for each in result.cells if each.array == "raid0" and each.figures.reads)
+    assert base.figures.reads
+    (marks,) = named(figures_in(page_of(result))[1:2], "published ratio")
+    assert marks["x"] == [
+        pytest.approx(0.749 * base.figures.reads.iops, rel=1e-3),
+        pytest.approx(1.147 * base.figures.reads.iops, rel=1e-3),
+    ]
+
+
+def test_stamps_come_with_their_remedy() -> None:
+    stamped = record(
+        cells=(cell("raid5", "x", 0, read_iops=10.0),), stamps=("too-few-repeats: x: 1 repeat; needed: 6",)
+    )
+    page = page_of(stamped)
+    assert "<code>too-few-repeats</code>" in page
+    assert "Instead:" in page
+
+
+def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
+    timeline = Timeline(
+        seconds=(0.0, 1.0, 2.0),
+        read_iops=(None, 100.0, 50.0),
+        write_iops=(None, 0.0, 0.0),
+        wait_seconds=(None, 0.01, 0.02),
+        rebuilt_fraction=(None, 0.5, 1.0),
+        busy_fraction=(None, 0.5, 0.5),
+        members=(
+            MemberRates(name="sda", read_bytes_per_second=(None, 1e6, 1e6), written_bytes_per_second=(None, 0, 0)),
+        ),
+        stretches=(Stretch(name="rebuilding", start_seconds=0.0, end_seconds=2.0),),
+    )
+    stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
+    result = record(arrays=(array("raid1", "raid1", 2),), rebuilds=(stored,))
+    figures = figures_in(page_of(result, files={"raw/0000.json.gz": encode_timeline(timeline)}))
+    assert named(figures, "rebuilt")[0]["y"] == [None, 50.0, 100.0]
+    assert [note["text"] for note in figures[-1]["layout"]["annotations"]] == ["rebuilding"]
+
+
+def test_a_timeline_that_is_none_is_told_and_the_rest_shown() -> None:
+    stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
+    page = page_of(record(rebuilds=(stored,)), files={"raw/0000.json.gz": "{"})
+    assert "is no timeline" in page
+    assert "Rebuild time" in page
+
+
+def chunked(name: str, chunk_bytes: int) -> Any:
+    return msgspec.structs.replace(array(name, "raid0", 4), chunk_bytes=chunk_bytes)
+
+
+def test_arrays_that_differ_in_their_chunk_size_alone_are_a_sweep() -> None:
+    arrays = (chunked("a", 262144), chunked("b", 16384), array("c", "raid1", 2))
+    cells = tuple(cell(name, "x", 0, read_iops=value) for name, value in (("a", 30.0), ("b", 20.0), ("c", 5.0)))
+    (sweep,) = named(figures_in(page_of(record(arrays=arrays, cells=cells))), "raid0 of 4")
+    assert (sweep["x"], sweep["y"]) == (["16 KiB", "256 KiB"], [20.0, 30.0])
+
+
+def test_two_machines_are_compared_without_raw_figures() -> None:
+    page = page_of(machine("a", HDD, HDD), machine("b", SSD, SSD, seed=1))
+    assert "machines side by side" in page
+    assert "What carries over" in page
+    assert named(figures_in(page), "ssh:b, physical")
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_a_figure_that_is_none_is_left_out_and_named(bad: float) -> None:
+    good = [cell("raid5", "x", repeat, read_iops=10.0) for repeat in range(2)]
+    page = page_of(record(cells=(*good, _with_iops(good[0], bad))))
+    assert f"raid5/x/healthy/2: {bad:g} IOPS, left out" in page
+    assert named(figures_in(page), "measured, median")[0]["x"] == [10.0]
+
+
+def _with_iops(given: CellRecord, iops: float) -> CellRecord:
+    assert given.figures.reads
+    reads = msgspec.structs.replace(given.figures.reads, iops=iops)
+    return msgspec.structs.replace(given, repeat=2, figures=msgspec.structs.replace(given.figures, reads=reads))
+
+
+def test_a_missing_repeat_is_named() -> None:
+    result = record(
+        cells=(cell("raid5", "x", 0, read_iops=10.0),),
+        planned_cells=("raid5/x/healthy/0", "raid5/x/healthy/1"),
+        status=RunStatus.INCOMPLETE,
+    )
+    page = page_of(result)
+    assert "raid5/x/healthy/1: planned, not measured" in page
+    assert "INCOMPLETE: 1 cells missing" in page
+
+
+def test_a_strangers_names_stay_text() -> None:
+    evil = '</script><script>alert(1)</script><a href="https://x.example">'
+    result = record(
+        experiment=evil, arrays=(array(evil, "raid1", 2),), cells=(cell(evil, evil, 0, read_iops=1.0),), stamps=(evil,)
+    )
+    read = Reader(page_of(result))
+    assert read.count("script") == 3
+    assert not [
+        value for _, attributes in read.elements for value in attributes.values() if value == "https://x.example"
+    ]
+
+
+def many(count: int) -> Collected:
+    arrays = (array("single", "single", 1), array("raid0", "raid0", 4))
+
+    def results() -> Iterator[Loaded | str]:
+        for number in range(count):
+            speeds = {"single": 100.0, "raid0": 300.0 + number}
+            cells = tuple(cell(name, "x", 0, read_iops=speed) for name, speed in speeds.items())
+            yield from in_hand(record(f"r{number:04d}", arrays=arrays, cells=cells))
+        yield "'x.zip' was edited: the checksum is wrong"
+
+    return collect(results())
+
+
+def test_many_results_become_distributions() -> None:
+    page = html_report(many(MOST_DETAILED + 9))
+    (figure,) = figures_in(page)
+    (box,) = figure["traces"]
+    assert (box["lowerfence"], box["median"], box["upperfence"]) == ([3.0], [3.1], [3.2])
+    assert "was edited" in page
+    assert page.count("<tr>") > MOST_DETAILED + 9
+
+
+def test_a_thousand_results_add_little_to_the_page() -> None:
+    assert len(html_report(many(1000))) - len(html_report(many(20))) < 400 * 980
