@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 
 from lab.doctor.distribution import Distribution, read_distribution
-from lab.doctor.programs import EVERY_TARGET, LOCAL, PROGRAMS, SSH, UML, VAGRANT, program_check, version_in
+from lab.doctor.programs import EVERY_TARGET, LOCAL, SSH, UML, VAGRANT, ask_version, program_checks
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
 from lab.doctor.virtual import check_virtual
 from lab.errors import LabError
@@ -22,7 +22,6 @@ OLDEST_PYTHON = (3, 11)
 # A lab of a few disks of 500 MB and the results of some experiments.
 COMFORTABLE_SPACE_BYTES = 4 * GIB
 LEAST_SPACE_BYTES = GIB // 2
-_VERSION_SECONDS = 5.0
 
 
 def check_computer(
@@ -37,7 +36,7 @@ def check_computer(
     distribution = read_distribution(host.files)
     checks = (
         _python(python_version),
-        *_programs(host, distribution, is_root=root),
+        *program_checks(host, distribution, is_root=root),
         _embedded_kernel(host),
         _virtual_time(host),
         _guest_memory(host),
@@ -80,29 +79,6 @@ def _python(version: tuple[int, ...]) -> Check:
     )
 
 
-def _programs(host: Host, distribution: Distribution, *, is_root: bool) -> list[Check]:
-    found = {program: host.processes.find(program.name) or "" for program in PROGRAMS}
-    return [
-        # On another machine the programs are its own.
-        program_check(
-            program,
-            path,
-            _version(host, path, program.version_option),
-            distribution,
-            targets=(UML, LOCAL),
-            is_root=is_root,
-        )
-        for program, path in found.items()
-    ]
-
-
-def _version(host: Host, path: str, option: str) -> str:
-    if not path:
-        return ""
-    said = host.processes.run([path, option], timeout_seconds=_VERSION_SECONDS)
-    return version_in(said.stdout + said.stderr)
-
-
 def _embedded_kernel(host: Host) -> Check:
     try:
         image = find_kernel(host.processes, host.files)
@@ -118,7 +94,7 @@ def _embedded_kernel(host: Host) -> Check:
             packages=packages,
             required_for=(UML,),
         )
-    release = _version(host, str(image.path), "--version")
+    release = ask_version(host, str(image.path), "--version")
     if not release:
         return Check(
             name="embedded-kernel",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Thread
 
 from lab.doctor.distribution import Distribution
 from lab.doctor.report import Check, Outcome
+from lab.machine.opening import Host
 
 UML, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "local:", "ssh:", "vagrant:")
+_VERSION_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,37 @@ PROGRAMS = (
     Program("dmsetup", "version", useful_for=("arrays of unequal disks (adapt5)",)),
     Program("losetup", useful_for=("loop disks",)),
 )
+
+
+def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> list[Check]:
+    """A check for each of PROGRAMS on this computer."""
+    paths = [host.processes.find(program.name) or "" for program in PROGRAMS]
+    return [
+        # On another machine the programs are its own.
+        program_check(program, path, version, distribution, targets=(UML, LOCAL), is_root=is_root)
+        for program, path, version in zip(PROGRAMS, paths, _versions(host, paths), strict=True)
+    ]
+
+
+def _versions(host: Host, paths: Sequence[str]) -> list[str]:
+    """What each of PROGRAMS calls itself, all asked at once: an emulated processor takes long for each."""
+    versions = [""] * len(paths)
+
+    def ask(number: int) -> None:
+        versions[number] = ask_version(host, paths[number], PROGRAMS[number].version_option)
+
+    threads = [Thread(target=ask, args=(number,)) for number, path in enumerate(paths) if path]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return versions
+
+
+def ask_version(host: Host, path: str, option: str) -> str:
+    """The version that a program prints with this option; empty if it prints none."""
+    said = host.processes.run([path, option], timeout_seconds=_VERSION_SECONDS)
+    return version_in(said.stdout + said.stderr)
 
 
 def program_check(
