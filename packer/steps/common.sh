@@ -28,7 +28,7 @@ best_accelerator() {
   if grep -qwE 'vmx|svm' /proc/cpuinfo && [[ -r /dev/kvm && -w /dev/kvm ]]; then echo kvm; else echo tcg; fi
 }
 
-expected_time() { if [[ $1 == kvm ]]; then echo "some two minutes"; else echo "emulated, some eight minutes on two CPUs"; fi; }
+expected_time() { if [[ $1 == kvm ]]; then echo "some two minutes"; else echo "emulated, five to eight minutes on two CPUs"; fi; }
 
 # Root for the one step that needs it.
 as_root() {
