@@ -27,6 +27,8 @@ def opened(page: Path, profile: Path) -> tuple[str, list[str]]:
     argv = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
     # No address but the file's own: whatever it asked for would fail, and be told on the console.
     argv += ["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--window-size=1300,1000"]
+    # Nor does the browser ask its maker for anything.
+    argv += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
     done = subprocess.run(
         [*argv, "--virtual-time-budget=5000", "--dump-dom", page.as_uri()],
         capture_output=True,
