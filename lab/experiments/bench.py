@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lab.adapt.spec import VolumeSpec
@@ -12,7 +12,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.arrays.state import read_array
 from lab.arrays.waits import wait_until_idle
-from lab.disks import Lab, LabDisk
+from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import LabError, WorkloadError
 from lab.experiments.array_plans import ArrayPlan, Sharing
 from lab.experiments.schema import Experiment
@@ -22,6 +22,9 @@ from lab.measure.job import Place, prepare
 from lab.plans import Plan
 from lab.results.record import ArrayRecord
 from lab.workloads.workload import Workload
+
+_MEMORY = "memory"
+"""What an emulated drive without another device behind it lies on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +128,16 @@ class Bench:
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
-        self._lab.check_blank([disk.node for disk in disks])
+        # Emulated drives take their time for each look, and what was just discarded holds nothing.
+        unknown = [disk for disk in disks if disk not in stale or not _reads_as_zeros_after_reset(disk)]
+        self._lab.check_blank([disk.node for disk in unknown])
         if plan.is_volume:
             return self._build_volume(plan, disks, name.replace("md", "adapt"))
         spec = plan.spec(tuple(disk.node for disk in disks), name)
         steps = operations.create(spec)
         self._lab.execute(steps)
         if spec.is_array:
-            with self._stopwatch.resync():
-                wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
+            self._wait_for_first_resync(plan, [name])
             self._lab.execute(tuned(plan, [name]))
         size_bytes = read_array(self._lab.machine, name).size_bytes if spec.is_array else disks[0].size_bytes
         steps += self._make_file_system(spec.device, size_bytes, spec.effective_chunk_bytes, _full_stripe_bytes(spec))
@@ -145,9 +149,7 @@ class Bench:
     def _build_volume(self, plan: ArrayPlan, disks: tuple[LabDisk, ...], name: str) -> BuiltArray:
         spec = plan.volume_spec(disks, name)
         volume = build_volume(self._lab, spec)
-        with self._stopwatch.resync():
-            for inner in volume.arrays.values():
-                wait_until_idle(self._lab.machine, inner, clock=self._lab.host.clock)
+        self._wait_for_first_resync(plan, volume.arrays.values())
         self._lab.execute(tuned(plan, volume.arrays.values()))
         full_stripe = volume.label.reference * spec.chunk_bytes
         steps = volume.created
@@ -158,6 +160,13 @@ class Bench:
         built = BuiltArray(plan, spec, disks, place, record, volume)
         self._prepare(built)
         return built
+
+    def _wait_for_first_resync(self, plan: ArrayPlan, names: Iterable[str]) -> None:
+        if plan.assume_clean:
+            return
+        with self._stopwatch.resync():
+            for name in names:
+                wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
 
     def _make_file_system(self, device: str, size_bytes: int, chunk_bytes: int | None, full_stripe_bytes: int) -> Plan:
         kind = self._experiment.file_system
@@ -237,3 +246,8 @@ class Bench:
 def _full_stripe_bytes(spec: ArraySpec) -> int:
     chunk = spec.effective_chunk_bytes
     return spec.raid.full_stripe_bytes(len(spec.members), chunk) if chunk else 0
+
+
+def _reads_as_zeros_after_reset(disk: LabDisk) -> bool:
+    """Of images and memory this is certain; other drives may discard without erasing."""
+    return disk.kind is DiskKind.FILE or disk.backing == _MEMORY

@@ -71,7 +71,8 @@ def plan_facts(experiment: Experiment) -> PlanFacts:
     return PlanFacts(
         id=experiment.id,
         repeats=experiment.repeats,
-        is_interleaved=experiment.order is Order.INTERLEAVED,
+        is_interleaved=experiment.order is Order.INTERLEAVED
+        and not 1 < experiment.repeats <= experiment.rounds_per_build,
         is_cold=experiment.cache is Cache.COLD,
         writes_files_first=experiment.writes_files_first,
         disk_kind=kind.value,

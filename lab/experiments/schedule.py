@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lab.experiments.array_plans import Sharing
+from lab.experiments.array_plans import ArrayPlan, Sharing
 from lab.experiments.schema import Experiment, Order
 from lab.workloads.workload import Workload
 
@@ -59,7 +59,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All job cells in the order of measurement.
 
     Interleaved, each repeat visits every cell once in an order of its own; arrays that share disks are visited one
-    after the other, since only one of them exists at a time.
+    after the other, since only one of them exists at a time, each for ``rounds_per_build`` repeats.
     """
     ordered: list[tuple[str, Workload, int]] = []
     if experiment.order is Order.LISTED:
@@ -70,9 +70,24 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
             for repeat in range(experiment.repeats)
         ]
     else:
-        for repeat in range(experiment.repeats):
-            ordered += [(array, workload, repeat) for array, workload in _round(experiment, repeat)]
+        for first in range(0, experiment.repeats, experiment.rounds_per_build):
+            ordered += _block(experiment, range(first, min(first + experiment.rounds_per_build, experiment.repeats)))
     return tuple(Cell(array, workload, repeat, index) for index, (array, workload, repeat) in enumerate(ordered))
+
+
+def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
+    """The arrays in the order of the first of these repeats, and on each all of them."""
+    rounds = {repeat: _round(experiment, repeat) for repeat in repeats}
+    if len(repeats) == 1:
+        return [(array, workload, repeats[0]) for array, workload in rounds[repeats[0]]]
+    arrays = dict.fromkeys(array for array, _ in rounds[repeats[0]])
+    return [
+        (array, workload, repeat)
+        for array in arrays
+        for repeat in repeats
+        for on, workload in rounds[repeat]
+        if on == array
+    ]
 
 
 def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
@@ -127,12 +142,23 @@ def planned_keys(experiment: Experiment) -> tuple[str, ...]:
 
 def estimated_seconds(experiment: Experiment) -> float:
     """Wall time to expect: measured times, and what starting fio and building arrays was measured to take about."""
-    per_cell = 2.0
-    total = 10.0 + 15.0 * len(experiment.arrays)
+    per_cell = 1.5
+    total = 10.0
+    standing = ""
     for cell in cells(experiment):
         total += cell.workload.runtime_seconds + cell.workload.warmup_seconds + per_cell
+        if experiment.disks.sharing is Sharing.SHARED and cell.array != standing:
+            standing = cell.array
+            total += _build_seconds(experiment, experiment.array(standing))
+    if experiment.disks.sharing is Sharing.SEPARATE:
+        total += sum(_build_seconds(experiment, array) for array in experiment.arrays)
     for rebuild in rebuild_cells(experiment):
         total += 12.0
         if rebuild.under:
             total += 3 * (rebuild.under.runtime_seconds + rebuild.under.warmup_seconds + per_cell)
     return total
+
+
+def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:
+    """A volume of unequal disks is many arrays; files are written before anything is measured."""
+    return (20.0 if array.is_volume else 2.5) + (3.0 if experiment.writes_files_first else 0.0)

@@ -88,6 +88,12 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     wanted_half_width: float = 0.05
     """Narrow enough: half the interval of the median as a part of the median."""
     order: Order = Order.INTERLEAVED
+    rounds_per_build: int = 1
+    """With shared disks: so many repeats of an array are measured before the next one is built in its place.
+
+    More saves building. What drifts meanwhile then falls on some arrays more than on others, so it should stay below
+    ``repeats``.
+    """
     seed: int = 1
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
@@ -144,6 +150,11 @@ def _complaints(experiment: Experiment) -> list[str]:
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
         (experiment.repeats < 1, "repeats must be 1 or more"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
+        (experiment.rounds_per_build < 1, "rounds_per_build must be 1 or more"),
+        (
+            experiment.rounds_per_build > 1 and experiment.disks.sharing is not Sharing.SHARED,
+            "rounds_per_build needs sharing 'shared': separate arrays are built once",
+        ),
         (not 0 < experiment.wanted_half_width < 1, "wanted_half_width is a part of 1, such as 0.05"),
         (not experiment.arrays, "it has no arrays"),
         (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from lab.adapt.capacity import System
+from lab.experiments.published import Published
 from lab.report.cells import NOTHING, interval_text
 from lab.report.series import READ, WRITE, Row, rows
 from lab.report.table import Column, Table
@@ -163,11 +164,11 @@ def _milliseconds(row: Row | None) -> Estimate | None:
     return estimate([1000 * value for value in _times(row)]) if row else None
 
 
-def tables(record: ResultRecord) -> tuple[Table, ...]:
-    """All of them, in the order of reading."""
+def tables(record: ResultRecord, published: Published | None = None) -> tuple[Table, ...]:
+    """All of them, in the order of reading; ``published`` knows why a claim may come out otherwise."""
     from lab.report.adaptraid_claims import claims_table
 
     found = Measurements(record)
     made = [capacity_table(found), *(workload_table(found, workload) for workload in WORKLOADS)]
-    made += [trace_table(found), claims_table(found)]
+    made += [trace_table(found), claims_table(found, published.explanations if published else {})]
     return tuple(table for table in made if table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -274,13 +274,16 @@ def claims(found: Measurements) -> tuple[Claim, ...]:
     )
 
 
-def claims_table(found: Measurements) -> Table:
-    """Each claim, its verdict, and by how much it is missed."""
+def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
+    """Each claim, its verdict, and by how much it is missed; under it why, for those that do not hold."""
     columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("how far", False))
-    body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in claims(found))
+    judged = claims(found)
+    body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
+    due = [each.number for each in judged if each.verdict is Verdict.FAILS and each.number in explanations]
     notes = (
         f"judged by intervals: {coverage_note(found)}",
         f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
         f"a ratio is the first system's requests per second through the other's",
+        *(f"{number}: why it may be different here: {explanations[number]}" for number in due),
     )
     return Table("The study's claims", columns, body, notes)

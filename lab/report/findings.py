@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.adapt.capacity import System, capacity
 from lab.arrays.level_names import level_with_layout
 from lab.errors import LabError
+from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.published import Basis, Finding, Published, Quantity, Relation
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import Experiment
@@ -124,6 +126,8 @@ def is_another(each: Compared) -> bool:
 
 
 def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theory: Theory) -> Compared:
+    if finding.quantity is Quantity.CAPACITY:
+        return _capacity(finding, theory)
     ours = by_place.get((finding.array, finding.workload, finding.direction))
     base = by_place.get((finding.beside, finding.workload, finding.direction))
     above, below = (_values(row, finding.quantity) if row else [] for row in (ours, base))
@@ -141,6 +145,23 @@ def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theor
     else:
         holds = Holds.YES
     return Compared(finding, theory.ratio(finding), measured, holds)
+
+
+def _capacity(finding: Finding, theory: Theory) -> Compared:
+    """Sizes are exact: no repeat can tell more, and no margin is needed."""
+    expected = theory.capacity_ratio(finding)
+    ratio = theory.size_ratio(finding)
+    if ratio is None:
+        return Compared(finding, expected, None, Holds.NOT_MEASURED)
+    measured = Ratio(ratio, ratio, ratio, n=1, coverage=1.0, p_value=0.0)
+    is_so = {Relation.MORE: ratio > 1, Relation.LESS: ratio < 1, Relation.SAME: _lies_near(measured, 1.0)}
+    if not is_so[finding.relation]:
+        holds = Holds.NO
+    elif finding.ratio is not None and not _lies_near(measured, finding.ratio):
+        holds = Holds.ORDER_ONLY
+    else:
+        holds = Holds.YES
+    return Compared(finding, expected, measured, holds)
 
 
 def _lies_near(measured: Ratio, ratio: float) -> bool:
@@ -166,6 +187,8 @@ def _values(row: Row, quantity: Quantity) -> list[float]:
             return row.values(lambda section: section.bandwidth_bytes_per_second)
         case Quantity.MEAN_LATENCY:
             return row.values(lambda section: section.mean_seconds)
+        case Quantity.CAPACITY:
+            return []
         case Quantity.CPU_PER_GIB:
             return [
                 cell.cpu.cpu_seconds_per_gib
@@ -197,6 +220,30 @@ class Theory:
         # Little's law, with as many I/Os in flight on both.
         return below / above if finding.quantity is Quantity.MEAN_LATENCY else above / below
 
+    def size_ratio(self, finding: Finding) -> float | None:
+        """Of the devices that were built."""
+        sizes = {array.name: array.size_bytes for array in self._record.arrays}
+        ours, theirs = sizes.get(finding.array), sizes.get(finding.beside)
+        return ours / theirs if ours and theirs else None
+
+    def capacity_ratio(self, finding: Finding) -> float | None:
+        """The same without metadata."""
+        if self._experiment is None:
+            return None
+        try:
+            ours, theirs = (self._capacity(self._experiment.array(name)) for name in (finding.array, finding.beside))
+        except LabError:
+            return None
+        return ours / theirs
+
+    def _capacity(self, plan: ArrayPlan) -> float:
+        assert self._experiment is not None
+        disks = plan.stand_ins(self._experiment.disks)
+        if plan.level in tuple(System):
+            return float(capacity(System(plan.level), [disk.size_bytes for disk in disks], reference=plan.reference))
+        level = level_with_layout(plan.level, plan.layout)
+        return float(level.capacity_bytes(len(disks), min(disk.size_bytes for disk in disks)))
+
     def _iops(self, array: str, job: str) -> float | None:
         stored = next(
             (
@@ -210,7 +257,8 @@ class Theory:
 
     def relative_iops(self, array: str, job: str) -> float | None:
         """In units of nothing: good for ratios between arrays, with disks of any one pace."""
-        if self._experiment is None:
+        if self._experiment is None or self._experiment.disks.pools:
+            # The unit disk stands for equal ones.
             return None
         try:
             plan = self._experiment.array(array)

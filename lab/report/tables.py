@@ -40,7 +40,7 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
             tables.append(antioquia.performance_table(record, published))
             tables.append(antioquia.ratio_table(record, published))
     elif study == STUDY_ADAPTRAID and record.cells:
-        tables += adaptraid.tables(record)
+        tables += adaptraid.tables(record, published)
     elif record.cells:
         tables.append(figures_table(record))
     findings = findings_table(record, published) if published and record.cells else None

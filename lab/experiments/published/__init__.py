@@ -44,6 +44,8 @@ class Quantity(StrEnum):
     MEAN_LATENCY = "mean-latency"
     CPU_PER_GIB = "cpu-per-gib"
     """CPU time of the whole machine for each GiB, md's threads included and the idle machine's taken off."""
+    CAPACITY = "capacity"
+    """Size of the array itself; no workload has a part in it."""
 
 
 class Relation(StrEnum):
@@ -70,8 +72,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     says: str
     array: str
     beside: str
-    workload: str
-    direction: Literal["read", "write"]
+    workload: str = ""
+    direction: Literal["read", "write", ""] = ""
     quantity: Quantity = Quantity.IOPS
     relation: Relation
     ratio: float | None = None
@@ -82,6 +84,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         if (self.ratio is None) is not (self.basis is Basis.IN_WORDS):
             raise ValueError(f"finding '{self.says}': a ratio and its basis, or neither")
+        wants_load = self.quantity is not Quantity.CAPACITY
+        if bool(self.workload) is not wants_load or bool(self.direction) is not wants_load:
+            raise ValueError(f"finding '{self.says}': a workload and a direction, or quantity 'capacity'")
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,6 +99,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     arrays: tuple[PublishedArray, ...] = ()
     figures: tuple[PublishedFigures, ...] = ()
     findings: tuple[Finding, ...] = ()
+    explanations: dict[str, str] = {}
+    """Claim, by the number that the report gives it -> why it may come out otherwise here."""
 
     def array(self, array_id: str) -> PublishedArray | None:
         """Details of an array; None where the study has none."""

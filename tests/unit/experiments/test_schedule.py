@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.errors import SpecError
+from lab.experiments.linting import lint_experiment
 from lab.experiments.schedule import cells, estimated_seconds, planned_keys, rebuild_cells, remaining
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
 from tests.unit.experiments.experiments import REBUILD, UNDER, experiment
@@ -40,6 +42,35 @@ def test_shared_disks_are_built_on_once_per_array_and_repeat(seed: int) -> None:
     order = order_of(experiment(f"repeats = 4\nseed = {seed}", SHARED))
     visits = [key for key, _ in itertools.groupby((array, repeat) for array, _, repeat in order)]
     assert len(visits) == len(set(visits)) == 12
+
+
+@given(seed=st.integers(0, 2**31), repeats=st.integers(1, 6), rounds=st.integers(1, 7))
+def test_several_repeats_on_each_build_are_still_every_cell_once(seed: int, repeats: int, rounds: int) -> None:
+    order = order_of(experiment(f"repeats = {repeats}\nseed = {seed}\nrounds_per_build = {rounds}", SHARED))
+    assert sorted(order) == sorted((array, workload, repeat) for array, workload in PAIRS for repeat in range(repeats))
+    # Each array stands once in every block of repeats, and its repeats in the block follow one another.
+    builds = [key for key, _ in itertools.groupby((array, repeat // rounds) for array, _, repeat in order)]
+    assert sorted(builds) == sorted((array, block) for array in "abc" for block in range(-(-repeats // rounds)))
+    on_one = [(repeat // rounds, array, repeat) for array, _, repeat in order]
+    assert all(first[2] <= then[2] for first, then in itertools.pairwise(on_one) if first[:2] == then[:2])
+
+
+def test_several_repeats_on_each_build_need_shared_disks() -> None:
+    with pytest.raises(SpecError, match="needs sharing 'shared'"):
+        experiment("rounds_per_build = 2")
+    with pytest.raises(SpecError, match="rounds_per_build must be 1 or more"):
+        experiment("rounds_per_build = 0", SHARED)
+
+
+def test_all_repeats_on_one_build_are_no_interleaved_order() -> None:
+    rules = [
+        {
+            finding.rule_id
+            for finding in lint_experiment(experiment(f"repeats = 6\nrounds_per_build = {rounds}", SHARED))
+        }
+        for rounds in (1, 3, 6)
+    ]
+    assert ["ordered-runs" in found for found in rules] == [False, False, True]
 
 
 def test_the_order_is_drawn_anew_for_each_repeat_and_seed() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from lab.adapt.capacity import System
+from lab.experiments.published import find_published
 from lab.report.adaptraid import Configuration, Measurements, capacity_table, tables, trace_table
 from lab.report.adaptraid_claims import Claim, Verdict, claims
 from lab.report.tables import tables_of
@@ -103,6 +104,28 @@ def test_a_claim_that_fails_says_where_and_by_how_much(
     found = claim(study(changed, ("w1024",)), number)
     assert found.verdict is Verdict.FAILS
     assert said in found.evidence
+
+
+def test_a_claim_that_fails_says_why_and_one_that_holds_does_not() -> None:
+    def flat(system: str, k: int, workload: str) -> float | None:
+        return 35.0 if system == "adapt5" else paper(system, k, workload)
+
+    published = find_published("adaptraid")
+    assert published
+    notes = tables(study(flat, ("w1024",)), published)[-1].notes
+    assert f"C6: why it may be different here: {published.explanations['C6']}" in notes
+    assert not any(note.startswith("C3:") for note in notes)
+
+
+def test_every_claim_that_needs_one_has_an_explanation(agreeing: ResultRecord) -> None:
+    published = find_published("adaptraid")
+    assert published
+    # C1 and C2 are exact, and C3 is what RAID 5 is.
+    assert published.explanations.keys() == {each.number for each in claims(Measurements(agreeing))} - {
+        "C1",
+        "C2",
+        "C3",
+    }
 
 
 def test_an_interval_on_both_sides_of_a_claim_cannot_tell() -> None:

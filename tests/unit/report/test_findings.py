@@ -10,7 +10,7 @@ from lab.results.record import ResultRecord
 from tests.unit.report.records import load, repeated
 
 DRIFT = (1.1, 0.9, 1.02, 0.97, 1.05, 0.96)
-STUDIES = ("antioquia", "ilsistemista", "linnaeus", "louwrentius")
+STUDIES = ("adaptraid", "antioquia", "ilsistemista", "linnaeus", "louwrentius")
 
 
 @pytest.fixture(name="record")
@@ -94,13 +94,64 @@ def test_every_finding_is_about_something_that_its_experiments_measure(name: str
     assert published.findings
     experiment, _ = find_experiment(name)
     for finding in published.findings:
+        assert finding.difference.endswith(".")
         for array in (finding.array, finding.beside):
+            assert experiment.array(array)
+            if finding.quantity is Quantity.CAPACITY:
+                continue
             jobs = {job.id: job for job in experiment.workloads_on(array)}
             assert finding.workload in jobs, f"{finding.says}: {array}"
             assert getattr(jobs[finding.workload], f"{finding.direction}s")
-        assert finding.difference.endswith(".")
 
 
 def test_each_study_has_its_three_forms() -> None:
     wanted = {f"{name}{form}" for name in STUDIES for form in ("", "-quick", "-as-published")}
     assert wanted <= set(built_in_names())
+
+
+def test_the_short_form_of_the_adaptraid_study_measures_every_finding() -> None:
+    published = find_published("adaptraid")
+    assert published
+    experiment, _ = find_experiment("adaptraid-quick")
+    for finding in published.findings:
+        for array in (finding.array, finding.beside):
+            assert experiment.array(array)
+            jobs = {job.id for job in experiment.workloads_on(array)}
+            assert finding.quantity is Quantity.CAPACITY or finding.workload in jobs, f"{finding.says}: {array}"
+
+
+# Sizes as they were built by the embedded kernel: an eighth of the study's drives, less superblocks and labels.
+BUILT = {"raid5-k4": 2046820352, "adapt5-k4": 2776629248, "onlyfast-k4": 1621622784}
+
+
+@pytest.mark.parametrize(
+    ("factor", "holds"), [(1.0, Holds.YES), (0.9, Holds.ORDER_ONLY), (0.7, Holds.NO), (None, Holds.NOT_MEASURED)]
+)
+def test_capacity_is_told_by_the_sizes_of_the_arrays_and_needs_no_repeats(factor: float | None, holds: Holds) -> None:
+    record, text = load("antioquia-quick"), find_experiment("adaptraid-quick")[1]
+    sizes = {**BUILT, "adapt5-k4": round(BUILT["adapt5-k4"] * factor)} if factor else {}
+    arrays = tuple(
+        msgspec.structs.replace(record.arrays[0], name=name, size_bytes=size) for name, size in sizes.items()
+    )
+    published = find_published("adaptraid")
+    assert published
+    found = compared_findings(msgspec.structs.replace(record, arrays=arrays, experiment_toml=text), published)[0]
+    assert found.finding.quantity is Quantity.CAPACITY
+    assert found.theory == pytest.approx(1.3684, abs=0.0001)
+    assert found.holds is holds
+
+
+def test_a_finding_is_about_a_load_or_about_capacity() -> None:
+    with pytest.raises(ValueError, match="or quantity 'capacity'"):
+        study(Relation.MORE, quantity=Quantity.CAPACITY)
+    with pytest.raises(ValueError, match="a workload and a direction"):
+        study(Relation.MORE, workload="")
+
+
+def test_drives_of_several_kinds_have_no_theory_of_one_pace() -> None:
+    published = find_published("adaptraid")
+    assert published
+    record = msgspec.structs.replace(load("antioquia-quick"), experiment_toml=find_experiment("adaptraid-quick")[1])
+    loads = [each for each in compared_findings(record, published) if each.finding.workload]
+    assert loads
+    assert all(each.theory is None for each in loads)
