@@ -129,7 +129,7 @@ class Bench:
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
         # Emulated drives take their time for each look, and what was just discarded holds nothing.
-        unknown = [disk for disk in disks if disk not in stale or not _reads_as_zeros_after_reset(disk)]
+        unknown = [disk for disk in disks if disk not in stale or not reads_as_zeros_after_reset(disk)]
         self._lab.check_blank([disk.node for disk in unknown])
         if plan.is_volume:
             return self._build_volume(plan, disks, name.replace("md", "adapt"))
@@ -248,6 +248,6 @@ def _full_stripe_bytes(spec: ArraySpec) -> int:
     return spec.raid.full_stripe_bytes(len(spec.members), chunk) if chunk else 0
 
 
-def _reads_as_zeros_after_reset(disk: LabDisk) -> bool:
+def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
     """Of images and memory this is certain; other drives may discard without erasing."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY

@@ -29,7 +29,7 @@ def _too_few_repeats(plan: PlanFacts) -> Iterator[Seen]:
 
 def _ordered_runs(plan: PlanFacts) -> Iterator[Seen]:
     if not plan.is_interleaved and len(plan.arrays) * len(plan.jobs) > 1:
-        yield Seen(plan.id, "cells are measured in the listed order", "an interleaved, drawn order")
+        yield Seen(plan.id, "each configuration is measured to its end before the next", "an interleaved, drawn order")
 
 
 def _warm_cache(plan: PlanFacts) -> Iterator[Seen]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab.disks import DiskKind, LabDisk
 from lab.errors import LabError, SpecError
+from lab.experiments.bench import reads_as_zeros_after_reset
 from lab.experiments.schema import check
 from lab.experiments.volumes import tuned
 from lab.units import MIB
@@ -93,3 +95,18 @@ def test_each_inner_array_gets_the_stripe_cache_that_is_asked_for() -> None:
         "echo 1024 > /sys/block/md101/md/stripe_cache_size",
     ]
     assert tuned(plan[1], ["md0"]).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "backing", "is_certain"),
+    [
+        (DiskKind.FILE, "/somewhere/disk01.img", True),
+        (DiskKind.SPINDLE, "memory", True),
+        (DiskKind.SPINDLE, "/dev/vdb", False),
+        (DiskKind.VIRTIO, "", False),
+        (DiskKind.PHYSICAL, "", False),
+    ],
+)
+def test_only_images_and_memory_are_surely_blank_after_a_reset(kind: DiskKind, backing: str, is_certain: bool) -> None:
+    disk = LabDisk(name="disk01", kind=kind, node="/dev/x", size_bytes=MIB, backing=backing)
+    assert reads_as_zeros_after_reset(disk) is is_certain
