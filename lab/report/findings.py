@@ -110,7 +110,7 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 def _notes(found: tuple[Compared, ...]) -> Iterator[str]:
     yield f"ratios of medians [95 % interval]; within {DEFAULT_MARGIN:.0%} of 1 counts as the same"
-    if any(each.theory is not None for each in found):
+    if any(each.theory is not None and each.finding.quantity is not Quantity.CAPACITY for each in found):
         yield "theory: members of one constant pace set the limit, nothing else does"
     for each in found:
         if each.holds is Holds.CANNOT_TELL:
