@@ -144,7 +144,7 @@ class LevelPlots:
         )
 
     def _bars(self, what: str, unit: str, note: str, shown: Sequence[Quantified]) -> Plot:
-        names = [wrapped(self.name(each.row), 16) for each in shown]
+        names = [wrapped(self.name(each.row), 20) for each in shown]
         found = [estimate(each.values) for each in shown]
         traces = [_bar_trace(names, found, unit)]
         if any(each.n > 1 for each in found):

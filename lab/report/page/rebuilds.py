@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lab.experiments.schedule import DEGRADED, REBUILDING
 from lab.report.cells import integrity_text
 from lab.report.labels import Labels
 from lab.report.page.plot import (
@@ -26,7 +27,7 @@ from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import estimate
 from lab.results.timeline import Timeline
 
-_LANE_PIXELS = 130
+_LANE_PIXELS, _GAP = 120, 0.04
 
 
 def times_plot(record: ResultRecord, labels: Labels) -> Plot:
@@ -84,75 +85,83 @@ def _what(labels: Labels, array: str, under: str) -> str:
 def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: Labels) -> Plot:
     """The array, its members, the rebuild and the CPUs on one time axis, with what happened when."""
     lanes = list(_lanes(found))
-    count = len(lanes)
+    height = (1 - _GAP * (len(lanes) - 1)) / len(lanes)
     layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "seconds on the machine's clock"}, "anchor": f"y{count}" if count > 1 else "y"},
+        "xaxis": {"title": {"text": "seconds on the machine's clock"}, "anchor": _axis(len(lanes) - 1)},
         "shapes": [],
         "annotations": [],
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.13, "yanchor": "top"},
     }
     traces: list[Trace] = []
     for place, (title, lines) in enumerate(lanes):
-        axis = f"y{place + 1}" if place else "y"
-        top, bottom = 1 - place / count, 1 - (place + 1) / count + 0.035
-        layout[f"yaxis{place + 1}" if place else "yaxis"] = {
-            "domain": [max(0.0, bottom), top],
-            "title": {"text": title},
-            "rangemode": "tozero",
-            "automargin": True,
-        }
-        traces += [{**line, "yaxis": axis} for line in lines]
+        top = 1 - place * (height + _GAP)
+        end = str(place + 1) if place else ""
+        domain = [max(0.0, top - height), top]
+        layout[f"yaxis{end}"] = {"domain": domain, "title": {"text": title}, "rangemode": "tozero"}
+        layout[f"legend{end}"] = _legend(top)
+        traces += [{**line, "yaxis": _axis(place), "legend": f"legend{end}"} for line in lines]
     for number, stretch in enumerate(found.stretches):
         layout["shapes"].append(_band(stretch.start_seconds, stretch.end_seconds, number))
         layout["annotations"].append(_name_of(stretch.start_seconds, stretch.name))
-    name = _what(labels, rebuild.array, rebuild.under_workload)
-    words = ", ".join(
-        f"{stretch.name} from {stretch.start_seconds:.1f} s to {stretch.end_seconds:.1f} s"
-        for stretch in found.stretches
-    )
+    events = _events(found)
+    layout["shapes"] += [_mark(seconds) for seconds, _ in events]
+    told = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
     return Plot(
-        f"{name}: a rebuild, second by second",
-        f"Repeat {rebuild.repeat + 1}, rebuilt in {rebuild.rebuild_seconds:.1f} s. {words[:1].upper()}{words[1:]}.",
+        f"{_what(labels, rebuild.array, rebuild.under_workload)}: a rebuild, second by second",
+        f"Repeat {rebuild.repeat + 1}, rebuilt in {rebuild.rebuild_seconds:.1f} s. {told[:1].upper()}{told[1:]}.",
         traces,
         layout,
-        110 + _LANE_PIXELS * count,
+        110 + _LANE_PIXELS * len(lanes),
         is_wide=True,
     )
+
+
+def _axis(place: int) -> str:
+    return f"y{place + 1}" if place else "y"
+
+
+def _events(found: Timeline) -> list[tuple[float, str]]:
+    """What was done to the array; shown as dotted lines and told in the caption."""
+    events = []
+    for stretch in found.stretches:
+        if stretch.name == DEGRADED:
+            events.append((stretch.start_seconds, "a member has been removed"))
+        if stretch.name == REBUILDING:
+            events += [(stretch.start_seconds, "a blank disk is added"), (stretch.end_seconds, "it is rebuilt")]
+    return events
 
 
 def _lanes(found: Timeline) -> Iterator[tuple[str, list[Trace]]]:
     """Title and lines of each lane that has something to show."""
     times = [round(value, 2) for value in found.seconds]
     if any(value for value in (*found.read_iops, *found.write_iops) if value):
-        lines = [
-            _line("reads of the array", times, found.read_iops, 0, "IOPS"),
-            _line("writes of the array", times, found.write_iops, 1, "IOPS"),
-        ]
-        yield "IOPS", lines
-        waits = [None if value is None else value * 1000 for value in found.wait_seconds]
+        reads = _line("reads", times, found.read_iops, 0, "IOPS")
+        yield "array, IOPS", [reads, _line("writes", times, found.write_iops, 1, "IOPS", DASHES[1])]
+        waits = _scaled(found.wait_seconds, 1000)
         if any(waits):
             yield "latency, ms", [_line("mean latency", times, waits, 2, "ms")]
-    rebuilt = [None if value is None else value * 100 for value in found.rebuilt_fraction]
-    yield "rebuilt, %", [_line("rebuilt", times, rebuilt, 3, "%")]
-    members: list[Trace] = []
-    for place, member in enumerate(found.members):
-        for what, column, dash in (
-            ("reads", member.read_bytes_per_second, DASHES[0]),
-            ("writes", member.written_bytes_per_second, DASHES[2]),
-        ):
-            if any(column):
-                values = [None if value is None else value / 1e6 for value in column]
-                members.append(_line(f"{member.name} {what}", times, values, place, "MB/s", dash))
-    if members:
-        yield "members, MB/s", members
-    busy = [None if value is None else value * 100 for value in found.busy_fraction]
+    yield "rebuilt, %", [_line("rebuilt", times, _scaled(found.rebuilt_fraction, 100), 3, "%")]
+    for title, pick in (("read, MB/s", "read_bytes_per_second"), ("written, MB/s", "written_bytes_per_second")):
+        columns = [(member.name, _scaled(getattr(member, pick), 1e-6)) for member in found.members]
+        if any(any(column) for _, column in columns):
+            yield (
+                title,
+                [
+                    _line(name, times, column, place, "MB/s", DASHES[place % len(DASHES)])
+                    for place, (name, column) in enumerate(columns)
+                ],
+            )
+    busy = _scaled(found.busy_fraction, 100)
     if any(busy):
         yield "CPU busy, %", [_line("all CPUs", times, busy, 6, "%")]
 
 
+def _scaled(values: Sequence[float | None], factor: float) -> list[float | None]:
+    return [None if value is None else value * factor for value in values]
+
+
 def _line(
-    name: str, times: Sequence[float], values: Sequence[float | None], place: int, unit: str, dash: str = "solid"
+    name: str, times: Sequence[float], values: Sequence[float | None], place: int, unit: str, dash: str = DASHES[0]
 ) -> Trace:
     return {
         "type": "scatter",
@@ -165,19 +174,30 @@ def _line(
     }
 
 
-def _band(start: float, end: float, number: int) -> dict[str, Any]:
+def _legend(top: float) -> dict[str, Any]:
+    """In its lane: the same colour means other things in other lanes."""
     return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "paper",
-        "x0": start,
-        "x1": end,
-        "y0": 0,
-        "y1": 1,
-        "fillcolor": f"@band{number % 4 + 1}",
-        "line": {"width": 0},
-        "layer": "below",
+        "orientation": "h",
+        "x": 1,
+        "xanchor": "right",
+        "y": top,
+        "yanchor": "top",
+        "bgcolor": "@veil",
+        "font": {"size": 11},
     }
+
+
+def _band(start: float, end: float, number: int) -> dict[str, Any]:
+    role = f"@band{number % 4 + 1}"
+    return {**_over_all(start, end), "type": "rect", "fillcolor": role, "line": {"width": 0}, "layer": "below"}
+
+
+def _mark(seconds: float) -> dict[str, Any]:
+    return {**_over_all(seconds, seconds), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
+
+
+def _over_all(start: float, end: float) -> dict[str, Any]:
+    return {"xref": "x", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1}
 
 
 def _name_of(start: float, name: str) -> dict[str, Any]:

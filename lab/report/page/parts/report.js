@@ -6,7 +6,7 @@
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 40rem)");
-  const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
+  const config = { displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
 
   function coloured(value, role) {
     if (typeof value === "string") return value[0] === "@" ? role(value.slice(1)) : value;
@@ -65,6 +65,12 @@
     once(canvas);
     setTimeout(next, 0);
   })();
+
+  // Not at the window's changes alone: a scroll bar or a rotated phone changes the width too.
+  const sizes = new ResizeObserver((entries) => {
+    for (const entry of entries) if (drawn.has(entry.target)) Plotly.Plots.resize(entry.target);
+  });
+  all.forEach((canvas) => sizes.observe(canvas));
 
   const again = () => drawn.forEach(draw);
   dark.addEventListener("change", again);
