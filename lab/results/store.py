@@ -38,6 +38,7 @@ JOURNAL_NAME = "cells.jsonl"
 LOCK_NAME = "lock"
 LATEST = "latest"
 _DELETING_PREFIX = ".deleting-"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -173,12 +174,15 @@ class ResultStore:
 
     def find(self, name: str) -> str:
         """The id meant by an id, the unique beginning of one, or ``latest``. Raises ResultError for none or several."""
+        # Without looking at all the others: a report on thousands asks for each.
+        if name != LATEST and _ID.fullmatch(name) and self._is_there(self.root / name):
+            return name
         ids = sorted(self._ids())
         if not ids:
             raise ResultError(f"there are no results in '{self.root}'", hint="run an experiment first")
         if name == LATEST:
             return ids[-1]
-        found = [name] if name in ids else [each for each in ids if name and each.startswith(name)]
+        found = [each for each in ids if name and each.startswith(name)]
         if len(found) == 1:
             return found[0]
         if found:
@@ -198,14 +202,18 @@ class ResultStore:
         return folder.name
 
     def _folder(self, record_id: str) -> Path:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", record_id):
+        if not _ID.fullmatch(record_id):
             raise ResultError(f"'{record_id}' is no id of a result", hint="use letters, digits, '.', '-' and '_'")
         return self.root / record_id
+
+    @staticmethod
+    def _is_there(folder: Path) -> bool:
+        return (folder / RECORD_NAME).exists() or (folder / DRAFT_NAME).exists()
 
     def _ids(self) -> Iterator[str]:
         try:
             for path in self.root.iterdir():
-                if not path.name.startswith(".") and ((path / RECORD_NAME).exists() or (path / DRAFT_NAME).exists()):
+                if not path.name.startswith(".") and self._is_there(path):
                     yield path.name
         except FileNotFoundError:
             return

@@ -1,0 +1,74 @@
+"""How long a report of 1,000 results takes, and how much memory: results with 48 cells and six rebuilds each, stored.
+
+Measured in a process of its own, from its start to the written HTML file: that is what a user waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+
+import msgspec
+
+from benchmarks.class_view import RECORDED, students_result
+from benchmarks.support.report import finish, private_state, spread
+from lab.results.record import RebuildRecord, encode_record
+from lab.results.store import RECORD_NAME, decode_record
+
+RESULTS = 1000
+ROUNDS = 3
+BOUND_SECONDS, BOUND_MIB = 5.0, 300.0
+
+
+def main() -> None:
+    """Make results, report on them, and look at what it took."""
+    recorded = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
+    draw = random.Random(1)
+    with private_state() as state:
+        for number in range(RESULTS):
+            made = students_result(recorded, draw, number)
+            rebuilds = tuple(
+                RebuildRecord(array="raid5", repeat=n, rebuild_seconds=draw.uniform(9, 11), rebuilt_bytes=10**8)
+                for n in range(6)
+            )
+            folder = state / "results" / made.id
+            folder.mkdir(parents=True)
+            (folder / RECORD_NAME).write_bytes(encode_record(msgspec.structs.replace(made, rebuilds=rebuilds)))
+        page = state / "report.html"
+        argv = [sys.executable, "-c", "from lab.cli.main import main; main()", "--json", "--quiet", "report"]
+        walls, cpus = [], []
+        for _ in range(ROUNDS):
+            before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+            done = subprocess.run(
+                [*argv, str(state / "results"), "--output", str(page)], check=True, capture_output=True, text=True
+            )
+            walls.append(time.monotonic() - begin)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert len(json.loads(done.stdout)["results"]) == RESULTS
+        megabytes = page.stat().st_size / 1e6
+        # Of the greatest child; there was no other.
+        mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    seconds = max(cpus)
+    finish(
+        "report",
+        f"CPU seconds for an HTML report of {RESULTS} results, greatest of {ROUNDS}; inf: above {BOUND_MIB:g} MiB",
+        seconds if mib <= BOUND_MIB else float("inf"),
+        BOUND_SECONDS,
+        at_most=True,
+        details={
+            "cpu_seconds": spread(cpus),
+            "wall_seconds": spread(walls),
+            "peak_mib": round(mib, 1),
+            "bound_mib": BOUND_MIB,
+            "page_megabytes": round(megabytes, 2),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Documents for fio-plot: its layout and options, one repeat of each workload, and what it cannot read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from lab.report.fio_plot import Drawn, commands, export_for_fio_plot
+from lab.report.sources import loaded
+from lab.results.record import CellRecord
+from tests.unit.results.records import cell, record
+
+
+def document(way: str, *, depth: str = "4", **more: str) -> str:
+    """What fio-plot looks at, as fio writes it: common options apart from the job's own."""
+    job = {"jobname": "x", "job options": {"rw": way, "bs": "4096", "iodepth": depth, **more}}
+    return json.dumps({"fio version": "fio-3.33", "global options": {"numjobs": "1"}, "jobs": [job]})
+
+
+def measured(array: str, workload: str, repeat: int, iops: float, raw_file: str) -> CellRecord:
+    return msgspec.structs.replace(cell(array, workload, repeat, read_iops=iops), raw_file=raw_file)
+
+
+def exported(cells: list[CellRecord], files: Mapping[str, str], folder: Path) -> Drawn:
+    return export_for_fio_plot(loaded(record("r", cells=tuple(cells)), "r", files.__getitem__), folder)
+
+
+def test_documents_lie_where_bench_fio_puts_them(tmp_path: Path) -> None:
+    files = {"a": document("randread"), "b": document("randread", depth="32")}
+    drawn = exported([measured("raid5", "x", 0, 9.0, "a"), measured("raid5", "y", 0, 9.0, "b")], files, tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in drawn.files] == [
+        "r/raid5/4k/randread-4-1.json",
+        "r/raid5/4k/randread-32-1.json",
+    ]
+    assert drawn.files[0].read_text() == files["a"]
+    assert list(commands([drawn])) == [
+        f"fio-plot -i {tmp_path}/r/raid5/4k -T 'randread 4k' -r randread -l -d 4 32 -n 1"
+    ]
+
+
+def test_of_the_repeats_the_median_one_is_there(tmp_path: Path) -> None:
+    files = {name: document("randread", name=name) for name in "abc"}
+    cells = [
+        measured("raid5", "x", n, iops, name) for n, (iops, name) in enumerate(((7.0, "a"), (9.0, "b"), (8.0, "c")))
+    ]
+    (path,) = exported(cells, files, tmp_path).files
+    assert path.read_text() == files["c"]
+
+
+def test_workloads_that_look_alike_to_fio_plot_are_kept_apart(tmp_path: Path) -> None:
+    files = {"a": document("randread"), "b": document("randread", random_distribution="zipf:1.1")}
+    drawn = exported([measured("raid5", "x", 0, 9.0, "a"), measured("raid5", "z", 0, 9.0, "b")], files, tmp_path)
+    assert [path.parent.name for path in drawn.files] == ["4k", "4k-z"]
+
+
+def test_what_fio_plot_cannot_read_is_named_and_the_rest_written(tmp_path: Path) -> None:
+    old = json.dumps({"fio version": "fio-2.0", "jobs": [{"jobname": "x", "job options": {"rw": "read", "bs": "4k"}}]})
+    files = {"a": document("randread"), "b": f"[{document('write')},{document('read')}]", "c": "{", "d": old}
+    cells = [measured("raid5", f"w{name}", 0, 9.0, name) for name in files]
+    drawn = exported([*cells, cell("raid5", "lost", 0, read_iops=1.0)], files, tmp_path)
+    assert len(drawn.files) == 1
+    assert len(drawn.left_out) == 4
+    assert "raid5/wd: fio fio-2.0 does not tell iodepth, numjobs" in drawn.left_out
+
+
+def test_arrays_are_compared_in_one_picture(tmp_path: Path) -> None:
+    files = {"a": document("randread")}
+    drawn = exported([measured(name, "x", 0, 9.0, "a") for name in ("raid0", "raid5")], files, tmp_path)
+    (line,) = commands([drawn])
+    assert f"{tmp_path}/r/raid0/4k {tmp_path}/r/raid5/4k" in line
+    assert line.endswith("-r randread -C -d 4 -n 1")
+
+
+def test_a_strangers_names_stay_in_the_folder(tmp_path: Path) -> None:
+    files = {"a": document("randread", bs="../../x")}
+    (path,) = exported([measured("../../raid5", "x", 0, 9.0, "a")], files, tmp_path / "in").files
+    assert path.resolve().is_relative_to(tmp_path / "in")
