@@ -115,11 +115,7 @@ class Page:
 def build_page(found: Collected, title: str) -> Page:
     """The page's content. A result that cannot be told in full is told as far as it can, with the reason."""
     problems = list(found.problems)
-    titles = [labels_of(each.record).title for each in found.detailed]
-    sections = [
-        _result_section(each, f"{title}: {each.machine}" if titles.count(title) > 1 else title)
-        for each, title in zip(found.detailed, titles, strict=True)
-    ]
+    sections: list[Section] = []
     for experiment, comparison in found.comparisons.items():
         names = "; ".join(platform.name for platform in comparison.platforms)
         sections.append(
@@ -131,6 +127,11 @@ def build_page(found: Collected, title: str) -> Page:
                 tables=tuple(platform_tables(experiment, comparison)),
             )
         )
+    titles = [labels_of(each.record).title for each in found.detailed]
+    sections += [
+        _result_section(each, f"{title}: {each.machine}" if titles.count(title) > 1 else title)
+        for each, title in zip(found.detailed, titles, strict=True)
+    ]
     for experiment, distributions in found.distributions.items():
         if distributions:
             plots = tuple(distribution_plots(distributions))
