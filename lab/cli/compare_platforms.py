@@ -9,13 +9,10 @@ import msgspec
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
 from lab.compare.loading import load_platforms
-from lab.compare.platforms import Conclusion, PlatformComparison, Transfer, by_experiment, compare_platforms
+from lab.compare.platforms import PlatformComparison, Transfer, by_experiment, compare_platforms
 from lab.errors import ResultError, SpecError
-from lab.results.statistics import Estimate
+from lab.report.platform_tables import claim, interval, transfers
 from lab.results.store import ResultStore
-from lab.results.verdicts import Outcome
-
-_NOTHING = "–"
 
 
 def show_platforms(names: Sequence[str], margin: float) -> None:
@@ -62,7 +59,7 @@ def _text(experiment: str, found: PlatformComparison) -> str:
     names = [platform.name for platform in found.platforms]
     parts = [f"{experiment} on {len(names)} machines: {'; '.join(names)}"]
     if found.rows:
-        rows = [(row.measure, row.what, *map(_interval, row.values)) for row in found.rows]
+        rows = [(row.measure, row.what, *map(interval, row.values)) for row in found.rows]
         parts.append(table(("figure without unit", "of", *names), rows, right=names))
     if found.agreements:
         agreed = [
@@ -70,7 +67,7 @@ def _text(experiment: str, found: PlatformComparison) -> str:
             for each in found.agreements
         ]
         parts.append(table(("same order as on the first", "of", "arrays", "Kendall's tau"), agreed, right=("arrays",)))
-    conclusions = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions]
+    conclusions = [(claim(each), each.what, *transfers(each)) for each in found.conclusions]
     parts += [
         _summary(name, [each.transfers[place] for each in found.conclusions]) for place, name in enumerate(names[1:])
     ]
@@ -82,27 +79,3 @@ def _text(experiment: str, found: PlatformComparison) -> str:
 def _summary(name: str, transfers: Sequence[Transfer]) -> str:
     counts = (f"{transfer} {transfers.count(transfer)}" for transfer in Transfer if transfer in transfers)
     return f"of {len(transfers)} conclusions, on {name}: {', '.join(counts) or 'none can be compared'}"
-
-
-def _claim(conclusion: Conclusion) -> str:
-    outcome = conclusion.verdicts[0].outcome
-    if outcome is Outcome.CANNOT_TELL:
-        return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
-    return f"{conclusion.faster} is {outcome} {'as' if outcome is Outcome.SAME else 'than'} {conclusion.slower}"
-
-
-def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
-    """What each further platform makes of it; where nothing can be told, why."""
-    pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
-    return tuple(
-        f"{transfer} ({verdict.reason or 'not on the first'})"
-        if transfer is Transfer.CANNOT_TELL
-        else f"{transfer}: {verdict.outcome}"
-        for transfer, verdict in pairs
-    )
-
-
-def _interval(value: Estimate | None) -> str:
-    if value is None:
-        return _NOTHING
-    return f"{value.median:.2f}" if value.n == 1 else f"{value.median:.2f} [{value.low:.2f}–{value.high:.2f}]"

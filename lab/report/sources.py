@@ -19,6 +19,8 @@ from lab.results.store import ResultStore
 from lab.results.timeline import Timeline, decode_timeline
 from lab.workloads.fio_output import DirectionFigures
 
+_MOST_NAMED = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -126,7 +128,17 @@ def loaded(record: ResultRecord, source: str, read_file: Callable[[str], str]) -
     rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
     bad = [f"{each.key}: {each.rebuild_seconds:g} s, left out" for each in record.rebuilds if each not in rebuilds]
     clean = msgspec.structs.replace(record, cells=cells, rebuilds=rebuilds)
-    return Loaded(clean, source, (*bad_repeats(record), *bad), read_file)
+    return Loaded(clean, source, (*_shortened(record), *bad), read_file)
+
+
+def _shortened(record: ResultRecord) -> Iterator[str]:
+    """Bad repeats one by one, but of many missing ones their number: a run that broke off lacks all the rest."""
+    missing = record.missing_keys
+    if len(missing) <= _MOST_NAMED:
+        yield from bad_repeats(record)
+        return
+    yield from (problem for problem in bad_repeats(record) if not problem.endswith(": planned, not measured"))
+    yield f"{len(missing)} of {len(record.planned_cells)} cells are planned, not measured: {missing[0]} and others"
 
 
 def _cleaned(cell: CellRecord) -> CellRecord | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from lab.compare.platforms import PlatformComparison
 from lab.errors import LabError
 from lab.experiments.published import Published, find_published
 from lab.lint.rules import all_rules
@@ -117,21 +118,11 @@ def build_page(found: Collected, title: str) -> Page:
     problems = list(found.problems)
     sections: list[Section] = []
     for experiment, comparison in found.comparisons.items():
-        names = "; ".join(platform.name for platform in comparison.platforms)
-        sections.append(
-            Section(
-                _anchor(f"machines-{experiment}"),
-                f"{experiment}: machines side by side",
-                f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
-                groups=(Group("Figures without a unit", plots=tuple(platform_plots(comparison))),),
-                tables=tuple(platform_tables(experiment, comparison)),
-            )
-        )
-    titles = [labels_of(each.record).title for each in found.detailed]
-    sections += [
-        _result_section(each, f"{title}: {each.machine}" if titles.count(title) > 1 else title)
-        for each, title in zip(found.detailed, titles, strict=True)
-    ]
+        if comparison.rows or comparison.conclusions:
+            sections.append(_comparison_section(experiment, comparison))
+        else:
+            problems.append(f"{experiment}: its results have no figure without a unit in common")
+    sections += [_result_section(each, title) for each, title in zip(found.detailed, _titles(found), strict=True)]
     for experiment, distributions in found.distributions.items():
         if distributions:
             plots = tuple(distribution_plots(distributions))
@@ -147,6 +138,28 @@ def build_page(found: Collected, title: str) -> Page:
         _overview(found.detailed),
         _results_table(found) if len(found.listed) > 1 else None,
         tuple(sections),
+    )
+
+
+def _titles(found: Collected) -> list[str]:
+    """Of each result; those of the same experiment with the machine, or the time where that is the same too."""
+    plain = [labels_of(each.record).title for each in found.detailed]
+    longer = [f"{title}: {each.machine}" for title, each in zip(plain, found.detailed, strict=True)]
+    return [
+        title if plain.count(title) == 1 else long if longer.count(long) == 1 else f"{title}: {each.record.created_utc}"
+        for title, long, each in zip(plain, longer, found.detailed, strict=True)
+    ]
+
+
+def _comparison_section(experiment: str, comparison: PlatformComparison) -> Section:
+    hosts = {platform.record.conditions.host_name for platform in comparison.platforms}
+    names = "; ".join(platform.name for platform in comparison.platforms)
+    return Section(
+        _anchor(f"machines-{experiment}"),
+        f"{experiment}: {'machines' if len(hosts) > 1 else 'runs'} side by side",
+        f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
+        groups=(Group("Figures without a unit", plots=tuple(platform_plots(comparison))),),
+        tables=tuple(platform_tables(experiment, comparison)),
     )
 
 

@@ -26,7 +26,7 @@ from lab.report.page.plot import (
 from lab.report.page.plot import number as short
 from lab.results.statistics import Estimate
 
-_ROW_PIXELS, _FRAME_PIXELS = 40, 120
+_ROW_PIXELS, _LINE_PIXELS, _FRAME_PIXELS = 40, 18, 120
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ONE = {
     "type": "line",
@@ -54,7 +54,7 @@ def ratio_axis(title: str) -> dict[str, object]:
 def findings_plot(found: Sequence[Compared], labels: Labels) -> Plot:
     """Published, theory and measured of each finding on one axis of ratios."""
     names = [
-        wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 18)
+        wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
         for n, each in enumerate(found, 1)
     ]
     said = [plain(each.finding.says) for each in found]
@@ -75,7 +75,7 @@ def findings_plot(found: Sequence[Compared], labels: Labels) -> Plot:
         summary,
         [trace for trace in traces if trace["x"]],
         layout,
-        _FRAME_PIXELS + _ROW_PIXELS * len(found),
+        _FRAME_PIXELS + sum(max(_ROW_PIXELS, 22 + _LINE_PIXELS * name.count("<br>")) for name in names),
         is_wide=True,
     )
 

@@ -232,3 +232,17 @@ def test_many_results_become_distributions() -> None:
 
 def test_a_thousand_results_add_little_to_the_page() -> None:
     assert len(html_report(many(1000))) - len(html_report(many(20))) < 400 * 980
+
+
+def test_a_run_that_broke_off_is_told_in_one_line() -> None:
+    planned = tuple(f"raid5/x/healthy/{n}" for n in range(40))
+    page = page_of(record(cells=(cell("raid5", "x", 0, read_iops=10.0),), planned_cells=planned))
+    assert "39 of 40 cells are planned, not measured: raid5/x/healthy/1 and others" in page
+    assert "healthy/30" not in page
+
+
+def test_results_of_one_experiment_have_titles_that_tell_them_apart() -> None:
+    same = machine("a", HDD, HDD), machine("a", HDD, HDD, seed=1)
+    later = msgspec.structs.replace(same[1], created_utc="2026-11-22T10:00:00Z")
+    titles = re.findall(r'<h2 id="[^"]*-title">(.*?)</h2>', page_of(same[0], later))
+    assert titles == ["x: runs side by side", "x: 2026-11-21T10:00:00Z", "x: 2026-11-22T10:00:00Z"]
