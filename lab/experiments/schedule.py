@@ -142,7 +142,7 @@ def planned_keys(experiment: Experiment) -> tuple[str, ...]:
 
 def estimated_seconds(experiment: Experiment) -> float:
     """Wall time to expect: measured times, and what starting fio and building arrays was measured to take about."""
-    per_cell = 1.5
+    per_cell = 1.3
     total = 10.0
     standing = ""
     for cell in cells(experiment):
@@ -153,7 +153,7 @@ def estimated_seconds(experiment: Experiment) -> float:
     if experiment.disks.sharing is Sharing.SEPARATE:
         total += sum(_build_seconds(experiment, array) for array in experiment.arrays)
     for rebuild in rebuild_cells(experiment):
-        total += 12.0
+        total += 8.0
         if rebuild.under:
             total += 3 * (rebuild.under.runtime_seconds + rebuild.under.warmup_seconds + per_cell)
     return total
@@ -161,4 +161,4 @@ def estimated_seconds(experiment: Experiment) -> float:
 
 def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:
     """A volume of unequal disks is many arrays; files are written before anything is measured."""
-    return (20.0 if array.is_volume else 2.5) + (3.0 if experiment.writes_files_first else 0.0)
+    return (15.0 if array.is_volume else 2.0) + (1.5 if experiment.writes_files_first else 0.0)
