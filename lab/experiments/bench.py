@@ -9,6 +9,7 @@ from lab.adapt.spec import VolumeSpec
 from lab.arrays import filesystem, operations
 from lab.arrays.detail import read_detail
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.levels import LevelName
 from lab.arrays.spec import ArraySpec
 from lab.arrays.state import read_array
 from lab.arrays.waits import wait_until_idle
@@ -43,6 +44,14 @@ class BuiltArray:
         """The spec of a single array; rebuilds and predictions are for these alone."""
         assert isinstance(self.spec, ArraySpec)
         return self.spec
+
+    @property
+    def parity_arrays(self) -> tuple[str, ...]:
+        """Names of the md arrays that keep parity: those of a volume all do."""
+        if self.volume:
+            return tuple(self.volume.arrays.values())
+        has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
+        return (self.md.name,) if has_parity else ()
 
 
 class Bench:

@@ -160,7 +160,7 @@ class RebuildRunner:
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
     ) -> PhaseRecord:
         """Measure one; what was sampled meanwhile goes to ``recordings``."""
-        make_cold(self._lab, built.place.file_system, built.spec.device, built.disks)
+        make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._context.observer.doing(label, load.runtime_seconds + load.warmup_seconds + 1.5)
         measured = run_workload(

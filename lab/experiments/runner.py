@@ -124,7 +124,7 @@ class ExperimentRunner:
         label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._repeats_words}"
         events: tuple[str, ...] = ()
         if self._experiment.cache is Cache.COLD:
-            events = make_cold(self._lab, built.place.file_system, built.spec.device, built.disks)
+            events = make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
         self._observer.doing(label, expected)
         started = self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         try:

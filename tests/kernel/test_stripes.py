@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import Raid10, Raid10Layout
 from lab.arrays.stripes import Chunk, ChunkKind, StripeRow, stripe_rows
+from lab.measure.caches import make_cold
+from lab.measure.samples import parse_diskstats
 from lab.units import KIB, SECTOR_BYTES
-from tests.kernel.rig import DEVICE, Rig, file_disks
+from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 
 pytestmark = pytest.mark.kernel
 
@@ -114,3 +117,29 @@ def test_every_chunk_lies_where_the_picture_shows_it(rig: Rig, level: str, layou
     for part in sorted({row.part for row in rows}):
         pictured = [expected(row) for row in rows if row.part == part]
         assert read_members(rig, members, part_bytes, part) == pictured
+
+
+def test_a_cold_start_forgets_the_stripes_that_md_keeps(rig: Rig) -> None:
+    rig.create("raid5", 4, chunk_bytes=64 * KIB)
+    size = f"/sys/block/{NAME}/md/stripe_cache_size"
+    rig.lab.machine.write(size, "300")
+    first, again = member_reads(rig), member_reads(rig)
+    told = make_cold(rig.lab, FileSystem.RAW, DEVICE, rig.lab.disks[:4], (NAME,))
+    assert "md's stripe caches emptied" in told
+    assert first > 0
+    assert again == 0
+    assert member_reads(rig) > 0
+    assert (rig.lab.machine.read([size])[size] or "").strip() == "300"
+
+
+def member_reads(rig: Rig) -> int:
+    """Reads on the members while 64 small writes go to always the same stripes: md keeps 17 in any case."""
+
+    def count() -> int:
+        disks = parse_diskstats(rig.lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or "")
+        return sum(disks[node.removeprefix("/dev/")].reads for node in rig.nodes[:4])
+
+    before = count()
+    options = ("bs=4k", "count=64", "oflag=direct", "conv=notrunc", "status=none")
+    rig.lab.machine.run(("dd", "if=/dev/urandom", f"of={DEVICE}", *options))
+    return count() - before

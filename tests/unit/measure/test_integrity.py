@@ -120,6 +120,8 @@ def test_what_was_made_cold_is_told(tmp_path: Path) -> None:
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])
     assert make_cold(lab, FileSystem.RAW, "/dev/md0", lab.disks) == ("kernel caches dropped",)
     assert make_cold(lab, FileSystem.EXT4, "/dev/md0", lab.disks) == ("remounted", "kernel caches dropped")
+    told = make_cold(lab, FileSystem.RAW, "/dev/md0", lab.disks, ("md0", "md101"))
+    assert told == ("kernel caches dropped", "md's stripe caches emptied")
     machine.answers[("umount",)] = Scripted(status=32, stderr="target is busy")
     with pytest.raises(CommandFailed, match="target is busy"):
         make_cold(lab, FileSystem.EXT4, "/dev/md0", lab.disks)
