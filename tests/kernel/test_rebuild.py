@@ -75,14 +75,18 @@ def kill_kernel(host: Host) -> None:
     os.kill(json.loads(record.read_text())["kernel_group"], signal.SIGKILL)
 
 
-def acknowledged_until(writer: RunningCommand, seconds: float) -> Iterator[int]:
-    """Numbers whose write had returned in the guest, as far as they came through before the kernel died."""
-    text, deadline, is_killed = "", time.monotonic() + seconds, False
+def acknowledged_until(writer: RunningCommand, seconds: float, most: int) -> Iterator[int]:
+    """Numbers whose write had returned in the guest, as far as they came through before the kernel died.
+
+    -1 once, when the time is over and more than ``most`` have come: then the kernel is to be killed.
+    """
+    text, deadline, last, is_killed = "", time.monotonic() + seconds, 0, False
     try:
         for chunk in writer.chunks():
             *lines, text = (text + chunk).split("\n")
             yield from (int(line) for line in lines)
-            if time.monotonic() > deadline and not is_killed:
+            last = int(lines[-1]) if lines else last
+            if last > most and time.monotonic() > deadline and not is_killed:
                 is_killed = True
                 yield -1
     except MachineLost:
@@ -112,7 +116,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
         rig.limit_sync(HELD_BACK_KIB)
         lab.execute(operations.add(NAME, spec.members[1], erase_first=True))
         rig.wait(lambda status: status.sync_progress is not None, "a rebuild under way")
-        for number in acknowledged_until(lab.machine.stream(("python3", "-c", WRITER)), 3.0):
+        for number in acknowledged_until(lab.machine.stream(("python3", "-c", WRITER)), 1.5, 2 * SLOTS):
             if number > 0:
                 last = number
                 continue
