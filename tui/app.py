@@ -17,6 +17,7 @@ from textual.screen import Screen
 from tui import messages as happened
 from tui.background import Background
 from tui.client.client import LabClient
+from tui.collector import settle_collector
 from tui.dialogs import Dialogs
 from tui.experiments import Experiments
 from tui.glyphs import ASCII, UNICODE, Glyphs
@@ -153,6 +154,11 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
 
             self.push_screen(WelcomeScreen())
 
+    def settle(self) -> None:
+        """Much has been loaded that stays. Does nothing where the app shares its process."""
+        if self.ends_on:
+            settle_collector()
+
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: Any) -> None:
         names = ", ".join(sorted(binding.id or binding.key for binding in clashed_bindings))
         self.notify(f"The keymap gives one key to several: {names}", title="Keymap", severity="warning", markup=False)
@@ -171,6 +177,8 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
                 self.notify(message.text, markup=False)
             case happened.LabLooked():
                 self._after_look()
+            case happened.SessionOpened():
+                self.settle()
             case _:
                 pass
         for owner in (self.backgrounds, self.shells, self.loads):

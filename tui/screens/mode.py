@@ -51,6 +51,7 @@ class ModeScreen(Screen[None]):
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
 
+    _is_settled = False
     _shown_keys: tuple[tuple[str, str, bool], ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -110,4 +111,10 @@ class ModeScreen(Screen[None]):
         self.app.guide.answer(event.key)
 
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self.app.show_now)
+        self.call_after_refresh(self._resumed)
+
+    def _resumed(self) -> None:
+        self.app.show_now()
+        if not self._is_settled:
+            self._is_settled = True
+            self.app.settle()
