@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -76,6 +76,8 @@ class LineWidget(Widget):
 
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None
+    _brushes: dict[tuple[str, ...], Style] | None = None
+    """Styles while painting: to work one out takes as long as to paint a line with it. Nameless: the widget's own."""
 
     def paint(self, width: int, height: int) -> list[Line]:
         """All lines of the content; missing ones stay blank."""
@@ -92,11 +94,17 @@ class LineWidget(Widget):
 
     def style(self, *names: str) -> Style:
         """The style of component ``PREFIX--name``, on this widget's background."""
-        return self.get_component_rich_style(*(f"{self.PREFIX}--{name}" for name in names))
+        known = self._brushes
+        if known is not None and names in known:
+            return known[names]
+        found = self.get_component_rich_style(*(f"{self.PREFIX}--{name}" for name in names))
+        if known is not None:
+            known[names] = found
+        return found
 
     def line(self, width: int) -> Line:
         """An empty line of this widget."""
-        return Line(width, self.rich_style)
+        return Line(width, self._brushes[()] if self._brushes else self.rich_style)
 
     def changed(self, *, layout: bool = False) -> None:
         """Paint anew at the next chance; with ``layout`` the height may differ too."""
@@ -114,9 +122,14 @@ class LineWidget(Widget):
         if len(before) != len(after):
             self.refresh()
             return
-        rows = [y for y, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        if rows:
-            self.refresh(*(Region(0, y, size.width, 1) for y in rows))
+        regions = [
+            Region(first, y, last - first, 1)
+            for y, (old, new) in enumerate(zip(before, after, strict=True))
+            for first, last in (differing_cells(old, new),)
+            if first < last
+        ]
+        if regions:
+            self.refresh(*regions)
 
     def notify_style_update(self) -> None:
         self._painted = None
@@ -137,13 +150,36 @@ class LineWidget(Widget):
     def _paint_all(self, size: Size) -> list[Strip]:
         if not size.area:
             return []
-        strips = [line.strip() for line in self.paint(size.width, size.height)]
+        self._brushes = {(): self.rich_style}
+        try:
+            strips = [line.strip() for line in self.paint(size.width, size.height)]
+        finally:
+            self._brushes = None
         if self.glyphs is not ASCII:
             return strips
         return [
             Strip([Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width)
             for strip in strips
         ]
+
+
+def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
+    """From which cell to which two strips of one width differ; both the same if they do not."""
+    if old == new:
+        return 0, 0
+    start = _same_cells(list(old), list(new))
+    end = _same_cells(list(old)[::-1], list(new)[::-1])
+    return start, max(start, new.cell_length - end)
+
+
+def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
+    """Cells of the segments that both begin with: whole segments are enough."""
+    cells = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        cells += one.cell_length
+    return cells
 
 
 def wrapped(text: str, width: int, measure: Callable[[str], int] = cell_len) -> list[str]:

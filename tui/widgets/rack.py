@@ -153,7 +153,10 @@ class Rack(LineWidget, can_focus=True):
             self._cursor = names.index(current.name)
         self._cursor = min(self._cursor, max(0, len(names) - 1))
         self._chosen = tuple(name for name in self._chosen if name in names)
-        self.changed(layout=count != len(names))
+        if count != len(names):
+            self.changed(layout=True)
+        else:
+            self.changed_somewhere()
 
     def choose(self, names: Iterable[str]) -> None:
         """Choose exactly these, as far as they are there; posts Toggled if that changes anything."""
@@ -230,7 +233,7 @@ class Rack(LineWidget, can_focus=True):
     def _set_cursor(self, index: int) -> None:
         if 0 <= index < len(self._bays) and index != self._cursor:
             self._cursor = index
-            self.changed()
+            self.changed_somewhere()
             self.post_message(self.Moved(self, self._bays[index]))
 
     def on_focus(self) -> None:

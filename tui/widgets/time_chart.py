@@ -63,11 +63,11 @@ class _Plot:
         return all((row, column) not in self.cells for column in range(first, last))
 
     def runs(self, row: int) -> Iterator[tuple[str, str]]:
-        """Text and style of a row, neighbours of one style together."""
+        """Text and style of a row, neighbours of one style together; a blank is of whatever style comes before it."""
         text, style = "", ""
         for column in range(self.columns):
             cell = self.cells.get((row, column))
-            sign, wanted = (cell.sign, cell.style) if cell else (" ", "")
+            sign, wanted = (cell.sign, cell.style) if cell else (" ", style)
             if wanted != style and text:
                 yield text, style
                 text = ""

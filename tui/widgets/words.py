@@ -23,10 +23,16 @@ class Words(Static):
         told = (text.plain, tuple(text.spans))
         if told == self._told:
             return
-        lengths = tuple(map(len, text.plain.split("\n")))
-        is_other_shape = lengths != self._lengths
-        self._told, self._lengths = told, lengths
-        super().update(content, layout=layout and is_other_shape)
+        before, self._lengths = self._lengths, tuple(map(len, text.plain.split("\n")))
+        self._told = told
+        super().update(content, layout=layout and self._needs_room(before, self._lengths))
+
+    def _needs_room(self, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+        """Whether it may become higher or wider. Where lines fill a given width, only their number matters."""
+        width = self.styles.width
+        if len(before) != len(after) or (width is not None and width.is_auto):
+            return before != after
+        return before != after and max(*before, *after, 0, 0) > self.size.width
 
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
