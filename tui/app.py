@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 SHOW_SECONDS = 0.1
 """The screen is brought up to date no more often than this."""
+_STILL_LOOKS, _STILL_EVERY = 20, 20
+"""After so many looks in which nothing moved, one of so many is shown."""
 Listener = Callable[[LabState], None]
 
 
@@ -187,9 +189,10 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
             self.show_soon()
 
     def _is_dull(self) -> bool:
-        """Where nothing moves, every fourth look is shown: an app that is only open is to cost next to nothing."""
-        self._dull_looks = (self._dull_looks + 1) % 4 if self.lab.is_quiet else 0
-        return self._dull_looks > 0
+        """Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing."""
+        self._dull_looks = self._dull_looks + 1 if self.lab.is_quiet else 0
+        every = 4 if self._dull_looks <= _STILL_LOOKS else _STILL_EVERY
+        return self._dull_looks % every > 0
 
     def _after_look(self) -> None:
         if self.lab.new_events:

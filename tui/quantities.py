@@ -52,6 +52,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / _SMALLEST_TIME_SECONDS:.0f} ns"
 
 
+def age_words(seconds: float) -> str:
+    """``now``, ``25 s ago``, ``3 min ago``, ``2 h ago``: coarse, so that old things stay as they are on the screen."""
+    if seconds < 60:
+        rounded = int(seconds) // 5 * 5
+        return f"{rounded} s ago" if rounded else "now"
+    return f"{int(seconds) // 60} min ago" if seconds < 3600 else f"{int(seconds) // 3600} h ago"
+
+
 def _scaled(value: float) -> tuple[str, str]:
     for scale, prefix in _SCALES:
         if abs(value) >= 0.9995 * scale and scale > 1:

@@ -1,7 +1,8 @@
 """Looks at all arrays and disks, several times a second, on the machine's own clock.
 
 The agent samples a handful of files. The many files of the arrays' sysfs folders are read only when /proc/mdstat has
-changed its shape, and every other second for what it does not show: on the embedded kernel each file costs some 0.1 ms.
+changed its shape, and every other second for what it does not show, more rarely where nothing is read or written: on
+the embedded kernel each file costs some 0.1 ms.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from lab.session.session import LabSession
 
 DEFAULT_HERTZ = 4.0
 SLOW_SECONDS = 2.0
-"""How old what /proc/mdstat does not show may become: error counts, mismatches, clean or active, sizes of disks."""
+"""How old what /proc/mdstat does not show may become: error counts, mismatches, clean or active."""
+STILL_SECONDS = 10.0
+"""The same where nothing has been read or written since: hardly anything of it can have changed."""
+_PARTITIONS = "/proc/partitions"
+"""Lists only disks that have a size (show_partition() in block/genhd.c): shows at once that one has vanished."""
 _WATCHED_ARRAYS = tuple(f"md{number}" for number in (*range(32), *range(120, 128)))
 _ARRAY_OF_THREAD = re.compile(r"(md\d+)_")
 _STOP_SECONDS = 5.0
@@ -159,7 +164,8 @@ class LookMaker:
         self._session = session
         self._arrays: tuple[ArrayStatus, ...] = ()
         self._vanished: frozenset[str] = frozenset()
-        self._shape: str | None = None
+        self._shown: tuple[str, str | None] | None = None
+        self._counted: str | None = None
         self._read_seconds = 0.0
         self._asked: frozenset[str] = frozenset()
         self._ticks: dict[str, int] = {}
@@ -175,18 +181,24 @@ class LookMaker:
         self._asked = self._devices()
         prefixes = tuple(f"{name}_" for name in _WATCHED_ARRAYS)
         return SampleRequest(
-            interval_seconds, ("/proc/stat", "/proc/diskstats", MDSTAT), tuple(sorted(self._asked)), prefixes
+            interval_seconds,
+            ("/proc/stat", "/proc/diskstats", MDSTAT, _PARTITIONS),
+            tuple(sorted(self._asked)),
+            prefixes,
         )
 
     def look(self, raw: RawSample) -> Look:
         """The look at the time of a sample."""
         text = raw.files.get(MDSTAT) or ""
         shape = parse_mdstat(text).shape
-        if shape != self._shape or raw.time_seconds - self._read_seconds >= SLOW_SECONDS:
+        shown = (shape, raw.files.get(_PARTITIONS))
+        counted = raw.files.get("/proc/diskstats")
+        may_be_old = SLOW_SECONDS if counted != self._counted else STILL_SECONDS
+        if shown != self._shown or raw.time_seconds - self._read_seconds >= may_be_old:
             # One that mdadm is still putting together, or taking apart, is not there for anybody.
             self._arrays = tuple(each for each in self._session.all_statuses() if each.state.is_running)
             self._vanished = self._vanished_disks()
-            self._shape, self._read_seconds = shape, raw.time_seconds
+            self._shown, self._counted, self._read_seconds = shown, counted, raw.time_seconds
         return Look(
             raw.time_seconds,
             _with_progress(self._arrays, text),

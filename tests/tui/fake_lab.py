@@ -72,6 +72,8 @@ class FakeLab:
         self.seconds = FIRST_SECONDS
         self.busy = 0
         """Bytes that every member moves in a tick."""
+        self.md_works = True
+        """Whether md's thread takes CPU time."""
         self._moved = dict.fromkeys((f"ubd{letter}" for letter in _LETTERS), 0)
         self.show(None)
 
@@ -161,7 +163,7 @@ class FakeLab:
             "/proc/diskstats": "\n".join(lines) + "\n",
             "/proc/mdstat": self.machine.files["/proc/mdstat"],
         }
-        return RawSample(self.seconds, files, {"md0_raid5": ticks // 20})
+        return RawSample(self.seconds, files, {"md0_raid5": ticks // 20 if self.md_works else 0})
 
     def lose(self) -> None:
         """The machine dies."""

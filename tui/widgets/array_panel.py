@@ -14,7 +14,7 @@ from textual.widgets import Static
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.glyphs import glyphs_of
-from tui.quantities import Unit
+from tui.quantities import Unit, age_words
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import added, marks_of, member_series, sync_view, tone_of
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lab.session.history import History
 
 WINDOW_SECONDS = 60.0
+_BEYOND_SECONDS = 1.0
+"""Lines come in from the left edge, not from the first point inside it."""
 CHARTS = ("rate", "latency", "members", "work")
 _LOAD_TIP = "No load has run lately: [b]w[/b] puts one on, and its latency is drawn too."
 _SHORT_LOAD_TIP = "No load runs: [b]w[/b] puts one on."
@@ -186,7 +188,8 @@ class ArrayPanel(Vertical):
     def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
         from lab.session.history import LoadMeasure, Measure
 
-        window, now = WINDOW_SECONDS, state.look.time_seconds if state.look else None
+        window = WINDOW_SECONDS + _BEYOND_SECONDS
+        now = state.look.time_seconds if state.look else None
         marks = marks_of(state, status)
         p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
         is_loaded = bool(state.load and state.load.is_running)
@@ -229,7 +232,7 @@ class ArrayPanel(Vertical):
         lines = []
         for event in list(state.events)[-max(1, box.size.height) :]:
             tone = tone_of(event)
-            ago = f"{now - event.time_seconds:4.0f} s ago "
+            ago = f"{age_words(now - event.time_seconds):>10} "
             sign = (f"{tone.glyph(glyphs)} ", styles.get(tone, "$text-warning"))
             lines.append(Content.assemble((ago, "$foreground-muted"), sign, event.sentence))
         nothing = Content.styled("nothing has happened yet", "$foreground-muted")

@@ -47,8 +47,12 @@ def session(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return LabSession(parse_target("uml:"), host, Lab(as_machine(machine), host, [DISK]))
 
 
-def raw(seconds: float, mdstat: str = REBUILDING, threads: dict[str, int] | None = None) -> RawSample:
-    return RawSample(seconds, {"/proc/mdstat": mdstat, "/proc/diskstats": "", "/proc/stat": ""}, threads or {})
+def raw(
+    seconds: float, mdstat: str = REBUILDING, threads: dict[str, int] | None = None, *, partitions: str = ""
+) -> RawSample:
+    # Something has been read or written since the sample before.
+    files = {"/proc/mdstat": mdstat, "/proc/diskstats": f"{seconds}", "/proc/stat": "", "/proc/partitions": partitions}
+    return RawSample(seconds, files, threads or {})
 
 
 def test_progress_and_bitmaps_leave_the_shape_as_it_is() -> None:
@@ -83,6 +87,19 @@ def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: Fa
     assert len(machine.reads) > again
 
 
+def test_sysfs_is_left_alone_for_longer_where_nothing_is_read_or_written(
+    machine: FakeMachine, session: LabSession
+) -> None:
+    maker = LookMaker(session)
+    maker.look(raw(0.0))
+    first = len(machine.reads)
+    still = raw(0.0).files
+    maker.look(RawSample(3.0, still, {}))
+    assert len(machine.reads) == first
+    maker.look(RawSample(10.5, still, {}))
+    assert len(machine.reads) > first
+
+
 def test_an_array_that_is_being_put_together_is_not_there_yet(machine: FakeMachine, session: LabSession) -> None:
     # As the kernel shows it between mdadm's first ioctl and RUN_ARRAY.
     machine.files |= {"/sys/block/md0/md/level": "5\n", "/sys/block/md0/md/array_state": "inactive\n"}
@@ -100,6 +117,13 @@ def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSess
     assert maker.look(raw(3.0)).vanished == {"ubda"}
     del machine.files["/sys/block/ubda/size"]
     assert maker.look(raw(6.0)).vanished == {"ubda"}
+
+
+def test_a_disk_that_vanishes_is_seen_at_the_next_look(machine: FakeMachine, session: LabSession) -> None:
+    maker = LookMaker(session)
+    maker.look(raw(0.0, partitions="  98  0  512000 ubda\n"))
+    machine.files["/sys/block/ubda/size"] = "0\n"
+    assert maker.look(raw(0.25, partitions="")).vanished == {"ubda"}
 
 
 def test_threads_are_summed_for_each_array_and_ended_ones_count_on(session: LabSession) -> None:
