@@ -8,6 +8,20 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
+_MARKED = {"block-cursor-text-style": "bold", "button-focus-text-style": "bold underline"}
+
+
+def _scrollbar(bar: str, *, moved: str, track: str) -> dict[str, str]:
+    """``moved``: under the mouse, or held by it."""
+    tracks = ("background", "background-hover", "background-active", "corner-color")
+    return {
+        "scrollbar": bar,
+        "scrollbar-hover": moved,
+        "scrollbar-active": moved,
+        **{f"scrollbar-{part}": track for part in tracks},
+    }
+
+
 DARK = Theme(
     name="raidlab-dark",
     primary="#6cb6ff",
@@ -28,16 +42,9 @@ DARK = Theme(
         "footer-key-foreground": "#ffb454",
         "block-cursor-background": "#2c4a6b",
         "block-cursor-foreground": "#ffffff",
-        "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#1f2f42",
-        "button-focus-text-style": "bold underline",
-        "scrollbar": "#3d4c5e",
-        "scrollbar-hover": "#5b7088",
-        "scrollbar-active": "#5b7088",
-        "scrollbar-background": "#131a22",
-        "scrollbar-background-hover": "#131a22",
-        "scrollbar-background-active": "#131a22",
-        "scrollbar-corner-color": "#131a22",
+        **_MARKED,
+        **_scrollbar("#3d4c5e", moved="#5b7088", track="#131a22"),
         "input-selection-background": "#2c4a6b",
     },
 )
@@ -61,16 +68,9 @@ LIGHT = Theme(
         "footer-key-foreground": "#a04e00",
         "block-cursor-background": "#bcd7f5",
         "block-cursor-foreground": "#0b1520",
-        "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#dbe8f6",
-        "button-focus-text-style": "bold underline",
-        "scrollbar": "#9aa9bb",
-        "scrollbar-hover": "#72859b",
-        "scrollbar-active": "#72859b",
-        "scrollbar-background": "#e4eaf1",
-        "scrollbar-background-hover": "#e4eaf1",
-        "scrollbar-background-active": "#e4eaf1",
-        "scrollbar-corner-color": "#e4eaf1",
+        **_MARKED,
+        **_scrollbar("#9aa9bb", moved="#72859b", track="#e4eaf1"),
         "input-selection-background": "#bcd7f5",
     },
 )
@@ -95,16 +95,9 @@ HIGH_CONTRAST = Theme(
         "footer-key-foreground": "#ffd400",
         "block-cursor-background": "#ffd400",
         "block-cursor-foreground": "#000000",
-        "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#404040",
-        "button-focus-text-style": "bold underline",
-        "scrollbar": "#ffffff",
-        "scrollbar-hover": "#ffd400",
-        "scrollbar-active": "#ffd400",
-        "scrollbar-background": "#1a1a1a",
-        "scrollbar-background-hover": "#1a1a1a",
-        "scrollbar-background-active": "#1a1a1a",
-        "scrollbar-corner-color": "#1a1a1a",
+        **_MARKED,
+        **_scrollbar("#ffffff", moved="#ffd400", track="#1a1a1a"),
         "input-selection-background": "#005f87",
     },
 )

@@ -13,6 +13,8 @@ from lab.units import SECTOR_BYTES
 
 RATE_SECONDS = 5.0
 """A sync's speed is taken over so long a stretch."""
+LEAST_SECONDS = 1.0
+"""What is left is told only after so long a stretch: out of a burst or a pause it would be anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class SyncPace:
     bytes_per_second: float
     """Of each member."""
     left_seconds: float | None
-    """None while it stands still."""
+    """None while it stands still, and in its first second."""
 
 
 def sync_pace(looks: Sequence[Look], name: str) -> SyncPace | None:
@@ -37,9 +39,10 @@ def sync_pace(looks: Sequence[Look], name: str) -> SyncPace | None:
             continue
         moved = (now.done_sectors - before.done_sectors) * SECTOR_BYTES
         if time < newest_time and moved >= 0:
-            rate = moved / (newest_time - time)
+            stretch = newest_time - time
+            rate = moved / stretch
             left = (now.total_sectors - now.done_sectors) * SECTOR_BYTES
-            return SyncPace(rate, left / rate if rate > 0 else None)
+            return SyncPace(rate, left / rate if rate > 0 and stretch >= LEAST_SECONDS else None)
     return None
 
 

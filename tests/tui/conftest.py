@@ -15,6 +15,7 @@ from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
 from tui.client.client import LabClient
 from tui.glyphs import UNICODE, Glyphs
+from tui.screens.plan import PlanScreen
 from tui.settings import Settings, save_settings
 
 PATIENCE_SECONDS = 15.0
@@ -83,12 +84,17 @@ async def running(app: RaidlabApp, size: tuple[int, int] = (120, 40)) -> AsyncIt
 
 
 async def until(pilot: AppPilot, is_reached: Callable[[], bool], what: str) -> None:
+    """Wait for something that the app's threads bring about, and until it is shown."""
+    await reached(is_reached, what)
+    await pilot.pause()
+
+
+async def reached(is_reached: Callable[[], bool], what: str) -> None:
     """Wait for something that the app's threads bring about."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_reached():
         assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(0.01)
-    await pilot.pause()
+        await asyncio.sleep(0.002)
 
 
 async def looked(pilot: AppPilot, app: RaidlabApp, fake_lab: FakeLab, count: int = 1) -> None:
@@ -98,7 +104,9 @@ async def looked(pilot: AppPilot, app: RaidlabApp, fake_lab: FakeLab, count: int
     for _ in range(count):
         fake_lab.tick()
         wanted = fake_lab.seconds
-        await until(pilot, lambda wanted=wanted: _has_seen(app, wanted), f"the look at {wanted}")  # type: ignore[misc]
+        # One at a time: of looks that wait in the queue only the newest is kept.
+        await reached(lambda wanted=wanted: _has_seen(app, wanted), f"the look at {wanted}")  # type: ignore[misc]
+    await pilot.pause()
     app.show_now()
     await pilot.pause()
 
@@ -114,3 +122,15 @@ async def idle(pilot: AppPilot, app: RaidlabApp) -> None:
     await until(pilot, lambda: bool(done), "the queue is empty")
     app.show_now()
     await pilot.pause()
+
+
+@asynccontextmanager
+async def asked_to_fail(app: RaidlabApp, fake_lab: FakeLab) -> AsyncIterator[tuple[AppPilot, PlanScreen]]:
+    """A RAID 5, and the plan to fail its first disk on the screen."""
+    fake_lab.show("raid5")
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        await pilot.press("f")
+        await idle(pilot, app)
+        assert isinstance(app.screen, PlanScreen)
+        yield pilot, app.screen

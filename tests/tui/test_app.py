@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.plans import Plan
-from tests.tui.conftest import AppMaker, idle, looked, running, until
+from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tui.screens.help import HelpScreen
 from tui.screens.menu import MenuScreen
@@ -75,13 +75,8 @@ async def test_theme_screen_and_selection_come_back(app_on: AppMaker, tmp_path: 
 
 
 async def test_a_plan_is_shown_before_it_runs_and_nothing_runs_on_cancel(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
     app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("f")
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
+    async with asked_to_fail(app, fake_lab) as (pilot, _):
         assert not any("--fail" in run for run in fake_lab.machine.runs)
         await pilot.press("escape")
         await idle(pilot, app)
@@ -89,14 +84,9 @@ async def test_a_plan_is_shown_before_it_runs_and_nothing_runs_on_cancel(app_on:
 
 
 async def test_a_confirmed_plan_runs_its_very_steps(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
     app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("f")
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
-        steps = [step.argv for step in app.screen.plan.steps]
+    async with asked_to_fail(app, fake_lab) as (pilot, screen):
+        steps = [step.argv for step in screen.plan.steps]
         await pilot.press("r")
         await idle(pilot, app)
         assert len(app.screen_stack) == 1, str(app.screen.query_one("#plan-failure").render())

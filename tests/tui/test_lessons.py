@@ -16,7 +16,7 @@ from tests.tui.still import text_of
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
 from tui.app import RaidlabApp
 from tui.glyphs import ASCII
-from tui.lessons.view import LessonView
+from tui.lessons.view import LessonView, StepCard
 from tui.lessons.wording import in_app, key_for, steps_in_app
 from tui.registry import SCREENS
 from tui.screens.menu import MenuScreen
@@ -211,10 +211,14 @@ async def test_a_new_hint_is_brought_into_sight_on_a_small_terminal(app_on: AppM
         await until(pilot, lambda: "Step 1 of 4" in text_of(app), "the beginning again")
 
 
-def step_hints(app: RaidlabApp) -> tuple[str, ...]:
+def step_of(app: RaidlabApp) -> StepCard:
     step = view_of(app).step
     assert step is not None
-    return step.hints
+    return step
+
+
+def step_hints(app: RaidlabApp) -> tuple[str, ...]:
+    return step_of(app).hints
 
 
 async def test_letters_and_the_mouse_answer(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
@@ -233,9 +237,7 @@ async def test_letters_and_the_mouse_answer(app_on: AppMaker, fake_lab: FakeLab,
 
 
 def answer_of(app: RaidlabApp) -> str:
-    step = view_of(app).step
-    assert step is not None
-    return step.answer
+    return step_of(app).answer
 
 
 async def test_what_was_done_is_there_after_a_restart(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.tui.conftest import AppMaker, idle, looked, running
+from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
+from tests.tui.still import text_of
 from tui.screens.help import HelpScreen
 from tui.screens.menu import MenuScreen
-from tui.screens.plan import PlanScreen
 
 
 async def test_a_screen_that_has_left_can_be_told_to_leave(app_on: AppMaker, fake_lab: FakeLab) -> None:
@@ -25,14 +25,8 @@ async def test_a_screen_that_has_left_can_be_told_to_leave(app_on: AppMaker, fak
 
 
 async def test_a_plan_that_is_done_under_the_help_leaves_after_it(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
     app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("f")
-        await idle(pilot, app)
-        under = app.screen
-        assert isinstance(under, PlanScreen)
+    async with asked_to_fail(app, fake_lab) as (pilot, under):
         app.push_screen(HelpScreen(under))
         await pilot.pause()
         under.action_run()
@@ -42,3 +36,28 @@ async def test_a_plan_that_is_done_under_the_help_leaves_after_it(app_on: AppMak
         await pilot.pause()
         await pilot.pause()
         assert len(app.screen_stack) == 1
+
+
+async def test_help_explains_dialogs_too_and_leads_back(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with asked_to_fail(app, fake_lab) as (pilot, under):
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        assert "plan.run" in text_of(app)
+        await pilot.press("f1")
+        await pilot.pause()
+        assert app.screen is under
+
+
+async def test_what_is_told_never_covers_what_to_do_next(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app.lab.is_open, "the lab is open")
+        await looked(pilot, app, fake_lab)
+        for number in range(3):
+            app.say(f"told {number}")
+        await until(pilot, lambda: "told 2" in text_of(app), "the sentences are on the screen")
+        *_, hint, keys = text_of(app).splitlines()
+        assert "Nothing is built yet. b builds a good first RAID 5; 2 lets you choose." in hint
+        assert "Build" in keys

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from tui.tones import Tone
-from tui.widgets.lines import Line, LineWidget, shorten
+from tui.widgets.lines import Line, RowsWidget, shorten
 
 _LEAST_PLOT_CELLS = 10
 _RATIO_SPAN = 4.0
@@ -36,7 +36,7 @@ class Bar:
     """Heading over the bars that share it; its bars share a scale."""
 
 
-class BarChart(LineWidget):
+class BarChart(RowsWidget[Bar]):
     """Horizontal bars; the interval is the lighter part at the end, theory a mark of its own."""
 
     PREFIX = "bar-chart"
@@ -64,36 +64,20 @@ class BarChart(LineWidget):
     }
     """
 
-    def __init__(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._bars: tuple[Bar, ...] = ()
-
-    def show(self, bars: Sequence[Bar]) -> None:
-        """Show these, in this order; nothing takes no room."""
-        self.display = bool(bars)
-        if tuple(bars) != self._bars:
-            self._bars = tuple(bars)
-            self.changed(layout=True)
-
     def lines_needed(self, width: int) -> int:
-        groups = list(dict.fromkeys(bar.group for bar in self._bars))
+        groups = list(dict.fromkeys(bar.group for bar in self._rows))
         headings = len([group for group in groups if group])
-        return len(self._bars) + headings + max(0, len(groups) - 1)
+        return len(self._rows) + headings + max(0, len(groups) - 1)
 
     def paint(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = []
-        label_cells, plot = _columns([(bar.label, bar.text) for bar in self._bars], width)
-        for group in dict.fromkeys(bar.group for bar in self._bars):
+        label_cells, plot = _columns([(bar.label, bar.text) for bar in self._rows], width)
+        for group in dict.fromkeys(bar.group for bar in self._rows):
             if lines:
                 lines.append(self.line(width))
             if group:
                 lines.append(self.line(width).add(shorten(group, width, self.glyphs.ellipsis), self.style("group")))
-            bars = [bar for bar in self._bars if bar.group == group]
+            bars = [bar for bar in self._rows if bar.group == group]
             top = max(max(bar.high, bar.expected or 0.0) for bar in bars) or 1.0
             lines += [self._bar_line(bar, top, width, label_cells, plot) for bar in bars]
         return lines
@@ -136,7 +120,7 @@ class RatioRow:
     tone: Tone = Tone.QUIET
 
 
-class RatioChart(LineWidget):
+class RatioChart(RowsWidget[RatioRow]):
     """Ratios on a logarithmic axis around 1; an interval that crosses the line tells no difference."""
 
     PREFIX = "ratio-chart"
@@ -157,25 +141,6 @@ class RatioChart(LineWidget):
         & > .ratio-chart--quiet { color: $foreground; }
     }
     """
-
-    def __init__(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._rows: tuple[RatioRow, ...] = ()
-
-    def show(self, rows: Sequence[RatioRow]) -> None:
-        """Show these, in this order; nothing takes no room."""
-        self.display = bool(rows)
-        if tuple(rows) != self._rows:
-            self._rows = tuple(rows)
-            self.changed(layout=True)
-
-    def lines_needed(self, width: int) -> int:
-        return len(self._rows) + 1 if self._rows else 0
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rich.style import Style
 
-from tui.widgets.lines import Line, LineWidget
+from tui.widgets.lines import Line, RowsWidget
 
 _TITLES = ("level", "usable", "survives", "small write")
 _NARROW_TITLES = ("level", "usable", "survives", "write")
@@ -26,7 +26,7 @@ class LevelRow:
     is_current: bool = False
 
 
-class LevelTable(LineWidget):
+class LevelTable(RowsWidget[LevelRow]):
     """Levels side by side; the current one stands out by colour and by sign."""
 
     PREFIX = "level-table"
@@ -43,24 +43,6 @@ class LevelTable(LineWidget):
         & > .level-table--current { color: $text-primary; text-style: bold; }
     }
     """
-
-    def __init__(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._rows: tuple[LevelRow, ...] = ()
-
-    def show(self, rows: Sequence[LevelRow]) -> None:
-        """Show these levels; none: nothing, in no rows."""
-        if tuple(rows) != self._rows:
-            self._rows = tuple(rows)
-            self.changed(layout=True)
-
-    def lines_needed(self, width: int) -> int:
-        return len(self._rows) + 1 if self._rows else 0
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -13,6 +14,7 @@ from textual.widget import Widget
 
 from tui.glyphs import ASCII, Glyphs, glyphs_of
 
+Row = TypeVar("Row")
 _PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">", "’": "'", "¼": " ", "½": " "})
 
 
@@ -161,6 +163,29 @@ class LineWidget(Widget):
             Strip([Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width)
             for strip in strips
         ]
+
+
+class RowsWidget(LineWidget, Generic[Row]):
+    """Shows a list of values in as many lines as they need."""
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._rows: tuple[Row, ...] = ()
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show these, in this order; nothing takes no room."""
+        self.display = bool(rows)
+        if tuple(rows) != self._rows:
+            self._rows = tuple(rows)
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows) + 1 if self._rows else 0
 
 
 def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:

@@ -34,8 +34,8 @@ def test_the_same_text_again_costs_nothing() -> None:
     assert refreshes_of("12 IOPS", "12 IOPS", "12 IOPS") == [True]
 
 
-def test_other_words_of_the_same_length_need_no_layout() -> None:
-    assert refreshes_of("12 IOPS", "13 IOPS", "130 IOPS") == [True, False, True]
+def test_other_words_on_as_many_lines_need_no_layout() -> None:
+    assert refreshes_of("12 IOPS", "13 IOPS", "130 IOPS", "130 IOPS\nand more") == [True, False, False, True]
 
 
 def test_another_colour_is_painted() -> None:
