@@ -15,6 +15,7 @@ from tui.widgets.choices import ChoiceRow
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
+    from tui.state import LabState
 
 LEVELS = tuple(name for name in LevelName if name is not LevelName.SINGLE)
 _TITLES = {
@@ -47,6 +48,15 @@ _PPL = "partial parity log"
 _MOST_SPARES = 2
 FIRST_MEMBERS = 4
 """How many disks a newcomer finds chosen."""
+
+
+def next_array_name(state: LabState) -> str:
+    """The name that the next array would get."""
+    from lab.session.checks import free_name
+
+    taken = [status.name for status in state.arrays]
+    taken += [array.name for array in state.found.all] if state.found else []
+    return free_name(taken)
 
 
 def title_of(level: LevelName) -> str:

@@ -1,13 +1,13 @@
 """The app as plain lines, for screen readers and for terminals that can do no more: no screen, no animation.
 
 What happens is told in a sentence when it happens; what can be done is asked with ``?`` and done with the same keys as
-in the app, each followed by Enter. Building choice by choice, experiments and lessons are on the command line.
+in the app, each followed by Enter. Building has its own dialog; experiments, results and lessons are ``raidlab`` lines,
+which can be typed here too.
 """
 
 from __future__ import annotations
 
 import queue
-import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -24,7 +24,9 @@ from tui.screens.lab_actions import LabActions
 from tui.shell import Shell
 from tui.state import LabState, Phase
 from tui.story import next_step
-from tui.text_words import array_lines, disk_line, load_line, progress_lines
+from tui.text_build import TextBuild
+from tui.text_commands import run_command_line
+from tui.text_words import array_lines, disk_line, load_line, plain_step, progress_lines
 from tui.updates import update
 
 if TYPE_CHECKING:
@@ -38,14 +40,18 @@ HELP = """\
 Type a key and Enter. Enter alone tells how things stand and what can be done next.
 ?         what can be done now, with the keys
 b         build a first RAID 5
-disk02    select a disk; md0 selects an array
+build     put an array together choice by choice
+disk02    select a disk; md0 selects an array, or starts one that is stopped
 ! LINE    run LINE as a root shell on the machine
 log       the commands that ran last
 restart   start a lost machine again
 q         close the lab and leave
-All else is on the command line, in plain lines too: raidlab --help."""
+All else is on the command line, and can be typed here too:
+raidlab lesson list       the lessons; raidlab lesson start 1 begins one
+raidlab run               experiments; raidlab run NAME measures one
+raidlab results           what was measured; raidlab results show NAME
+raidlab --help            everything"""
 _LOGGED = 10
-_MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
 
 
 class TextApp:
@@ -62,7 +68,7 @@ class TextApp:
     ) -> None:
         """``read`` gives the next line, empty at the end, as ``readline`` does."""
         self.lab = LabState(target=target or "")
-        self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Message | Callable[[], None] | str | None] = queue.SimpleQueue()
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.operations = Operations(self)
         self.loads = Loads(self)
@@ -78,6 +84,7 @@ class TextApp:
         self._told: dict[str, int] = {}
         self._load_told_seconds = 0.0
         self._is_first_look = False
+        self._is_commanded = False
 
     def run(self) -> int:
         """Until ``q`` or the end of the input; returns the exit status."""
@@ -91,6 +98,8 @@ class TextApp:
             if isinstance(item, str):
                 if not self._typed(item.strip()):
                     return 0
+            elif callable(item):
+                item()
             else:
                 self._hear(item)
 
@@ -169,11 +178,20 @@ class TextApp:
         word, _, rest = line.partition(" ")
         if word in ("q", "quit", "exit"):
             return False
-        simple = {"": self._status, "?": self._choices, "help": self._help, "log": self._log, "status": self._status}
+        simple = {
+            "": self._status,
+            "status": self._status,
+            "?": self._choices,
+            "help": self._help,
+            "log": self._log,
+            "build": self.choose_freely,
+        }
         if word in simple:
             simple[word]()
         elif word == "restart":
             self.client.restart()
+        elif word == "raidlab":
+            self._run_command_line(rest)
         elif word.startswith("!"):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
@@ -199,6 +217,9 @@ class TextApp:
             self.lab.selected_array = word
             self._line(f"selected: {word}")
             return True
+        if any(array.name == word for array in self.lab.resting_arrays):
+            self._actions.start_array(word)
+            return True
         return False
 
     def _run_shell(self, line: str) -> None:
@@ -220,7 +241,7 @@ class TextApp:
         disk = selected_disk(self.lab)
         if disk:
             self._line(f"selected: {disk_line(self.lab, disk)}")
-        self._line(f"next: {_MARKUP.sub('', next_step(self.lab))}")
+        self._line(f"next: {plain_step(next_step(self.lab))}")
 
     def _choices(self) -> None:
         for action in applying(self.lab):
@@ -287,8 +308,27 @@ class TextApp:
         """Lines are shown when something happens."""
 
     def choose_freely(self) -> None:
-        """What the Build screen does is a command here."""
-        self._line("raidlab array create --help tells how arrays are put together; q leaves.")
+        """Put an array together, choice by choice."""
+        if not self.lab.is_open:
+            self._line(plain_step(next_step(self.lab)))
+            return
+
+        def listen(answer: Callable[[str], None]) -> None:
+            self._answer = answer
+
+        TextBuild(self, self._line, listen).tell()
+
+    def _run_command_line(self, words: str) -> None:
+        if self._is_commanded:
+            self._line("not run: the raidlab command before still runs.")
+            return
+        self._is_commanded = True
+
+        def ended(status: int) -> None:
+            self._is_commanded = False
+            self._line(f"raidlab {words}: ended with status {status}.")
+
+        run_command_line(words, self.client, lambda status: self._inbox.put(lambda: ended(status)))
 
     def _line(self, text: str) -> None:
         self._write.write((to_ascii(text) if self._is_ascii else text) + "\n")

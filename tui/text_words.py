@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
 
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
+_MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
+# Keys of the app that are words here.
+_WORDS = {
+    "[b]Tab[/b] to it, [b]Enter[/b] starts it": "its name starts it",
+    "[b]F1[/b] explains the screen": "help explains",
+    "[b]Ctrl+R[/b]": "restart",
+    "[b]Del[/b]": "delete",
+    "[b]2[/b]": "build",
+}
+
+
+def plain_step(markup: str) -> str:
+    """The next step with what is typed here instead of keys of the app."""
+    for key, word in _WORDS.items():
+        markup = markup.replace(key, word)
+    return _MARKUP.sub("", markup)
 
 
 def array_lines(state: LabState) -> Iterator[str]:

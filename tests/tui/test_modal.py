@@ -47,7 +47,7 @@ async def test_help_explains_dialogs_too_and_leads_back(app_on: AppMaker, fake_l
         assert "plan.run" in text_of(app)
         await pilot.press("f1")
         await pilot.pause()
-        assert app.screen is under
+        assert app.screen_stack[-1:] == [under]
 
 
 async def test_what_is_told_never_covers_what_to_do_next(app_on: AppMaker, fake_lab: FakeLab) -> None:

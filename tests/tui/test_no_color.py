@@ -43,7 +43,9 @@ async def test_without_colours_the_signs_still_tell_every_state(
         assert {"●", "◐", "○", "▲"} <= set(text)
 
 
-async def test_with_colours_there_are_some(app_on: AppMaker, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_colours_there_are_some(
+    app_on: AppMaker, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     app = app_on()
     async with running(app) as pilot:

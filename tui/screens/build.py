@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from lab.session.preview import ArrayPreview, preview
 from lab.units import human_bytes
-from tui.drafts import FIRST_MEMBERS, Draft
+from tui.drafts import FIRST_MEMBERS, Draft, next_array_name
 from tui.level_rows import level_rows, survives_words
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
@@ -101,12 +101,7 @@ class BuildScreen(ModeScreen):
     @property
     def array_name(self) -> str:
         """The name that the array would get."""
-        from lab.session.checks import free_name
-
-        state = self.app.lab
-        taken = [status.name for status in state.arrays]
-        taken += [array.name for array in state.found.all] if state.found else []
-        return free_name(taken)
+        return next_array_name(self.app.lab)
 
     def show_state(self, state: LabState) -> None:
         bays = bays_of(state)
