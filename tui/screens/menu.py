@@ -14,7 +14,14 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from tui.choice import Choice
+from tui.glyphs import glyphs_of
 from tui.screens.modal import Modal
+from tui.widgets.lines import shorten
+
+_MOST_OF_SCREEN = 0.92
+"""As in menu.tcss."""
+_AROUND_CELLS = 6
+"""Border and padding of the box and of an option, and the gap before the detail."""
 
 
 class MenuScreen(Modal[str | None]):
@@ -54,8 +61,15 @@ class MenuScreen(Modal[str | None]):
         keys = max(len(each.key) for each in self._choices)
         parts = [(f" {choice.key:>{keys}}  ", "bold $footer-key-foreground")] if keys else [(" ", "")]
         parts.append((f"{choice.label:<{width}}", "bold"))
-        parts.append((f"  {choice.detail}" if choice.detail else "", "$foreground-muted"))
+        room = int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS - sum(len(text) for text, _ in parts)
+        detail = shorten(choice.detail, max(0, room), glyphs_of(self).ellipsis)
+        parts.append((f"  {detail}" if detail else "", "$foreground-muted"))
         return Content.assemble(*parts)
+
+    def on_resize(self) -> None:
+        options = self.query_one(OptionList)
+        for index, choice in enumerate(self._choices):
+            options.replace_option_prompt_at_index(index, self._line(choice))
 
     def on_key(self, event: Key) -> None:
         found = next((choice for choice in self._choices if choice.key and choice.key == event.key), None)

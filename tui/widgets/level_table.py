@@ -30,6 +30,7 @@ class LevelTable(RowsWidget[LevelRow]):
     """Levels side by side; the current one stands out by colour and by sign."""
 
     PREFIX = "level-table"
+    HIDES_WHEN_EMPTY = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "level-table--title",
         "level-table--row",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -168,6 +168,9 @@ class LineWidget(Widget):
 class RowsWidget(LineWidget, Generic[Row]):
     """Shows a list of values in as many lines as they need."""
 
+    HIDES_WHEN_EMPTY: ClassVar[bool] = True
+    """False where a style sheet says whether it is shown."""
+
     def __init__(
         self,
         *,
@@ -179,7 +182,8 @@ class RowsWidget(LineWidget, Generic[Row]):
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these, in this order; nothing takes no room."""
-        self.display = bool(rows)
+        if self.HIDES_WHEN_EMPTY:
+            self.display = bool(rows)
         if tuple(rows) != self._rows:
             self._rows = tuple(rows)
             self.changed(layout=True)
