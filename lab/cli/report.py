@@ -48,7 +48,7 @@ def report(
     from lab.report.written import csv_report, html_report, text_report
 
     context = current()
-    chosen = format or _SUFFIXES.get(output.suffix.lower() if output else "", Format.TEXT)
+    chosen = format or _by_ending(output)
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
         raise SpecError("an HTML report is for a browser, not for a terminal", hint="add --output report.html")
     found = collect(each_result(names or ("latest",), ResultStore(context.host.state.results)))
@@ -75,3 +75,13 @@ def report(
         out_json({"file": str(output), "format": chosen, "results": ids, "problems": found.problems})
     else:
         out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+
+
+def _by_ending(output: Path | None) -> Format:
+    """The form that the file's name asks for. Raises SpecError for an ending that is none of them."""
+    ending = output.suffix.lower() if output else ""
+    if ending and ending not in _SUFFIXES:
+        raise SpecError(
+            f"'{output}': a report is no {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or say --format"
+        )
+    return _SUFFIXES.get(ending, Format.TEXT)

@@ -59,6 +59,14 @@ def test_the_files_ending_chooses_the_form(
     assert capfd.readouterr().out.startswith(f"{tmp_path / name}: 1 result")
 
 
+def test_an_ending_that_is_none_is_refused(store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store(ONE)
+    assert run(["report", "latest", "-o", str(tmp_path / "a.pdf")]) == 2
+    assert "a report is no .pdf file" in capfd.readouterr().err
+    assert run(["report", "latest", "-o", str(tmp_path / "a.pdf"), "--format", "html"]) == 0
+    assert (tmp_path / "a.pdf").exists()
+
+
 def test_the_study_has_its_own_columns(store: Stored, capfd: pytest.CaptureFixture[str]) -> None:
     store(load("antioquia-quick"))
     assert run(["report", "--format", "csv"]) == 0
