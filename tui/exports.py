@@ -17,22 +17,34 @@ class ExportKind(StrEnum):
 
     BUNDLE = "zip"
     """Everything, with fio's documents and checksums: ``raidlab export``, read back by ``raidlab results import``."""
+    HTML = "html"
+    """``raidlab report``."""
     CSV = "csv"
     MARKDOWN = "md"
     JSON = "json"
 
 
 def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -> Path:
-    """Write one result to ``folder`` and return the file. Raises ResultError if it cannot be read or written."""
+    """Write one result to ``folder`` and return the file. Raises ResultError if it cannot be read or written.
+
+    A report also raises RequirementMissing without the extra ``report``.
+    """
     from lab import __version__
     from lab.cli.render import render_markdown
+    from lab.report.collected import collect
+    from lab.report.sources import each_result
     from lab.report.tables import csv_of
+    from lab.report.written import html_report
+    from lab.results.atomic import write_file
     from lab.results.exchange import export_results
     from lab.results.record import encode_record
 
     file = folder / f"{result_id}.{kind}"
     if kind is ExportKind.BUNDLE:
         export_results(store, [result_id], file, raidlab_version=__version__)
+        return file
+    if kind is ExportKind.HTML:
+        write_file(file, html_report(collect(each_result([result_id], store))).encode())
         return file
     record = store.load(result_id)
     if kind is ExportKind.JSON:

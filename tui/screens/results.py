@@ -38,6 +38,7 @@ _EMPTY = (
 )
 _EXPORTS = (
     Choice("zip", "Bundle (.zip)", "everything, with fio's documents and checksums", "z"),
+    Choice("html", "Report (.html)", "plots and tables as one page, for a browser", "h"),
     Choice("csv", "CSV (.csv)", "the figures, for a spreadsheet", "c"),
     Choice("md", "Markdown (.md)", "the tables, for a document", "m"),
     Choice("json", "JSON (.json)", "the record, for a program", "j"),
@@ -60,7 +61,11 @@ class ResultsScreen(ModeScreen):
         Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: no more"),
         Binding("a", "allow", "Anyway", id="results.allow", tooltip="Compare two results though they are unlike"),
         Binding(
-            "e", "export", "Export", id="results.export", tooltip="Write it to a file: bundle, CSV, Markdown, JSON"
+            "e",
+            "export",
+            "Export",
+            id="results.export",
+            tooltip="Write it to a file: bundle, report, CSV, Markdown, JSON",
         ),
         Binding("r", "resume", "Resume", id="results.resume", tooltip="Go on with a result that broke off"),
         Binding("delete", "delete", "Delete", id="results.delete", tooltip="Delete this result for good, after asking"),
