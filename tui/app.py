@@ -25,7 +25,7 @@ from tui.lessons.guide import Guide
 from tui.loads import Loads
 from tui.marks import Marks
 from tui.operations import Operations
-from tui.plain import AsciiFilter, needs_ascii
+from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
 from tui.shell import Shell
@@ -232,6 +232,11 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         if created:
             self.select(array=created.argv[2].removeprefix("/dev/"))
         self.switch_mode("lab")
+
+    def get_key_display(self, binding: Binding) -> str:
+        """In words where the terminal has no signs for Enter and the arrows."""
+        shown = super().get_key_display(binding)
+        return KEY_WORDS.get(shown, shown) if self.glyphs is ASCII else shown
 
     def action_mode(self, mode: str) -> None:
         self.switch_mode(mode)

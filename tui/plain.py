@@ -21,6 +21,8 @@ _SIGNS = {
     "✔": "v", "✘": "x", "…": "~", "–": "-", "—": "-", "×": "x", "·": ".", "→": ">", "←": "<", "↑": "^", "↓": "v",
     "“": '"', "”": '"', "‘": "'", "’": "'", "⏎": "J", "␣": "_", "µ": "u",
 }  # fmt: skip
+KEY_WORDS = {"⏎": "enter", "↑": "up", "↓": "down", "←": "left", "→": "right", "⌫": "backspace"}
+"""Signs that Textual shows for keys: an Enter that looks like another key would be pressed as that."""
 
 
 def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:

@@ -12,6 +12,8 @@ from lab.errors import LabError
 from lab.plans import Plan
 from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
+from tests.tui.still import text_of
+from tui.glyphs import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.menu import MenuScreen
 from tui.screens.plan import PlanScreen
@@ -215,3 +217,26 @@ async def test_other_work_can_have_the_machine_for_a_while(app_on: AppMaker, fak
         await until(pilot, lambda: fake_lab.opened == 2 and app.lab.is_open, "the lab is open again")
         await until(pilot, lambda: len(seen) == 2, "the work is done")
         assert seen == [None, "done"]
+
+
+async def test_keys_have_names_where_there_are_no_signs_for_them(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on(glyphs=ASCII)
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        keys = text_of(app).splitlines()[-1]
+        assert "enter Disk menu" in keys
+        assert keys.isascii()
+
+
+async def test_a_window_that_changes_is_filled_anew_also_while_the_machine_is_lost(
+    app_on: AppMaker, fake_lab: FakeLab
+) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        fake_lab.lose()
+        await until(pilot, lambda: app.lab.phase is Phase.LOST, "the machine is lost")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
+        assert "uml: lost" in text_of(app).splitlines()[0]

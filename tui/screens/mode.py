@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -109,6 +110,10 @@ class ModeScreen(Screen[None]):
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
         self.app.guide.answer(event.key)
+
+    def on_resize(self, event: Resize) -> None:
+        # What was fitted to the width before is fitted anew, also while no looks come.
+        self.call_after_refresh(self.app.show_soon)
 
     def on_screen_resume(self) -> None:
         self.call_after_refresh(self._resumed)

@@ -14,6 +14,7 @@ from tui.state import LabState, Phase
 if TYPE_CHECKING:
     from textual.app import RenderResult
 
+_NAMED_FROM_CELLS = 100
 _PHASE_WORDS = {
     Phase.OPENING: "starting",
     Phase.LOST: "lost",
@@ -33,12 +34,19 @@ class TopBar(Static):
     def show(self, state: LabState, mode: str) -> None:
         """Repaints only if something of it has changed."""
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
-        shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background)
+        shown = (
+            mode, state.phase, state.target, kernel, state.operation, state.load, state.background,
+            self._is_wide,
+        )  # fmt: skip
         if shown != self._shown:
             self._shown = shown
             self._left = self._tabs(mode)
             self._right = self._machine(state, kernel)
             self.refresh()
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.app.size.width >= _NAMED_FROM_CELLS
 
     def render(self) -> RenderResult:
         width = self.size.width
@@ -48,7 +56,7 @@ class TopBar(Static):
         return self._left + Content(" " * (width - self._left.cell_length - right.cell_length)) + right
 
     def _tabs(self, mode: str) -> Content:
-        parts = [Content.from_markup("[bold $accent] raidlab [/]") if self.app.size.width >= 100 else Content(" ")]
+        parts = [Content.from_markup("[bold $accent] raidlab [/]") if self._is_wide else Content(" ")]
         for entry in SCREENS:
             style = "bold $block-cursor-foreground on $block-cursor-background" if entry.mode == mode else "$secondary"
             text = f"[@click=app.mode('{entry.mode}')][{style}] {entry.key} {entry.title} [/][/]"
