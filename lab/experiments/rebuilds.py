@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem, mount_point
 from lab.arrays.state import read_array
-from lab.arrays.waits import wait_for_rebuild_start, wait_until_idle
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RecordMaker, RunContext
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, victim_slot
@@ -127,17 +127,18 @@ class RebuildRunner:
         self._context.observer.doing(f"{built.plan.label}: rebuild under {load.title}", 20.0)
         found: list[Measured] = []
 
-        def during(recorder: Recorder) -> None:
-            wait_for_rebuild_start(self._lab.machine, name, clock=self._lab.host.clock)
+        @contextmanager
+        def load_beside(recorder: Recorder) -> Iterator[None]:
             background = BackgroundLoad(
                 self._lab, built.place, load, self._options(load), longest_run_seconds=LONGEST_REBUILD_SECONDS
             )
             try:
-                wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
+                background.wait_until_busy()
+                yield
             finally:
                 found.append(background.stop(recorder.between))
 
-        measured = measure_rebuild(self._lab, name, victim, built.place.members, during=during)
+        measured = measure_rebuild(self._lab, name, victim, built.place.members, beside=load_beside)
         if minimum:
             self._lab.execute(operations.set_sync_speed(name, minimum_kib_per_second=None, maximum_kib_per_second=None))
         phases.append(PhaseRecord(name=REBUILDING, seconds=measured.rebuild_seconds))

@@ -17,11 +17,15 @@ from lab.measure.recorder import Recorder
 from lab.measure.samples import DEFAULT_HERTZ, Sample
 from lab.measure.steady import steadiness
 from lab.results.record import CpuFigures, SteadyFigures
+from lab.seams.clock import wait_for
 from lab.workloads.dd_job import dd_invocation, parse_dd
 from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations, prepare_invocation
 from lab.workloads.fio_output import DirectionFigures, JobFigures, parse_figures
 from lab.workloads.live import LiveFeed, LiveInterval
 from lab.workloads.workload import Program, Workload
+
+START_SECONDS = 60.0
+"""More than fio needs to lay out what it lacks and begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +253,26 @@ class BackgroundLoad:
         )
         self._invocation = invocations[-1]
         lab.guard.check(self._invocation.step())
+        self._lab, self._kernel_name = lab, place.array or place.members[0]
+        self._ios_before = self._ios()
         self._command = lab.machine.stream(self._invocation.argv, stdin_text=self._invocation.stdin_text)
+
+    def _ios(self) -> int:
+        # Fields 1 and 5: reads and writes that were completed (kernel document block/stat).
+        path = f"/sys/block/{self._kernel_name}/stat"
+        fields = (self._lab.machine.read([path])[path] or "").split()
+        return int(fields[0]) + int(fields[4]) if fields else 0
+
+    def wait_until_busy(self) -> None:
+        """Wait for its first I/Os. Raises WaitTimedOut if none comes."""
+        wait_for(
+            self._ios,
+            lambda ios: ios > self._ios_before,
+            what="the first I/O of the load",
+            timeout_seconds=START_SECONDS,
+            clock=self._lab.host.clock,
+            hint="raidlab --verbose shows what was run",
+        )
 
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
         """End the load by SIGINT, on which fio prints its result. ``samples`` gives those of a stretch of time."""

@@ -6,6 +6,7 @@ Rebuild time is taken from samples of ``sync_completed`` on the machine's clock,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from lab.arrays import operations
@@ -60,19 +61,25 @@ def fail_and_remove(lab: Lab, array: str, member: str) -> None:
 
 
 def measure_rebuild(
-    lab: Lab, array: str, member: str, members: Sequence[str], *, during: Callable[[Recorder], None] | None = None
+    lab: Lab,
+    array: str,
+    member: str,
+    members: Sequence[str],
+    *,
+    beside: Callable[[Recorder], AbstractContextManager[None]] | None = None,
 ) -> RebuildMeasured:
     """Add the blank member and follow the rebuild to its end.
 
-    ``members`` are the kernel names to sample; ``during`` is called once the rebuild runs (to start a load) and must
-    return when it has what it wants or the rebuild may end.
+    ``members`` are the kernel names to sample; ``beside`` is what goes on meanwhile, such as a load: entered before the
+    member is added, since a small array may be rebuilt within a second, and left when the rebuild is over.
     """
     used_bytes = read_array(lab.machine, array).component_bytes or 0
     lab.execute(operations.zero_superblocks((member,)))
-    with Recorder(lab.machine, array, members, hertz=REBUILD_HERTZ) as recorder:
+    with (
+        Recorder(lab.machine, array, members, hertz=REBUILD_HERTZ) as recorder,
+        beside(recorder) if beside else nullcontext(),
+    ):
         lab.execute(operations.add(array, member))
-        if during:
-            during(recorder)
         wait_until_idle(lab.machine, array, clock=lab.host.clock)
     return RebuildMeasured(sync_seconds(recorder.samples), used_bytes, recorder.samples)
 
