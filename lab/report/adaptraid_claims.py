@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.adapt.capacity import System, capacity
-from lab.report.adaptraid import SYSTEMS, Configuration, Measurements, coverage_note
+from lab.report.adaptraid_figures import SYSTEMS, Configuration, Measurements, coverage_note
 from lab.report.series import READ, WRITE
 from lab.report.table import Column, Table
 from lab.results.record import ResultRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.report.adaptraid import SYSTEMS, WORKLOADS, Configuration, Measurements
+from lab.report.adaptraid_figures import SYSTEMS, WORKLOADS, Configuration, Measurements
 from lab.report.labels import Labels, is_large
 from lab.report.page.levels import Setting
 from lab.report.page.plot import DASHES, SYMBOLS, THEORY, Plot, Trace, colour, interval_bars, plain

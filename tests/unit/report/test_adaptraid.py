@@ -9,8 +9,9 @@ import pytest
 
 from lab.adapt.capacity import System
 from lab.experiments.published import find_published
-from lab.report.adaptraid import Configuration, Measurements, capacity_table, tables, trace_table
+from lab.report.adaptraid import capacity_table, tables, trace_table
 from lab.report.adaptraid_claims import Claim, Verdict, claims
+from lab.report.adaptraid_figures import Configuration, Measurements
 from lab.report.tables import tables_of
 from lab.results.record import ArrayRecord, CellRecord, DiskRecord, ResultRecord
 from tests.unit.results import records

@@ -1,0 +1,103 @@
+"""The AdaptRaid study's measured figures, found by system, number of fast disks and workload."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lab.adapt.capacity import System
+from lab.report.series import READ, WRITE, Row, rows
+from lab.results.record import ArrayRecord, ResultRecord
+from lab.results.statistics import Ratio, ratio_of_medians
+
+SYSTEMS = {System.RAID5: "RAID 5", System.ONLY_FAST: "OnlyFast", System.ADAPT5: "AdaptRaid5"}
+WORKLOADS = {
+    "w8": "W8: random writes of 8 KiB",
+    "w256": "W256: random writes of 256 KiB",
+    "w1024": "W1024: aligned random writes of 1 MiB, a whole stripe of eight chunks",
+    "w2048": "W2048: aligned random writes of 2 MiB",
+    "r8": "R8: random reads of 8 KiB",
+    "r2048": "R2048: random reads of 2 MiB",
+}
+TRACE = "trace"
+_ARRAY = re.compile(r"(raid5|onlyfast|adapt5)-k(\d)(?:-([sf])(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One of the study's arrays: its system, the number of fast disks, and utilisation factors in hundredths."""
+
+    system: System
+    fast: int
+    slow_percent: int | None = None
+    """How much slow disks are used relative to fast ones; None: as their size is."""
+
+    @classmethod
+    def of(cls, array: str) -> Configuration | None:
+        """From an array's id such as ``adapt5-k4`` or ``adapt5-k4-s30``; None for any other."""
+        found = _ARRAY.fullmatch(array)
+        if not found:
+            return None
+        return cls(System(found[1]), int(found[2]), int(found[4]) if found[3] == "s" else None)
+
+
+class Measurements:
+    """The record's figures by system, number of fast disks and workload."""
+
+    def __init__(self, record: ResultRecord) -> None:
+        self.record = record
+        self._rows: dict[tuple[Configuration, str, str], Row] = {}
+        for row in rows(record):
+            place = Configuration.of(row.array)
+            if place:
+                self._rows[place, row.workload, row.direction] = row
+        self.arrays: dict[Configuration, ArrayRecord] = {
+            place: array for array in record.arrays if (place := Configuration.of(array.name))
+        }
+
+    def row(self, place: Configuration, workload: str, direction: str = "") -> Row | None:
+        """The repeats of one cell; the direction follows from the workload's name, but for traces."""
+        way = direction or (READ if workload.startswith("r") else WRITE)
+        return self._rows.get((place, workload, way))
+
+    def counts(self, system: System, workload: str) -> tuple[int, ...]:
+        """For which numbers of fast disks there are figures."""
+        return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
+
+    def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> Ratio | None:
+        """Requests per second of one through those of the other; None where either was not measured."""
+        first, second = self.row(above, workload, direction), self.row(below, workload, direction)
+        if first is None or second is None:
+            return None
+        return ratio_of_medians(iops_of(first), iops_of(second))
+
+    def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> Ratio | None:
+        """Mean times of the trace's requests, one through the other."""
+        first, second = self.row(above, TRACE, direction), self.row(below, TRACE, direction)
+        if first is None or second is None:
+            return None
+        return ratio_of_medians(times_of(first), times_of(second))
+
+    @property
+    def utilisations(self) -> tuple[Configuration, ...]:
+        """The arrays of the sweep over utilisation factors, by k and factor."""
+        found = [place for place in self.arrays if place.slow_percent is not None]
+        return tuple(sorted(found, key=lambda place: (place.fast, place.slow_percent or 0)))
+
+
+def iops_of(row: Row) -> list[float]:
+    """Requests a second of each repeat."""
+    return row.values(lambda section: section.iops)
+
+
+def times_of(row: Row) -> list[float]:
+    """Mean seconds of a request, repeat by repeat."""
+    return row.values(lambda section: section.mean_seconds)
+
+
+def coverage_note(found: Measurements) -> str:
+    """What the intervals are worth."""
+    coverages = [row.iops.coverage for row in rows(found.record) if len(row.cells) > 1]
+    if not coverages:
+        return "one repeat: no interval can be given"
+    return f"median [interval; covers the true median with at least {min(coverages):.1%}]"
