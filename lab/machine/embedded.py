@@ -163,7 +163,8 @@ def loss_message(status: int | None, console: Path) -> str:
     trouble.sort(key=lambda line: "Kernel panic" not in line)
     if trouble:
         return "the embedded kernel crashed: " + " / ".join(trouble[:3])
-    tail = f"; its last words: {lines[-1]}" if lines else ""
+    # One that was killed had no time to say why.
+    tail = f"; its last words: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
     return f"the embedded kernel {_how_it_ended(status)}{tail}"
 
 
