@@ -28,7 +28,7 @@ from lab.machine import Host, Target
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
-from lab.seams.clock import Clock
+from lab.seams.clock import Clock, utc_text
 from lab.session import plans
 from lab.session.checks import free_disks
 from lab.session.data_mark import last_verdicts, read_marks
@@ -188,7 +188,7 @@ class Seat:
             self.progress = progress
 
     def _now(self) -> str:
-        return now_utc(self._clock)
+        return utc_text(self._clock)
 
 
 class Desk:
@@ -245,7 +245,7 @@ class Desk:
         desk = self.state
         chosen = desk.seed if seed is None else seed
         lesson = files.ready(chosen, language)
-        progress = engine.begin(lesson, target=str(target), now_utc=now_utc(self._host.clock))
+        progress = engine.begin(lesson, target=str(target), now_utc=utc_text(self._host.clock))
         self._store.keep_progress(progress)
         kept = str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
         self._store.keep_desk(DeskState(lesson=kept, seed=chosen, language=language))
@@ -374,11 +374,6 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
             verdict = verdicts.get(uuid)
             found[status.name] = MarkSeen(verdict.verdict.value, verdict.checked_utc) if verdict else MarkSeen()
     return found
-
-
-def now_utc(clock: Clock) -> str:
-    """Now, as ISO 8601 with seconds, the way results write it."""
-    return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _written(names: Mapping[str, str], before: Look | None, after: Look) -> dict[str, int]:

@@ -14,7 +14,7 @@ from lab.disks import DiskKind, open_lab, specs
 from lab.experiments.service import RunRequest, run_experiment
 from lab.lessons import engine
 from lab.lessons.actions import Action
-from lab.lessons.desk import Seat, now_utc
+from lab.lessons.desk import Seat
 from lab.lessons.engine import StepView
 from lab.lessons.hands import Watch, carry_out, look_once_more
 from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
@@ -22,6 +22,7 @@ from lab.machine import Host, Target, TargetKind, parse_target
 from lab.measure.samples import Sample
 from lab.plans import Plan
 from lab.results.store import ResultStore
+from lab.seams.clock import utc_text
 from lab.session import plans
 from lab.session.session import LabSession
 from lab.units import MIB
@@ -72,7 +73,7 @@ class _Prover:
         self._target = target
         self._host = host
         self.failures: list[str] = []
-        self._began_utc = now_utc(host.clock)
+        self._began_utc = utc_text(host.clock)
 
     def run(self, *, with_wrong: bool) -> Proof:
         seat = self._seat()

@@ -33,6 +33,11 @@ class HostClock:
         time.sleep(seconds)
 
 
+def utc_text(clock: Clock) -> str:
+    """Now as ISO 8601 in UTC, in microseconds: what happens within a second must keep its order."""
+    return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def wait_for(
     observe: Callable[[], T],
     is_reached: Callable[[T], bool],

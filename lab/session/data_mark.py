@@ -14,6 +14,7 @@ from lab.errors import ArrayError, LabError
 from lab.measure.integrity import Verdict
 from lab.measure.programs import call_program
 from lab.results.atomic import write_file
+from lab.seams.clock import utc_text
 from lab.session.session import LabSession
 from lab.session.site import MARK_BYTES, Site, mark_bytes, mount_of, site_of
 from lab.units import KIB, human_bytes
@@ -228,7 +229,6 @@ def _keep_verdict(session: LabSession, uuid: str, verdict: Verdict | None) -> No
     kept = last_verdicts(session)
     kept.pop(uuid, None)
     if verdict is not None:
-        now = session.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        kept[uuid] = LastVerdict(verdict=verdict, checked_utc=now)
+        kept[uuid] = LastVerdict(verdict=verdict, checked_utc=utc_text(session.host.clock))
     session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_file(session.folder / _VERDICTS_FILE, msgspec.json.encode(kept))
