@@ -2,9 +2,11 @@
 
 Usage: false_alarms.py [--on TARGET] [--pairs N] [--seconds S] [--minutes M] [--keep FILE]
 
-Two arrays of two spindles each: one of drives with 20 ms, one with 22 ms. For each pair six runs on the first array,
-six more on the same array, and six on the slower one, in an order drawn at random; each run is a start of its own with
-other addresses. The verdicts are those of every table: rank test, 95 % interval, margin of 5 %.
+Two arrays of two spindles each: one of drives with 20 ms, one with 22 ms. For each pair twenty runs on the first array,
+twenty more on the same array, and twenty on the slower one, in an order drawn at random; each run is a start of its own
+with other addresses. The verdicts are those of every table: rank test, 95 % interval, margin of 5 %. Runs this short
+differ by four percent, so six of them could tell a slow-down of ten in every second pair only (and say so); twenty is
+what an experiment of adaptive length goes up to.
 On the kernel with virtual time (the default) other work on the computer adds no noise: what is left is that of the
 addresses, the smallest that runs of this length have, so differences are not drowned. --on uml: shows real time.
 """
@@ -32,8 +34,8 @@ from lab.results.statistics import ratio_of_medians
 from lab.results.verdicts import Outcome, judge
 from lab.units import MIB
 
-REPEATS = 6
-PAIRS_AT_ONCE = 2
+REPEATS = 20
+PAIRS_AT_ONCE = 1
 PERSONALITIES = {"pace-a": 20.4, "pace-b": 22.4}
 """Milliseconds with those of the transport; the delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
@@ -42,7 +44,7 @@ DIFFERENT = (Outcome.FASTER, Outcome.SLOWER)
 
 @dataclass(frozen=True, slots=True)
 class Trio:
-    """Six runs of each."""
+    """The runs of each."""
 
     first: tuple[float, ...]
     again: tuple[float, ...]
@@ -119,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--seconds", type=float, default=1.25)
     parser.add_argument("--keep", type=Path, help="a file of pairs, one a line; what it has is not measured again")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no more pairs after this time")
     options = parser.parse_args()
@@ -169,6 +171,7 @@ def report(found: Sequence[Trio], options: argparse.Namespace) -> None:
             "slow_downs_found": round(share_found, 4),
             "same": {str(outcome): same.count(outcome) for outcome in Outcome},
             "slower": {str(outcome): slower.count(outcome) for outcome in Outcome},
+            "repeats": REPEATS,
             "seconds_a_run": options.seconds,
             "noise_of_a_run": round(median(noise), 4),
             "true_ratio": round(median(median(each.slower) / median(each.first) for each in found), 4),
