@@ -49,6 +49,8 @@ install_into() {
   "$venv/bin/python" -m compileall -q -j 0 -x '/tests/' "${code[@]}" >/dev/null 2>&1 || true
   # An incomplete environment must not pass for a finished one.
   "$venv/bin/raidlab" --version >/dev/null
+  # On the disk before it counts: a power cut would leave empty files.
+  sync -f "$venv"
   touch "$venv/complete"
 }
 
@@ -69,6 +71,7 @@ main() {
     [[ -e $home/$name/complete ]] || install_into "$home/$name" "$python" "$wheelhouse"
     ln -sfn "$name" "$home/venv.new"
     mv -T "$home/venv.new" "$home/venv"
+    sync -f "$home"
     say "installed $("$home/venv/bin/raidlab" --version)"
   fi
   ln -sfn "$home/venv/bin/raidlab" /usr/local/bin/raidlab
