@@ -16,6 +16,7 @@ from lab.disks.attaching import (
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
     PACE_PROGRAM,
+    RUN_FOLDER,
     Attachment,
     detach_plan,
     driver_plan,
@@ -402,6 +403,8 @@ def _open_attached(
         open_machine(target, host, on_notice=on_notice) as machine,
     ):
         on_machine(machine)
+        # Not there before the lab's first use since the machine started; sockets of spindles go there.
+        machine.run(("mkdir", "-p", RUN_FOLDER))
         attached = read_registry(machine)
         covered = {disk.backing for disk in attached if disk.kind is DiskKind.SPINDLE}
         lab = Lab(machine, host, (*(disk for disk in virtio_disks(machine) if disk.node not in covered), *attached))

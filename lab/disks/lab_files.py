@@ -186,7 +186,6 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
 
 def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
     """Keep the list of attached disks on the machine, where it vanishes with them at the next start."""
-    machine.run(("mkdir", "-p", str(Path(REGISTRY).parent)))
     machine.write(REGISTRY, msgspec.json.encode(tuple(disks)).decode())
 
 
