@@ -21,6 +21,7 @@ from lab.report.page.plot import (
     colour,
     interval_bars,
     log_axis,
+    marks,
     plain,
     wrapped,
 )
@@ -268,16 +269,7 @@ def _marks(
         if value
     ]
     if points:
-        yield {
-            "type": "scatter",
-            "mode": "markers",
-            "name": what,
-            "y": [name for name, _, _ in points],
-            "x": [value for _, value, _ in points],
-            "customdata": [reason for _, _, reason in points],
-            "marker": {"symbol": symbol, "size": 13, "color": role, "line": {"width": 2.5, "color": role}},
-            "hovertemplate": f"<b>%{{y}}</b><br>%{{x:.4~g}}<br>%{{customdata}}<extra>{what}</extra>",
-        }
+        yield marks(what, points, role, symbol, hover="<b>%{y}</b><br>%{x:.4~g}<br>%{customdata}")
 
 
 def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trace:

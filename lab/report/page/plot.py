@@ -53,6 +53,20 @@ def wrapped(text: str, width: int = 26) -> str:
     return "<br>".join(map(plain, lines))
 
 
+def marks(what: str, points: Sequence[tuple[str, float, str]], role: str, symbol: str, *, hover: str) -> Trace:
+    """Single marks beside bars: name, value, and what ``hover`` (Plotly's template) calls customdata."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": what,
+        "y": [name for name, _, _ in points],
+        "x": [value for _, value, _ in points],
+        "customdata": [text for _, _, text in points],
+        "marker": {"symbol": symbol, "size": 13, "color": role, "line": {"width": 2.5, "color": role}},
+        "hovertemplate": f"{hover}<extra>{plain(what)}</extra>",
+    }
+
+
 def categories(names: Sequence[str]) -> dict[str, Any]:
     """An axis of names, the first one on top."""
     order = list(dict.fromkeys(names))

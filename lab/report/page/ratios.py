@@ -20,6 +20,7 @@ from lab.report.page.plot import (
     categories,
     colour,
     interval_bars,
+    marks,
     plain,
     wrapped,
 )
@@ -84,16 +85,7 @@ def _points(
     what: str, names: Sequence[str], values: Sequence[float | None], said: Sequence[str], role: str, symbol: str
 ) -> Trace:
     points = [(name, short(value), text) for name, value, text in zip(names, values, said, strict=True) if value]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": what,
-        "y": [name for name, _, _ in points],
-        "x": [value for _, value, _ in points],
-        "customdata": [text for _, _, text in points],
-        "marker": {"symbol": symbol, "size": 13, "color": role, "line": {"width": 2.5, "color": role}},
-        "hovertemplate": f"%{{customdata}}<br><b>%{{x:.3~g}}</b><extra>{plain(what)}</extra>",
-    }
+    return marks(what, points, role, symbol, hover="%{customdata}<br><b>%{x:.3~g}</b>")
 
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
