@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lab.adapt import tables
 from lab.adapt.discovery import FoundVolume
@@ -26,7 +26,8 @@ class Stack:
     """(volume, disk, window) -> kernel name."""
     arrays: Mapping[str, Mapping[int, str]]
     """Volume -> window -> md name."""
-    volumes: frozenset[str]
+    volumes: Mapping[str, str]
+    """Mapped volume -> kernel name."""
 
     @property
     def inner_arrays(self) -> frozenset[str]:
@@ -55,24 +56,8 @@ def read_stack(machine: Machine) -> Stack:
             if is_array_name(holder):
                 arrays.setdefault(volume, {})[window] = holder
     ordered = {volume: dict(sorted(own.items())) for volume, own in arrays.items()}
-    return Stack(slices, ordered, frozenset(name for name in mapped if is_volume_name(name)))
-
-
-def on_disks(arrays: Sequence[ArrayStatus], stack: Stack, volumes: Iterable[FoundVolume]) -> tuple[ArrayStatus, ...]:
-    """Arrays whose members are disks also where they are slices of them: for everybody who looks at disks."""
-    disks = {volume.name: volume.nodes_by_disk | dict(volume.former_nodes) for volume in volumes}
-    node = {
-        f"/dev/{kernel}": disks[volume][disk]
-        for (volume, disk, _), kernel in stack.slices.items()
-        if disk in disks.get(volume, {})
-    }
-    return tuple(
-        replace(
-            status,
-            members=tuple(replace(member, device=node.get(member.device, member.device)) for member in status.members),
-        )
-        for status in arrays
-    )
+    volumes = {name: kernel for name, kernel in mapped.items() if is_volume_name(name)}
+    return Stack(slices, ordered, volumes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +121,8 @@ class VolumeStatus:
     reference_blocks: int
     disks: tuple[VolumeDisk, ...]
     windows: tuple[WindowStatus, ...]
+    kernel_name: str = ""
+    """Of the mapped device, such as dm-12."""
 
     @property
     def device(self) -> str:
@@ -185,19 +172,22 @@ class VolumeStatus:
         )
 
 
-def read_volume(machine: Machine, found: FoundVolume, stack: Stack | None = None) -> VolumeStatus:
-    """State of one running volume. Raises ArrayError if it does not run."""
+def read_volume(
+    machine: Machine, found: FoundVolume, stack: Stack | None = None, arrays: Sequence[ArrayStatus] | None = None
+) -> VolumeStatus:
+    """State of one running volume; ``arrays`` are all md arrays if read already. Raises ArrayError if it does not run."""
     stack = stack or read_stack(machine)
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} does not run", hint=f"start it with 'raidlab array assemble {found.name}'"
         )
-    block = mapped_devices(machine)[found.name]
+    block = stack.volumes[found.name]
     paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
     texts = machine.read(paths)
     size, optimal = (int((texts[path] or "0").strip() or 0) for path in paths)
     names = stack.arrays.get(found.name, {})
-    inner = {status.name: status for status in read_arrays(machine) if status.name in names.values()}
+    known = read_arrays(machine) if arrays is None else arrays
+    inner = {status.name: status for status in known if status.name in names.values()}
     label = found.description
     composition = tables.layout_of(label).composition
     windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)
@@ -211,6 +201,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack | None = None
         reference_blocks=label.reference,
         disks=tuple(_disks(found, composition, windows, stack)),
         windows=windows,
+        kernel_name=block,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lab.adapt.summary import VolumeArray
 from lab.arrays.status import ArrayStatus, MemberStatus, SyncAction
 from lab.session.monitor import Look
 
@@ -98,7 +99,7 @@ def _events(before: Look, after: Look, name_of: NameOf) -> Iterator[Event]:
     for status in after.arrays:
         earlier = before.array(status.name)
         if earlier is None:
-            words = f"{status.name} appeared: {status.level} of {status.raid_disks} members"
+            words = f"{status.name} appeared: {status.level} of {status.raid_disks} {_units(status)}"
             yield Event(now, EventKind.ARRAY_APPEARED, status.name, "", words)
             earlier = _unborn(status)
         yield from _array_events(earlier, status, now, name_of)
@@ -113,9 +114,9 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
     name = after.name
     yield from _member_events(before, after, now, name_of)
     if after.degraded_count > before.degraded_count:
-        yield Event(now, EventKind.DEGRADED, name, "", f"{name} is degraded: {_missing(after.degraded_count)}")
+        yield Event(now, EventKind.DEGRADED, name, "", f"{name} is degraded: {_missing(after)}")
     if after.state.is_broken and not before.state.is_broken:
-        yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: it has lost more than it survives")
+        yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: {_loss(after)}")
     was, now_is = before.sync_action, after.sync_action
     if was.is_busy and now_is is not was:
         yield Event(now, EventKind.SYNC_FINISHED, name, "", f"the {_SYNC_NAMES.get(was, was)} of {name} has ended")
@@ -124,7 +125,7 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
     if before.is_degraded and not after.is_degraded:
         yield Event(now, EventKind.RESTORED, name, "", f"{name} is whole again")
     elif 0 < after.degraded_count < before.degraded_count:
-        words = f"{name} is less degraded: {_missing(after.degraded_count)}"
+        words = f"{name} is less degraded: {_missing(after)}"
         yield Event(now, EventKind.RESTORED, name, "", words)
     if (after.mismatch_sectors or 0) > (before.mismatch_sectors or 0):
         words = f"{name}: copies or parity differ somewhere in {after.mismatch_sectors} sectors"
@@ -135,7 +136,8 @@ def _member_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of:
     earlier = {member.device: member for member in before.members}
     later = {member.device: member for member in after.members}
     for device, member in later.items():
-        yield from _changes(earlier.get(device), member, after.name, now, name_of(device))
+        for event in _changes(earlier.get(device), member, after.name, now, name_of(device)):
+            yield _told_of_disk(event, after, member, name_of(device)) if isinstance(after, VolumeArray) else event
     for device in earlier.keys() - later.keys():
         words = f"{name_of(device)} has left {after.name}"
         yield Event(now, EventKind.MEMBER_REMOVED, after.name, device, words)
@@ -151,5 +153,27 @@ def _changes(before: MemberStatus | None, after: MemberStatus, array: str, now: 
         yield Event(now, EventKind.MEMBER_IN_SYNC, array, device, f"{name} is in sync with {array}")
 
 
-def _missing(count: int) -> str:
-    return "1 member is missing" if count == 1 else f"{count} members are missing"
+def _told_of_disk(event: Event, status: VolumeArray, member: MemberStatus, name: str) -> Event:
+    """One event for a disk, however many arrays inside the volume have it."""
+    disk = next(each for each in status.whole.disks if each.number == member.slot)
+    own, volume = len(disk.windows), status.name
+    words = {
+        EventKind.MEMBER_FAULTY: f"{volume} lost {name} in {len(disk.faulty)} of {len(status.whole.windows)} arrays",
+        EventKind.MEMBER_IN_SYNC: f"{name} is in sync with {volume}, in all of its {own} arrays",
+    }
+    return replace(event, sentence=words.get(event.kind, event.sentence))
+
+
+def _missing(status: ArrayStatus) -> str:
+    count, unit = status.degraded_count, _units(status)
+    return f"1 {unit.removesuffix('s')} is missing" if count == 1 else f"{count} {unit} are missing"
+
+
+def _units(status: ArrayStatus) -> str:
+    return "disks" if isinstance(status, VolumeArray) else "members"
+
+
+def _loss(status: ArrayStatus) -> str:
+    if isinstance(status, VolumeArray):
+        return status.whole.state_words
+    return "it has lost more than it survives"

@@ -13,9 +13,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from lab.adapt.summary import VolumeArray, with_progress
+from lab.arrays.bring_up import BroughtUp
 from lab.arrays.mdstat import MDSTAT, parse_mdstat
 from lab.arrays.names import kernel_name
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import ArrayStatus, SyncAction, SyncProgress
 from lab.errors import LabError, MachineLost
 from lab.machine import RawSample, SampleRequest
 from lab.machine.api import SampleStream
@@ -32,6 +34,9 @@ _PARTITIONS = "/proc/partitions"
 _WATCHED_ARRAYS = tuple(f"md{number}" for number in (*range(32), *range(120, 128)))
 _ARRAY_OF_THREAD = re.compile(r"(md\d+)_")
 _STOP_SECONDS = 5.0
+_SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
+_BETWEEN_SECONDS = 3.0
+"""So long after one array inside a volume the next one may begin, until the whole counts as interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Look:
     """On the machine's monotonic clock."""
     arrays: tuple[ArrayStatus, ...]
     disks: Mapping[str, DiskCounters]
-    """Counters by kernel name: arrays, their members and the lab's disks."""
+    """Counters by kernel name: arrays, their members and the lab's disks. Volumes have theirs under adapt0 and so on."""
     cpu: CpuTicks | None = None
     md_thread_ticks: Mapping[str, int] = field(default_factory=dict)
     """Array -> CPU time of its kernel threads since the first look, in hundredths of a second."""
@@ -56,7 +61,7 @@ class Look:
 
 def look_once(session: LabSession, name: str | None = None) -> Look:
     """Read everything once; with ``name`` this array alone. Raises ArrayError if it does not run."""
-    arrays = (session.status(name),) if name else session.statuses()
+    arrays = (session.status(name),) if name else session.all_statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", "/proc/stat", MDSTAT])
     # proc(5): the first number is the seconds since the start.
     uptime = (texts["/proc/uptime"] or "0").split()[0]
@@ -164,12 +169,13 @@ class LookMaker:
         self._session = session
         self._arrays: tuple[ArrayStatus, ...] = ()
         self._vanished: frozenset[str] = frozenset()
-        self._shown: tuple[str, str | None] | None = None
+        self._shown: tuple[str, str | None, BroughtUp] | None = None
         self._counted: str | None = None
         self._read_seconds = 0.0
         self._asked: frozenset[str] = frozenset()
         self._ticks: dict[str, int] = {}
         self._ended_ticks: dict[str, int] = {}
+        self._at_work: dict[str, tuple[float, VolumeArray]] = {}
 
     @property
     def misses_devices(self) -> bool:
@@ -179,7 +185,7 @@ class LookMaker:
     def request(self, interval_seconds: float) -> SampleRequest:
         """What the agent is to sample."""
         self._asked = self._devices()
-        prefixes = tuple(f"{name}_" for name in _WATCHED_ARRAYS)
+        prefixes = tuple(f"{name}_" for name in (*_WATCHED_ARRAYS, *self._inner_names()))
         return SampleRequest(
             interval_seconds,
             ("/proc/stat", "/proc/diskstats", MDSTAT, _PARTITIONS),
@@ -191,7 +197,8 @@ class LookMaker:
         """The look at the time of a sample."""
         text = raw.files.get(MDSTAT) or ""
         shape = parse_mdstat(text).shape
-        shown = (shape, raw.files.get(_PARTITIONS))
+        # What is known of volumes changes with ``found``.
+        shown = (shape, raw.files.get(_PARTITIONS), self._session.found)
         counted = raw.files.get("/proc/diskstats")
         may_be_old = SLOW_SECONDS if counted != self._counted else STILL_SECONDS
         if shown != self._shown or raw.time_seconds - self._read_seconds >= may_be_old:
@@ -199,18 +206,38 @@ class LookMaker:
             self._arrays = tuple(each for each in self._session.all_statuses() if each.state.is_running)
             self._vanished = self._vanished_disks()
             self._shown, self._counted, self._read_seconds = shown, counted, raw.time_seconds
+        arrays = _with_progress(self._arrays, text)
         return Look(
             raw.time_seconds,
-            _with_progress(self._arrays, text),
-            parse_diskstats(raw.files.get("/proc/diskstats") or ""),
+            tuple(self._bridged(each, raw.time_seconds) if isinstance(each, VolumeArray) else each for each in arrays),
+            _with_volumes(parse_diskstats(raw.files.get("/proc/diskstats") or ""), arrays),
             parse_cpu(raw.files.get("/proc/stat") or ""),
             self._thread_ticks(raw.thread_cpu_ticks),
             self._vanished,
         )
 
+    def _bridged(self, status: VolumeArray, now_seconds: float) -> VolumeArray:
+        """Between two of its arrays a rebuild or a scrub goes on, although md rests for a moment."""
+        if status.sync_action.is_busy:
+            self._at_work[status.name] = (now_seconds, status)
+            return status
+        since, before = self._at_work.get(status.name, (0.0, status))
+        sync = before.sync
+        is_over = sync is None or sync.is_last or not (sync.action in _SCRUBS or status.is_interrupted)
+        if is_over or now_seconds - since > _BETWEEN_SECONDS:
+            self._at_work.pop(status.name, None)
+            return status
+        return replace(status, sync_action=before.sync_action, sync_progress=before.sync_progress, sync=sync)
+
+    def _inner_names(self) -> tuple[str, ...]:
+        volumes = (status.whole for status in self._arrays if isinstance(status, VolumeArray))
+        return tuple(window.array.name for volume in volumes for window in volume.windows if window.array)
+
     def _devices(self) -> frozenset[str]:
         members = {kernel_name(member.device) for status in self._arrays for member in status.members}
-        names = {status.name for status in self._arrays}
+        names = {status.name for status in self._arrays if not isinstance(status, VolumeArray)}
+        names |= {status.whole.kernel_name for status in self._arrays if isinstance(status, VolumeArray)}
+        names |= set(self._inner_names())
         return frozenset({*_WATCHED_ARRAYS, *names, *members, *(disk.kernel_name for disk in self._session.disks)})
 
     def _vanished_disks(self) -> frozenset[str]:
@@ -229,15 +256,28 @@ class LookMaker:
         for key, value in self._ticks.items():
             if found := _ARRAY_OF_THREAD.match(key):
                 sums[found[1]] = sums.get(found[1], 0) + value
+        for status in self._arrays:
+            if isinstance(status, VolumeArray):
+                inner = (window.array for window in status.whole.windows if window.array)
+                sums[status.name] = sum(sums.get(each.name, 0) for each in inner)
         return sums
 
 
 def _with_progress(arrays: tuple[ArrayStatus, ...], mdstat: str) -> tuple[ArrayStatus, ...]:
     """Arrays with the finer progress of /proc/mdstat, where a sync is in both."""
     progress = parse_mdstat(mdstat).progress
-    return tuple(
-        replace(status, sync_progress=progress[status.name])
-        if status.name in progress and status.sync_action.is_busy
-        else status
-        for status in arrays
-    )
+    return tuple(_refreshed(status, progress) for status in arrays)
+
+
+def _refreshed(status: ArrayStatus, progress: Mapping[str, SyncProgress]) -> ArrayStatus:
+    if isinstance(status, VolumeArray):
+        return with_progress(status, progress)
+    if status.name in progress and status.sync_action.is_busy:
+        return replace(status, sync_progress=progress[status.name])
+    return status
+
+
+def _with_volumes(counters: Mapping[str, DiskCounters], arrays: tuple[ArrayStatus, ...]) -> dict[str, DiskCounters]:
+    """Counters with those of mapped devices under the names of their volumes too."""
+    volumes = {status.name: status.whole.kernel_name for status in arrays if isinstance(status, VolumeArray)}
+    return {**counters, **{name: counters[kernel] for name, kernel in volumes.items() if kernel in counters}}

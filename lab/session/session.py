@@ -16,7 +16,8 @@ from typing import Protocol
 from lab.adapt.bring_up import bring_up_volumes, find_volumes_again, start_volume
 from lab.adapt.discovery import FoundVolume
 from lab.adapt.names import is_volume_name, require_volume_name, volume_device
-from lab.adapt.state import VolumeStatus, on_disks, read_stack, read_volume
+from lab.adapt.state import VolumeStatus, read_stack, read_volume
+from lab.adapt.summary import VolumeArray, as_array
 from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, find_again, start_array, stopped_arrays
 from lab.arrays.discovery import FoundArray
 from lab.arrays.names import array_device, require_array_name
@@ -122,11 +123,16 @@ class LabSession:
         known = (array for array in self.found.started if isinstance(array, FoundVolume))
         return tuple(read_volume(self.lab.machine, found, stack) for found in known if found.name in stack.volumes)
 
-    def all_statuses(self) -> tuple[ArrayStatus, ...]:
-        """Every running array, those inside volumes too; their members are the disks, not the slices."""
-        volumes = [array for array in self.found.all if isinstance(array, FoundVolume)]
+    def all_statuses(self) -> tuple[ArrayStatus | VolumeArray, ...]:
+        """Every running array; a volume of unequal disks is one of them, and the arrays inside it are not."""
         arrays = read_arrays(self.lab.machine)
-        return on_disks(arrays, read_stack(self.lab.machine), volumes) if volumes else arrays
+        # Volumes lie on slices: without any, the mapped devices need not be looked at.
+        if not any(member.device.startswith("/dev/dm-") for status in arrays for member in status.members):
+            return arrays
+        stack = read_stack(self.lab.machine)
+        known = (array for array in self.found.all if isinstance(array, FoundVolume) and array.name in stack.volumes)
+        volumes = (as_array(read_volume(self.lab.machine, found, stack, arrays)) for found in known)
+        return (*(status for status in arrays if status.name not in stack.inner_arrays), *volumes)
 
     def array_of(self, disk_word: str) -> str | None:
         """The array that a disk belongs to, running or not; None for a free disk."""
