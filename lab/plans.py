@@ -39,6 +39,8 @@ class Step:
     timeout_seconds: float = 120.0
     stdin_text: str = ""
     """What the command reads on its standard input, such as a long device-mapper table."""
+    only_waits: bool = False
+    """Changes nothing: it ends when work that the machine does by itself is done, which may take hours."""
 
     def shell_line(self) -> str:
         """The step as a line that a person can type at a root shell, with a here-document for its standard input.
@@ -85,6 +87,15 @@ class Plan:
     @property
     def destroys_data(self) -> bool:
         return any(step.danger is Danger.DATA for step in self.steps)
+
+    @property
+    def until_wait(self) -> tuple[Plan, Step | None, Plan]:
+        """What comes before the first step that only waits, that step, and the rest."""
+        number = next((index for index, step in enumerate(self.steps) if step.only_waits), None)
+        if number is None:
+            return self, None, Plan(self.title)
+        before, after = self.steps[:number], self.steps[number + 1 :]
+        return Plan(self.title, before), self.steps[number], Plan(self.title, after)
 
     def lines(self) -> list[str]:
         """The commands alone, ready to be typed."""

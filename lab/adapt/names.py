@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from lab.arrays.names import require_array_name
 from lab.disks.inventory import MAPPER
 from lab.errors import SpecError
 
@@ -24,6 +25,11 @@ def require_volume_name(name: str) -> str:
     if not is_volume_name(name):
         raise SpecError(f"'{name}' is not the name of a volume", hint="write adapt and a number below 100: adapt0")
     return name
+
+
+def require_any_name(name: str) -> str:
+    """``name`` itself; raises SpecError unless an array or a volume can have it."""
+    return name if is_volume_name(name) else require_array_name(name)
 
 
 def volume_device(name: str) -> str:

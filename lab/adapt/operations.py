@@ -185,6 +185,7 @@ def _rebuild(label: Label, disk: int, number: int, name: str) -> Iterator[Step]:
         ("sh", "-c", _WAIT_FOR_REBUILD, "wait", md_path(name), array_device(name)),
         "The arrays share this disk: the next rebuild begins when this one is complete.",
         timeout_seconds=SYNC_TIMEOUT_SECONDS,
+        only_waits=True,
     )
 
 
@@ -199,7 +200,7 @@ def scrub(label: Label, arrays: Mapping[int, str], action: str) -> Plan:
         if action != "stop":
             argv = ("sh", "-c", _WAIT_FOR_SCRUB, "wait", md_path(name), array_device(name), action)
             why = "The arrays share disks: the next one is read when this one is done."
-            steps.append(Step(argv, why, timeout_seconds=SYNC_TIMEOUT_SECONDS))
+            steps.append(Step(argv, why, timeout_seconds=SYNC_TIMEOUT_SECONDS, only_waits=True))
     return Plan.of(f"Scrub {label.name}", steps)
 
 

@@ -175,7 +175,7 @@ class VolumeStatus:
 def read_volume(
     machine: Machine, found: FoundVolume, stack: Stack | None = None, arrays: Sequence[ArrayStatus] | None = None
 ) -> VolumeStatus:
-    """State of one running volume; ``arrays`` are all md arrays if read already. Raises ArrayError if it does not run."""
+    """State of one running volume; ``arrays``: all md arrays, if read already. Raises ArrayError if it does not run."""
     stack = stack or read_stack(machine)
     if found.name not in stack.volumes:
         raise ArrayError(

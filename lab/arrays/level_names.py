@@ -21,6 +21,9 @@ _NICKNAMES = {
 }
 _RAID10_LAYOUT = re.compile(r"([nfo])(\d+)")
 
+VOLUME_LEVELS = ("adapt5", "shr")
+"""Levels of volumes of unequal disks, which are several md arrays (lab.adapt): known here by name only."""
+
 ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
 """Parity rotations of RAID 5 and 6 in the order that the lab offers them; the first is mdadm's default."""
 
@@ -35,9 +38,24 @@ def parse_level(text: str) -> Level:
     known |= {name.value.removeprefix("raid"): name for name in LevelName}
     if word in known:
         return _LEVELS[known[word]]
-    near = difflib.get_close_matches(word, [*(name.value for name in LevelName), *_NICKNAMES], n=1, cutoff=0.5)
-    guess = f"; did you mean {known[near[0]].value}?" if near else ""
-    raise SpecError(f"unknown level '{text}'{guess}", hint=f"known levels: {', '.join(LevelName)}")
+    if word in VOLUME_LEVELS:
+        raise SpecError(
+            f"level {word} is not possible here: it makes a volume of unequal disks, of several arrays",
+            hint=f"raidlab array create --level {word} makes one",
+        )
+    words = [*(name.value for name in LevelName), *_NICKNAMES, *VOLUME_LEVELS, "adaptraid5"]
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    guess = f"; did you mean {_title(near[0])}?" if near else ""
+    raise SpecError(
+        f"unknown level '{text}'{guess}",
+        hint=f"known levels: {', '.join(LevelName)}; for disks of different sizes: {', '.join(VOLUME_LEVELS)}",
+    )
+
+
+def _title(word: str) -> str:
+    if word in VOLUME_LEVELS or word == "adaptraid5":
+        return "shr" if word == "shr" else "adapt5"
+    return (_NICKNAMES.get(word) or LevelName(word)).value
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:

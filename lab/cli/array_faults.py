@@ -7,14 +7,15 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.arrays.names import array_device
+from lab.adapt.names import is_volume_name, require_any_name
 from lab.arrays.spec import Bitmap
+from lab.cli import volume_show
 from lab.cli.array_run import BitmapChunk, BreakArrayFlag, PlanFlag, act
 from lab.cli.array_show import array_value
 from lab.cli.context import current
 from lab.cli.disk_words import bytes_or_none, known_word
 from lab.cli.output import out, out_json
-from lab.cli.session import open_session, wait_with_bar
+from lab.cli.session import open_session, wait_for_volume_with_bar, wait_with_bar
 from lab.errors import ArrayError, ExitCode
 from lab.plans import Plan
 from lab.session import plans
@@ -66,7 +67,7 @@ def corrupt(
 def mark(name: str) -> None:
     """Write known data to the array, for 'verify': to its end, or to a file on its file system."""
     context = current()
-    array_device(name)
+    require_any_name(name)
     with open_session(context) as session:
         written = write_mark(session, name)
     if context.json:
@@ -80,7 +81,7 @@ def mark(name: str) -> None:
 def verify(name: str) -> int:
     """Read the known data past all caches and say what became of them; status 1 unless they are intact."""
     context = current()
-    array_device(name)
+    require_any_name(name)
     with open_session(context) as session:
         found = require_mark(session, name)
         verdict = verify_mark(session, found)
@@ -94,8 +95,11 @@ def verify(name: str) -> int:
 def wait(name: str) -> None:
     """Wait until no resync, rebuild, check or reshape of the array goes on."""
     context = current()
-    array_device(name)
+    require_any_name(name)
     with open_session(context) as session:
+        if is_volume_name(name):
+            volume_show.show(session, context, wait_for_volume_with_bar(context, session, name, "wait"))
+            return
         status = session.status(name)
         session.run(plans.awake(status))
         status = wait_with_bar(context, session, name, "wait")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from lab.arrays.superblock import SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, parse_superblock
 from lab.cli.context import Context, is_terminal
 from lab.cli.output import err
 from lab.disks import DiskKind, DiskSpec
-from lab.disks.attaching import ram_attachments
 from lab.disks.lab_files import LabFolder, lab_folder
 from lab.errors import DeviceRefused, SpecError
-from lab.machine.embedded import MAX_UBD_DISKS
+from lab.session.more_disks import add_to_list, new_specs
 from lab.tomlfile import unknown_word
 
 
@@ -29,22 +27,6 @@ def confirm_physical(path: str, again: str | None) -> None:
         )
 
 
-def new_specs(
-    taken: Iterable[str], kind: DiskKind, count: int, size_bytes: int, personality: str, path: str
-) -> tuple[DiskSpec, ...]:
-    """Further disks, numbered behind those that are there. Raises SpecError if they cannot be."""
-    if count < 1 or (kind is DiskKind.PHYSICAL and count != 1):
-        raise SpecError(f"{count} disks of kind {kind} cannot be added", hint="ask for one or more; physical: for one")
-    numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
-    first = max(numbers, default=0) + 1
-    made = tuple(
-        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, personality=personality, backing=path)
-        for number in range(first, first + count)
-    )
-    made[0].validate()
-    return made
-
-
 def add_to_machine(
     context: Context, kind: DiskKind, count: int, size_bytes: int, personality: str, path: str
 ) -> list[str]:
@@ -58,26 +40,13 @@ def add_to_folder(
     context: Context, kind: DiskKind, count: int, size_bytes: int, personality: str, path: str
 ) -> list[str]:
     """Put disks on the list of the embedded lab; the next start makes them."""
-    if kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
-        raise SpecError(
-            f"the embedded kernel has no {kind} disks", hint="use --kind file, or --on local: for real disks"
-        )
     with _folder(context) as folder:
-        made = new_specs([spec.name for spec in folder.specs], kind, count, size_bytes, personality, path)
-        wanted = (*folder.specs, *made)
-        files = [spec for spec in wanted if spec.kind is DiskKind.FILE]
-        if len(files) > MAX_UBD_DISKS:
-            raise SpecError(
-                f"{len(files)} file disks; the embedded kernel takes {MAX_UBD_DISKS}", hint="add spindle or loop disks"
-            )
-        if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
-            ram_attachments(rams)
-        folder.save(wanted)
+        made = add_to_list(folder, kind, count, size_bytes, personality, path)
     if kind is not DiskKind.FILE:
         context.narrator.notice(
             f"{kind} disks live in the embedded kernel's memory: each command starts with blank ones"
         )
-    return [spec.name for spec in made]
+    return list(made)
 
 
 def remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ def load(
     work = find_workload(workload)
     working_set = None if size is None else parse_bytes(size, what="size")
     with open_session(context) as session:
-        is_array = any(status.name == array for status in session.statuses())
+        is_array = any(status.name == array for status in session.all_statuses())
         forecast = predict(session, array, work) if is_array else None
         if forecast:
             number = f"about {human_rate(forecast.iops)} IOPS: " if forecast.iops else ""

@@ -7,10 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.adapt.capacity import best_reference
 from lab.adapt.names import free_volume_name
 from lab.adapt.preview import Preview, preview
-from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, geometry_of
+from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
 from lab.adapt.windows import Rule
 from lab.arrays.spec import ConsistencyPolicy
 from lab.cli import volume_show
@@ -24,6 +23,7 @@ from lab.errors import SpecError
 from lab.session import volumes
 from lab.session.checks import array_names, used_nodes
 from lab.session.session import LabSession
+from lab.session.volume_preview import better_reference
 from lab.units import human_bytes, parse_bytes
 
 
@@ -155,14 +155,5 @@ def _factors(text: str | None) -> tuple[float, ...] | None:
 
 def _better_reference(spec: VolumeSpec) -> str:
     """That another reference stripe would hold more, where it does."""
-    if spec.rule is not Rule.ADAPT5 or spec.reference is not None:
-        return ""
-    geometry = geometry_of(spec)
-    best = best_reference(geometry.composition.lines)
-    if best == geometry.composition.reference:
-        return ""
-    other = VolumeSpec(spec.disks, spec.name, spec.rule, spec.chunk_bytes, best, spec.utilisation)
-    more = geometry_of(other).data_blocks - geometry.data_blocks
-    if more <= 0:
-        return ""
-    return f"--reference {best} would hold {human_bytes(more * spec.chunk_bytes)} more on these disks"
+    better = better_reference(spec)
+    return f"--reference {better[0]} would hold {human_bytes(better[1])} more on these disks" if better else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.adapt.summary import VolumeArray
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.placing import ChunkPlace, place_on_member
@@ -26,8 +27,12 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
     Raises DeviceRefused for a kind of disk that cannot vanish, with what can be done instead.
     """
     found = session.lab.disk(disk)
-    holders = _holders(session, found)
-    broken = [status for status in holders if breaks(status, status.member(found.node))]
+    everything = [
+        status for status in session.all_statuses() if any(each.device == found.node for each in status.members)
+    ]
+    broken = [status for status in everything if breaks(status, status.member(found.node))]
+    # The arrays inside a volume hold slices: they find out by themselves too.
+    holders = [status for status in everything if not isinstance(status, VolumeArray)]
     # An array that cannot do without it refuses to be told, and finds out by itself.
     plan = disk_faults.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from lab.adapt.summary import VolumeArray
 from lab.arrays.geometry import data_offset_bytes, usable_bytes
 from lab.arrays.level_names import layout_name, level_with_layout
 from lab.arrays.levels import Level, LevelName
@@ -70,6 +71,8 @@ def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str
 
 def breaks(status: ArrayStatus, member: MemberStatus) -> bool:
     """Whether the array would lose data if this member failed now."""
+    if isinstance(status, VolumeArray):
+        return bool(status.whole.broken_by(status.whole.disk(member.device)))
     if member.slot is None or not member.is_in_sync:
         return False
     working = {other.slot for other in status.members if other.is_in_sync and other is not member}

@@ -151,7 +151,7 @@ def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
 
 def mark_of(session: LabSession, name: str) -> DataMark | None:
     """The mark on an array that runs. Raises ArrayError if it does not."""
-    uuid = session.status(name).uuid
+    uuid = session.status_of(name).uuid
     marks = read_marks(session)
     return marks.get(uuid) if uuid else next((mark for mark in marks.values() if mark.array == name), None)
 

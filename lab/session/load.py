@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.adapt.summary import VolumeArray
+from lab.arrays.levels import Raid5
 from lab.disks.personalities import find_personality
 from lab.errors import LabError, MachineLost, SpecError, WorkloadError
 from lab.machine.api import RunningCommand
@@ -229,7 +231,9 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     Raises ArrayError if the array does not run.
     """
     work = find_workload(workload) if isinstance(workload, str) else workload
-    status = session.status(name)
+    status = session.status_of(name)
+    if isinstance(status, VolumeArray):
+        return _of_volume(status)
     level, members = level_of(status), status.raid_disks
     rates = _rates(session, [member.device for member in status.members if member.is_in_sync])
     cost = small_write_cost(level, members).reason
@@ -248,6 +252,17 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     except SpecError as error:
         return Forecast(None, error.message)
     return Forecast(prediction.value, prediction.reason)
+
+
+def _of_volume(status: VolumeArray) -> Forecast:
+    widths = sorted({window.window.width for window in status.whole.windows})
+    costs = sorted({Raid5().small_write_ios(width + 1) for width in widths})
+    cost = " or ".join(map(str, costs))
+    return Forecast(
+        None,
+        f"no number: {status.name} is {len(status.whole.windows)} arrays in turn, with stripes of "
+        f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands",
+    )
 
 
 def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:

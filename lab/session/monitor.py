@@ -47,7 +47,7 @@ class Look:
     """On the machine's monotonic clock."""
     arrays: tuple[ArrayStatus, ...]
     disks: Mapping[str, DiskCounters]
-    """Counters by kernel name: arrays, their members and the lab's disks. Volumes have theirs under adapt0 and so on."""
+    """Counters by kernel name: arrays, their members, the lab's disks; volumes by their own names, such as adapt0."""
     cpu: CpuTicks | None = None
     md_thread_ticks: Mapping[str, int] = field(default_factory=dict)
     """Array -> CPU time of its kernel threads since the first look, in hundredths of a second."""

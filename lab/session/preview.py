@@ -76,7 +76,7 @@ def preview(disks: Sequence[LabDisk], spec: ArraySpec, file_system: FileSystem =
     try:
         stripe = stripe_rows(level, spec.layout, count, STRIPE_ROWS) if spec.is_array else ()
     except SpecError as error:
-        return ArrayPreview((_sentence(error),))
+        return ArrayPreview((sentence_of(error),))
     smallest = min(disk.size_bytes for disk in members)
     is_unequal = level.name not in (LevelName.RAID0, LevelName.SINGLE)
     low, high = level.minimum_failures_survived(count), level.maximum_failures_survived(count)
@@ -101,10 +101,11 @@ def _plan(spec: ArraySpec, disks: Sequence[LabDisk], file_system: FileSystem) ->
     try:
         return creation(spec, disks, file_system), []
     except LabError as error:
-        return None, [_sentence(error)]
+        return None, [sentence_of(error)]
 
 
-def _sentence(error: LabError) -> str:
+def sentence_of(error: LabError) -> str:
+    """What is wrong, and what to do next."""
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 

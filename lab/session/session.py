@@ -100,6 +100,10 @@ class LabSession:
             raise ArrayError(f"there is no array {name}", hint="'raidlab array show' lists the arrays")
         return read_volume(self.lab.machine, found)
 
+    def status_of(self, name: str) -> ArrayStatus:
+        """The state of a running array or volume, the latter as an array of its disks. Raises as both do."""
+        return as_array(self.volume(name)) if is_volume_name(name) else self.status(name)
+
     def _check_running(self, name: str) -> None:
         found = self.found.array(name)
         if found and found in self.found.stopped:

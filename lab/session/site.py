@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lab.adapt.names import is_volume_name
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.names import is_array_name, kernel_name
-from lab.disks.inventory import read_devices
 from lab.errors import ArrayError
 from lab.measure.job import Place
 from lab.session.checks import check_free
@@ -58,11 +58,11 @@ def site_of(session: LabSession, word: str) -> Site:
 
     Raises ArrayError for an array that does not run or carries something unknown, DeviceRefused for a disk in use.
     """
-    if not is_array_name(word):
+    if not (is_array_name(word) or is_volume_name(word)):
         disk = session.lab.disk(word)
         check_free(session, [disk.node])
         return Site(disk.name, "", disk.node, disk.size_bytes, (disk.kernel_name,), FileSystem.RAW)
-    status = session.status(word)
+    status = session.status_of(word)
     kind = file_system_on(session, status.device)
     if kind is not FileSystem.RAW and not session.mounted_on(word):
         session.run(filesystem.mount(kind, status.device))
@@ -104,8 +104,7 @@ def place_of(session: LabSession, site: Site) -> Place:
 def mount_of(session: LabSession, site: Site) -> str:
     """The folder on which a site's file system is mounted. Raises ArrayError if it is none of the lab's."""
     wanted = filesystem.mount_point(site.device)
-    device = read_devices(session.machine, [site.name]).get(site.name)
-    places = device.mounted_on if device else ()
+    places = session.mounted_on(site.name)
     if wanted in places:
         return wanted
     raise ArrayError(

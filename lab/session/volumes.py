@@ -148,7 +148,7 @@ def _go_on(status: VolumeStatus, found: FoundVolume, disk: VolumeDisk, disk_word
             hint=f"fail it in all of them first: raidlab array fail {status.name} {disk_word}",
         )
     plan = operations.rebuild(found.description, disk.number, _arrays(status, missing))
-    return _awake_first(status, missing, f"Go on with the rebuild on {disk_word}", plan)
+    return _awake_first(status, missing, f"Go on with the rebuild of {status.name} on {disk_word}", plan)
 
 
 def _place_for(session: LabSession, status: VolumeStatus, disk_word: str) -> VolumeDisk:

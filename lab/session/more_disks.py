@@ -1,0 +1,66 @@
+"""Further disks for a lab: on a machine at once, in an embedded lab by its list while it is closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from lab.disks import DiskKind, DiskSpec, LabDisk
+from lab.disks.attaching import ram_attachments
+from lab.disks.lab_files import LabFolder
+from lab.errors import SpecError
+from lab.machine.embedded import MAX_UBD_DISKS
+from lab.units import MIB
+
+LARGER_COUNT = 2
+"""One larger disk alone gains nothing: its further room would have no redundancy."""
+
+
+def new_specs(
+    taken: Iterable[str], kind: DiskKind, count: int, size_bytes: int, personality: str = "", path: str = ""
+) -> tuple[DiskSpec, ...]:
+    """Further disks, numbered behind those that are there. Raises SpecError if they cannot be."""
+    if count < 1 or (kind is DiskKind.PHYSICAL and count != 1):
+        raise SpecError(f"{count} disks of kind {kind} cannot be added", hint="ask for one or more; physical: for one")
+    numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
+    first = max(numbers, default=0) + 1
+    made = tuple(
+        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, personality=personality, backing=path)
+        for number in range(first, first + count)
+    )
+    made[0].validate()
+    return made
+
+
+def add_to_list(
+    folder: LabFolder, kind: DiskKind, count: int, size_bytes: int, personality: str = "", path: str = ""
+) -> tuple[str, ...]:
+    """Put disks on the list of an embedded lab; the next start makes them. Raises SpecError if they cannot be."""
+    if kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
+        raise SpecError(
+            f"the embedded kernel has no {kind} disks", hint="use --kind file, or --on local: for real disks"
+        )
+    made = new_specs([spec.name for spec in folder.specs], kind, count, size_bytes, personality, path)
+    wanted = (*folder.specs, *made)
+    files = [spec for spec in wanted if spec.kind is DiskKind.FILE]
+    if len(files) > MAX_UBD_DISKS:
+        raise SpecError(
+            f"{len(files)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
+            hint="remove disks that nobody needs with 'raidlab disks remove', or add spindle or loop disks",
+        )
+    if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
+        ram_attachments(rams)
+    folder.save(wanted)
+    return tuple(spec.name for spec in made)
+
+
+def larger_bytes(disks: Sequence[LabDisk]) -> int:
+    """The size of disks that make a lab's disks unequal: twice the largest, in whole MiB."""
+    largest = max((disk.size_bytes for disk in disks), default=0)
+    return 2 * largest // MIB * MIB
+
+
+def larger_line(disks: Sequence[LabDisk], *, is_embedded: bool) -> str:
+    """The same on the command line."""
+    kind = DiskKind.FILE if is_embedded else DiskKind.LOOP
+    return f"raidlab disks add --kind {kind} --count {LARGER_COUNT} --size {larger_bytes(disks) // MIB}M"
