@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lab.adapt.summary import VolumeArray
 from tui.state import LabState
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
 
-_REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
+_REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10", "adapt5", "shr")
 
 
 class Group(StrEnum):
@@ -68,10 +69,28 @@ def joining_disk(state: LabState) -> LabDisk | None:
     free = state.free_disks
     chosen = next((disk for disk in free if disk.name == state.selected_disk), None)
     status = target_array(state)
+    if isinstance(status, VolumeArray):
+        return _joining_volume(state, status, chosen)
     if chosen or status is None or not status.component_bytes:
         return chosen or next(iter(free), None)
     fitting = (disk for disk in free if disk.size_bytes > (status.component_bytes or 0))
     return next(fitting, None)
+
+
+def _joining_volume(state: LabState, status: VolumeArray, chosen: LabDisk | None) -> LabDisk | None:
+    """The disk whose rebuild stands still, else the chosen one, else the smallest free one that fits a place."""
+    if status.is_interrupted:
+        waiting = {member.device for member in status.members if member.is_rebuilding}
+        return next((disk for disk in state.disks if disk.node in waiting), None)
+    places = [disk.size_bytes for disk in status.whole.disks if not disk.present]
+    if not places or chosen:
+        return chosen if places else None
+    fitting = [disk for disk in state.free_disks if disk.size_bytes >= min(places)]
+    return min(fitting, key=lambda disk: disk.size_bytes, default=None)
+
+
+def _in_volume(state: LabState) -> bool:
+    return isinstance(target_array(state), VolumeArray)
 
 
 def _is_redundant(state: LabState) -> bool:
@@ -104,12 +123,16 @@ def _removable(state: LabState) -> bool:
 
 
 def _can_add(state: LabState) -> bool:
+    status = target_array(state)
+    # One disk at a time: its rebuild goes on from array to array.
+    if isinstance(status, VolumeArray) and (status.sync_action.is_busy or not status.is_degraded or status.whole.lost):
+        return False
     return _is_redundant(state) and joining_disk(state) is not None
 
 
 def _can_replace(state: LabState) -> bool:
     found = selected_member(state)
-    return bool(found and found[1].is_in_sync and _can_add(state))
+    return bool(found and found[1].is_in_sync and not _in_volume(state) and _can_add(state))
 
 
 def _can_re_add(state: LabState) -> bool:
@@ -125,6 +148,10 @@ def _can_re_add(state: LabState) -> bool:
 def _is_spindle(state: LabState) -> bool:
     disk = selected_disk(state)
     return bool(state.is_open and disk and disk.personality)
+
+
+def _corruptible(state: LabState) -> bool:
+    return _working_member(state) and not _in_volume(state)
 
 
 def _has_load(state: LabState) -> bool:
@@ -150,7 +177,7 @@ ACTIONS = (
     Action("plug_in", "p", "Plug in", "Bring a pulled disk back; then add or re-add it", "array plug-in",
            Group.DISK, _pulled),
     Action("corrupt", "c", "Corrupt", "Overwrite some of the member's data behind md's back: no error, wrong data",
-           "array corrupt", Group.DISK, _working_member),
+           "array corrupt", Group.DISK, _corruptible),
     Action("slow", "d", "Slow down", "Let an emulated drive answer more slowly from now on", "disks slow",
            Group.DISK, _is_spindle),
     Action("mark", "m", "Mark", "Write known data on the array, to prove later that nothing was lost", "array mark",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.adapt.summary import VolumeArray
 from tui.tones import Tone
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ FIRST_SYNC = "first sync"
 
 def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
     """The worst that can be said of an array first."""
+    if isinstance(status, VolumeArray):
+        return _of_volume(state, status)
     if status.state.is_broken or has_lost_too_much(status):
         return Tone.BAD, BROKEN
     if status.name in state.first_syncs:
@@ -30,6 +33,22 @@ def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
     if status.sync_action.is_busy:
         return Tone.BUSY, str(status.sync_action)
     return Tone.GOOD, "whole" if status.level not in ("raid0", "linear") else "no redundancy"
+
+
+def _of_volume(state: LabState, status: VolumeArray) -> tuple[Tone, str]:
+    place = status.sync.place_words if status.sync else ""
+    if status.whole.lost:
+        return Tone.BAD, status.whole.state_words
+    if status.name in state.first_syncs:
+        return Tone.BUSY, FIRST_SYNC
+    if status.is_degraded:
+        if status.sync_action.is_busy:
+            return Tone.NOTICE, f"rebuilding array {place}" if place else "rebuilding"
+        missing = f"degraded, {status.degraded_count} missing"
+        return Tone.NOTICE, "rebuild stands still" if status.is_interrupted else missing
+    if status.sync_action.is_busy:
+        return Tone.BUSY, f"{status.sync_action} of array {place}" if place else str(status.sync_action)
+    return Tone.GOOD, "whole"
 
 
 def has_lost_too_much(status: ArrayStatus) -> bool:

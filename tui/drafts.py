@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lab.adapt.names import free_volume_name
+from lab.adapt.spec import DEFAULT_CHUNK_BYTES as VOLUME_CHUNK_BYTES
+from lab.adapt.spec import VolumeSpec
+from lab.adapt.windows import Rule
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import layout_words, parse_level
 from lab.arrays.levels import LevelName
@@ -15,24 +19,32 @@ from tui.widgets.choices import ChoiceRow
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
+    from lab.plans import Plan
+    from lab.session.preview import ArrayPreview
+    from lab.session.session import LabSession
     from tui.state import LabState
 
-LEVELS = tuple(name for name in LevelName if name is not LevelName.SINGLE)
-_TITLES = {
+AnyLevel = LevelName | Rule
+LEVELS: tuple[AnyLevel, ...] = (*(name for name in LevelName if name is not LevelName.SINGLE), *Rule)
+_TITLES: dict[AnyLevel, str] = {
     LevelName.RAID0: "RAID 0",
     LevelName.RAID1: "RAID 1",
     LevelName.RAID4: "RAID 4",
     LevelName.RAID5: "RAID 5",
     LevelName.RAID6: "RAID 6",
     LevelName.RAID10: "RAID 10",
+    Rule.ADAPT5: "AdaptRaid5",
+    Rule.SHR: "SHR",
 }
-_IDEAS = {
+_IDEAS: dict[AnyLevel, str] = {
     LevelName.RAID0: "stripes, no safety",
     LevelName.RAID1: "every disk the same",
     LevelName.RAID4: "stripes, one parity disk",
     LevelName.RAID5: "stripes, parity rotates",
     LevelName.RAID6: "stripes, two parities",
     LevelName.RAID10: "stripes of mirrors",
+    Rule.ADAPT5: "disks of different sizes",
+    Rule.SHR: "the same, in plain tiers",
 }
 _CHUNKS = tuple(size * KIB for size in (4, 16, 64, 128, 256, 512, 1024))
 _DEFAULT_CHUNK_BYTES = 512 * KIB
@@ -44,22 +56,44 @@ _COPIES = {
     "o2": "offset 2",
 }
 _NONE = "none"
+_INTERNAL = "internal"
 _PPL = "partial parity log"
 _MOST_SPARES = 2
 FIRST_MEMBERS = 4
 """How many disks a newcomer finds chosen."""
 
 
-def next_array_name(state: LabState) -> str:
-    """The name that the next array would get."""
+def next_array_name(state: LabState, draft: Draft) -> str:
+    """The name that the array would get."""
     from lab.session.checks import free_name
 
     taken = [status.name for status in state.arrays]
     taken += [array.name for array in state.found.all] if state.found else []
-    return free_name(taken)
+    return free_volume_name(taken) if draft.is_volume else free_name(taken)
 
 
-def title_of(level: LevelName) -> str:
+def preview_of(draft: Draft, name: str, disks: Sequence[LabDisk]) -> ArrayPreview:
+    """What a draft would be, with its file system."""
+    from lab.session.preview import preview
+    from lab.session.volume_preview import preview_volume
+
+    if draft.is_volume:
+        return preview_volume(draft.volume_spec(name, disks), draft.file_system)
+    return preview(disks, draft.spec(name, disks), draft.file_system)
+
+
+def maker_of(draft: Draft, name: str, disks: Sequence[LabDisk]) -> Callable[[LabSession], Plan]:
+    """Makes the plan that builds a draft."""
+    from lab.session import plans, volumes
+
+    if draft.is_volume:
+        wanted = draft.volume_spec(name, disks)
+        return lambda session: volumes.create(session, wanted, draft.file_system)
+    spec = draft.spec(name, disks)
+    return lambda session: plans.create(session, spec, draft.file_system)
+
+
+def title_of(level: AnyLevel) -> str:
     """``RAID 5``."""
     return _TITLES[level]
 
@@ -68,7 +102,7 @@ def title_of(level: LevelName) -> str:
 class Draft:
     """Every choice; what a level does not know is kept, and comes back with a level that does."""
 
-    level: LevelName = LevelName.RAID5
+    level: AnyLevel = LevelName.RAID5
     disks: tuple[str, ...] = ()
     """Names of the chosen disks; the last ``spares`` of them are spares."""
     spares: int = 0
@@ -79,18 +113,28 @@ class Draft:
     """RAID 10."""
     bitmap: str = _NONE
     file_system: FileSystem = FileSystem.RAW
+    volume_chunk_bytes: int = VOLUME_CHUNK_BYTES
+    reference: int | None = None
+    """Data chunks of the full stripe of AdaptRaid5; None: one for each disk but one."""
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether it is made of several md arrays."""
+        return isinstance(self.level, Rule)
 
     @property
     def has_chunk(self) -> bool:
-        return parse_level(self.level).has_chunk
+        return isinstance(self.level, Rule) or parse_level(self.level).has_chunk
 
     @property
     def is_redundant(self) -> bool:
-        return parse_level(self.level).is_redundant
+        return isinstance(self.level, Rule) or parse_level(self.level).is_redundant
 
     @property
     def layout(self) -> str | None:
         """The layout word, where the level has a choice."""
+        if isinstance(self.level, Rule):
+            return None
         words = layout_words(self.level)
         if self.level is LevelName.RAID10:
             return self.copies
@@ -98,8 +142,8 @@ class Draft:
 
     @property
     def spare_count(self) -> int:
-        """Spares in force: none without redundancy."""
-        return min(self.spares, len(self.disks)) if self.is_redundant else 0
+        """Spares in force: none without redundancy, and none in a volume."""
+        return min(self.spares, len(self.disks)) if self.is_redundant and not self.is_volume else 0
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -132,6 +176,20 @@ class Draft:
             consistency_policy=ConsistencyPolicy.PPL if has_ppl else ConsistencyPolicy.RESYNC,
         )
 
+    def volume_spec(self, name: str, disks: Sequence[LabDisk]) -> VolumeSpec:
+        """The volume, on these disks."""
+        by_name = {disk.name: disk for disk in disks}
+        members = tuple(by_name[disk] for disk in self.members if disk in by_name)
+        is_adapt5 = self.level is Rule.ADAPT5
+        return VolumeSpec(
+            members,
+            name=name,
+            rule=Rule(self.level.value),
+            chunk_bytes=self.volume_chunk_bytes,
+            reference=self.reference if is_adapt5 and (self.reference or 0) < len(members) else None,
+            bitmap=Bitmap.INTERNAL if self.bitmap == _INTERNAL else Bitmap.NONE,
+        )
+
     def rows(self) -> tuple[ChoiceRow, ...]:
         """The form."""
         return (
@@ -146,9 +204,14 @@ class Draft:
     def _chunk_row(self) -> ChoiceRow:
         if not self.has_chunk:
             return ChoiceRow("chunk", "Chunk", note=f"{_TITLES[self.level]} has none")
-        return ChoiceRow("chunk", "Chunk", tuple(map(human_bytes, _CHUNKS)), human_bytes(self.chunk_bytes))
+        chunk = self.volume_chunk_bytes if self.is_volume else self.chunk_bytes
+        return ChoiceRow("chunk", "Chunk", tuple(map(human_bytes, _CHUNKS)), human_bytes(chunk))
 
     def _layout_row(self) -> ChoiceRow:
+        if self.level is Rule.ADAPT5:
+            return self._reference_row()
+        if isinstance(self.level, Rule):
+            return ChoiceRow("layout", "Layout", note="each tier as wide as it is")
         if self.level is LevelName.RAID10:
             return ChoiceRow("layout", "Layout", tuple(_COPIES.values()), _COPIES[self.copies])
         words = layout_words(self.level)
@@ -156,15 +219,29 @@ class Draft:
             return ChoiceRow("layout", "Layout", note="only one")
         return ChoiceRow("layout", "Layout", words, self.layout or "")
 
+    def _reference_row(self) -> ChoiceRow:
+        widest = len(self.members) - 1
+        if widest < 2:
+            return ChoiceRow("reference", "Full stripe", note="needs 3 disks")
+        current = self.reference if self.reference and self.reference <= widest else widest
+        return ChoiceRow(
+            "reference", "Full stripe", tuple(map(_chunks, range(widest, 0, -1))), _chunks(current), "of data"
+        )
+
     def _bitmap_row(self) -> ChoiceRow:
         if not self.is_redundant:
             return ChoiceRow("bitmap", "Bitmap", note="nothing to keep in step")
+        if self.is_volume:
+            current = self.bitmap if self.bitmap == _INTERNAL else _NONE
+            return ChoiceRow("bitmap", "Bitmap", (_NONE, _INTERNAL), current)
         values = (_NONE, *_BITMAP_CHUNKS, *((_PPL,) if self.level is LevelName.RAID5 else ()))
         return ChoiceRow("bitmap", "Bitmap", values, self.bitmap if self.bitmap in values else _NONE)
 
     def _spares_row(self) -> ChoiceRow:
         if not self.is_redundant:
             return ChoiceRow("spares", "Spares", note="nothing to rebuild from")
+        if self.is_volume:
+            return ChoiceRow("spares", "Spares", note="add a disk when one fails")
         note = "of the chosen disks, the last" if self.spare_count else ""
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
@@ -174,7 +251,11 @@ class Draft:
             case "level":
                 return replace(self, level=next(name for name, title in _TITLES.items() if title == value))
             case "chunk":
-                return replace(self, chunk_bytes=next(size for size in _CHUNKS if human_bytes(size) == value))
+                size = next(size for size in _CHUNKS if human_bytes(size) == value)
+                return replace(self, volume_chunk_bytes=size) if self.is_volume else replace(self, chunk_bytes=size)
+            case "reference":
+                wanted = int(value.split()[0])
+                return replace(self, reference=None if wanted == len(self.members) - 1 else wanted)
             case "layout" if self.level is LevelName.RAID10:
                 return replace(self, copies=next(word for word, title in _COPIES.items() if title == value))
             case "layout":
@@ -193,6 +274,10 @@ class Draft:
     def only(self, free: Collection[str]) -> Draft:
         """The same without disks that are free no longer."""
         return self.with_disks([disk for disk in self.disks if disk in free])
+
+
+def _chunks(count: int) -> str:
+    return "1 chunk" if count == 1 else f"{count} chunks"
 
 
 def _file_system_word(kind: FileSystem) -> str:

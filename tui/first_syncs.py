@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lab.adapt.summary import VolumeArray
+
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
     from lab.session.events import Event
     from lab.session.monitor import Look
 
-_PARITY = ("raid4", "raid5", "raid6")
+_PARITY = ("raid4", "raid5", "raid6", "adapt5", "shr")
 _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "disk-vanished")
 
 
@@ -28,10 +30,14 @@ def first_syncs_told(events: Iterable[Event], look: Look, going_on: set[str]) ->
         if name in going_on and kind in _LOSSES:
             going_on.discard(name)
         if name in going_on and status:
-            if kind == "degraded":
+            # The arrays inside a volume become ready one by one: that is told once, of the last.
+            is_partial = isinstance(status, VolumeArray) and (
+                kind == "member-in-sync" or (kind == "restored" and status.is_degraded)
+            )
+            if kind == "degraded" or is_partial:
                 continue
             words = {
-                "array-appeared": f"{name} is there: {status.level} of {status.raid_disks} members",
+                "array-appeared": event.sentence.replace("appeared", "is there", 1),
                 "sync-started": f"md {purpose(status)} (first sync)",
                 "sync-finished": f"the first sync of {name} has ended",
                 "restored": f"{name} is ready: any one disk may fail now",

@@ -6,22 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lab.adapt.windows import Rule
 from lab.units import human_bytes
-from tui.drafts import LEVELS, Draft, title_of
+from tui.drafts import LEVELS, Draft, preview_of, title_of
 from tui.widgets.level_table import LevelRow
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.session.preview import ArrayPreview
+    from lab.session.volume_preview import VolumePreview
 
 
-def level_rows(draft: Draft, name: str, disks: Sequence[LabDisk], *, has_current: bool = True) -> list[LevelRow]:
-    """What the disks of a draft would be at each level."""
-    from lab.session.preview import preview
+def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = True) -> list[LevelRow]:
+    """What the disks of a draft would be at each level; those for unequal disks only where disks differ."""
+    from lab.session.volume_preview import are_equal
 
+    by_name = {disk.name: disk for disk in disks}
+    chosen = [by_name[name] for name in draft.disks if name in by_name]
+    levels = [level for level in LEVELS if not isinstance(level, Rule) or not are_equal(chosen)]
     rows = []
-    for level in LEVELS:
-        shown = preview(disks, replace(draft, level=level).spec(name, disks))
+    for level in levels:
+        shown = preview_of(replace(draft, level=level), "adapt0" if isinstance(level, Rule) else "md0", disks)
         rows.append(
             LevelRow(
                 title_of(level),
@@ -31,6 +36,19 @@ def level_rows(draft: Draft, name: str, disks: Sequence[LabDisk], *, has_current
                 has_current and level is draft.level,
             )
         )
+    return rows
+
+
+SYSTEM_TITLES = ("system", "usable", "of all", "full writes read")
+
+
+def system_rows(shown: VolumePreview) -> list[LevelRow]:
+    """The same disks under each system for unequal disks."""
+    rows = []
+    for each in shown.systems:
+        usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
+        share = f"{100 * each.capacity_bytes / shown.raw_bytes:.0f} %" if each.capacity_bytes else "not possible"
+        rows.append(LevelRow(each.title, usable, share, each.reads_words if each.capacity_bytes else ""))
     return rows
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tui.client.jobs import Job
+from tui.plan_runs import PlanRun
 
 if TYPE_CHECKING:
     from lab.errors import LabError
@@ -21,6 +22,7 @@ class Operations:
 
     def __init__(self, app: Desk) -> None:
         self._app = app
+        self._runs: list[PlanRun] = []
 
     def job(
         self,
@@ -60,17 +62,20 @@ class Operations:
         on_done: Callable[[], None] | None = None,
         on_error: Callable[[LabError], None] | None = None,
     ) -> Job[None]:
-        """Run a plan at once."""
-        client = self._app.client
-        jobs: list[Job[Any]] = []
+        """Run a plan at once. Of one that waits for md in between ``on_done`` hears when the first wait begins."""
+        run = PlanRun(self._app, plan, on_done=on_done, on_error=on_error, on_end=self._forget)
+        self._runs.append(run)
+        return run.start()
 
-        def work(session: LabSession) -> None:
-            client.run_plan(session, plan, jobs[0])
+    def leave(self, volume: str) -> None:
+        """Let no plan that waits for this volume go on."""
+        for run in self._runs:
+            if run.volume == volume:
+                run.leave()
 
-        done = (lambda _: on_done()) if on_done else None
-        jobs.append(Job(plan.title, work, done, on_error, plan=plan))
-        client.submit(jobs[0])
-        return jobs[0]
+    def _forget(self, run: PlanRun) -> None:
+        if run in self._runs:
+            self._runs.remove(run)
 
     def make_and_run(self, make: Callable[[LabSession], Plan], *, on_done: Callable[[], None] | None = None) -> None:
         """Make a plan that needs no question, and run it."""

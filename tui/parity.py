@@ -13,6 +13,7 @@ DOES: dict[str, str] = {
     "lab.build": "array create",
     "welcome.build": "array create",
     "build.create": "array create",
+    "build.larger": "disks add",
     "plan.run": "array create",
     "commands.interrupt": "exec",
     "results.allow": "compare",

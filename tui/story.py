@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.adapt.summary import VolumeArray
 from lab.arrays.status import ArrayState
-from tui.conditions import BROKEN, condition
+from tui.actions import joining_disk
+from tui.conditions import condition
 from tui.first_syncs import purpose
 from tui.state import LabState, Phase
+from tui.tones import Tone
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -43,7 +46,7 @@ def next_step(state: LabState) -> str:
 def _about(state: LabState, status: ArrayStatus) -> str:
     name = status.name
     has_load = bool(state.load and state.load.is_running)
-    if condition(state, status)[1] == BROKEN:
+    if condition(state, status)[0] is Tone.BAD:
         return f"{name} has lost more than it survives. [b]Del[/b] clears it away; then build anew."
     if name in state.first_syncs:
         return f"New: md {purpose(status)}. It can be used meanwhile: [b]m[/b] or [b]w[/b]."
@@ -76,6 +79,8 @@ def _was_broken(state: LabState) -> bool:
 
 
 def _degraded(state: LabState, status: ArrayStatus) -> str:
+    if isinstance(status, VolumeArray):
+        return _volume_degraded(state, status)
     if status.awaits_rebuild and status.state is ArrayState.READ_AUTO:
         # md(4), start_ro: an array that was found again stays as it is until something is written on it.
         return f"{status.name} rebuilds from its first write on: [b]m[/b] writes known data on it."
@@ -89,3 +94,17 @@ def _degraded(state: LabState, status: ArrayStatus) -> str:
         name = state.disk_name(fault.device)
         return f"{status.name} is degraded. [b]x[/b] takes {name} out, [b]a[/b] then adds it anew."
     return f"{status.name} is degraded and no disk is free: 'raidlab disks add' makes more."
+
+
+def _volume_degraded(state: LabState, status: VolumeArray) -> str:
+    name, disk = status.name, joining_disk(state)
+    if disk and status.is_interrupted:
+        return f"The rebuild of {name} on {disk.name} stands still. [b]a[/b] goes on with it."
+    if disk:
+        return f"{name} is degraded and still answers. [b]a[/b] adds {disk.name}: md rebuilds."
+    fault = next((member for member in status.members if member.is_faulty), None)
+    if fault:
+        return (
+            f"{name}: no free disk is large enough. [b]x[/b] takes {state.disk_name(fault.device)} out, to use it anew."
+        )
+    return f"{name} is degraded, and no free disk is large enough for the place."

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from lab.session.preview import ArrayPreview, preview
+from lab.session.preview import ArrayPreview
+from lab.session.volume_preview import VolumePreview
 from lab.units import human_bytes
 from tui.choice import Choice
-from tui.drafts import FIRST_MEMBERS, Draft, next_array_name
-from tui.level_rows import survives_words
+from tui.drafts import FIRST_MEMBERS, Draft, maker_of, next_array_name, preview_of
+from tui.level_rows import survives_words, system_rows
+from tui.more_disks import MoreDisks
 
 if TYPE_CHECKING:
-    from lab.plans import Plan
-    from lab.session.session import LabSession
     from tui.desk import Desk
     from tui.widgets.choices import ChoiceRow
 
-_HOW = "Type a number to change that, 'disks 1 2 3' to choose disks, b to build. Anything else leaves."
+_HOW = (
+    "Type a number to change that, 'disks 1 2 3' to choose disks, 'larger' for two larger disks in the lab, "
+    "b to build. Anything else leaves."
+)
 
 
 class TextBuild:
@@ -48,7 +51,7 @@ class TextBuild:
 
     def _preview(self) -> ArrayPreview:
         state = self._desk.lab
-        return preview(state.disks, self._draft.spec(next_array_name(state), state.disks), self._draft.file_system)
+        return preview_of(self._draft, next_array_name(state, self._draft), state.disks)
 
     def _typed(self, line: str) -> None:
         rows = self._draft.rows()
@@ -57,6 +60,8 @@ class TextBuild:
             self._build()
         elif word == "disks":
             self._choose_disks(rest)
+        elif word == "larger":
+            MoreDisks(self._desk).ask()
         elif word.isdecimal() and 1 <= int(word) <= len(rows):
             self._choose(rows[int(word) - 1])
         else:
@@ -84,26 +89,31 @@ class TextBuild:
         self.tell()
 
     def _build(self) -> None:
-        from lab.session import plans
-
         state = self._desk.lab
-        spec, file_system = self._draft.spec(next_array_name(state), state.disks), self._draft.file_system
-
-        def make(session: LabSession) -> Plan:
-            return plans.create(session, spec, file_system)
-
-        self._desk.operations.ask(make)
+        self._desk.operations.ask(maker_of(self._draft, next_array_name(state, self._draft), state.disks))
 
 
 def preview_lines(shown: ArrayPreview) -> Iterator[str]:
     """Capacity, what it survives, what a small write costs, the commands; or why it cannot be built."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
-    if not shown.raw_bytes:
+    if not shown.usable_bytes:
         return
     lost = f", {human_bytes(shown.unused_bytes)} unused" if shown.unused_bytes else ""
     yield f"It would hold {human_bytes(shown.usable_bytes)} of {human_bytes(shown.raw_bytes)}{lost}."
     yield f"It survives the loss of: {survives_words(shown)}."
     yield f"A small write costs {shown.write_penalty}."
+    if isinstance(shown, VolumePreview):
+        yield from _volume_lines(shown)
     for command in shown.commands:
         yield f"  {command}"
+
+
+def _volume_lines(shown: VolumePreview) -> Iterator[str]:
+    if shown.note:
+        yield f"{shown.note}."
+    for row in system_rows(shown):
+        reads = f"; full writes read: {row.small_write}" if row.small_write else ""
+        yield f"{row.level}: {row.usable}, {row.survives}{reads}."
+    for name, (data, parity) in zip(shown.array_names, shown.widths, strict=True):
+        yield f"{name} inside: stripes of {data} data and {parity} parity."

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.quantities import Unit, format_value
 from tui.runs import figures_lines, measured_of
 from tui.state import LabState
 from tui.views import bays_of, sync_view
+from tui.volume_views import inner_lines
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
@@ -43,6 +45,9 @@ def array_lines(state: LabState) -> Iterator[str]:
         members = ", ".join(state.disk_name(member.device) for member in status.members)
         words = condition(state, status)[1]
         yield f"{status.name}: {status.level}, {human_bytes(status.size_bytes)}, {words}; members {members}."
+        if isinstance(status, VolumeArray):
+            inner = ", ".join(f"{name} {width} {how}" for name, width, how in inner_lines(status))
+            yield f"inside {status.name}: {inner}."
     for array in state.found.all if state.found else ():
         if state.array(array.name) is None:
             yield f"{array.name}: does not run{f': {array.refusal}' if array.refusal else ''}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.adapt.summary import VolumeArray
 from tui.state import LabState
 from tui.tones import Tone
 from tui.widgets.bars import SyncView
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from lab.session.events import Event
     from lab.session.history import Point
 
+STOPPED = "stopped"
+"""Note of a disk whose array does not run."""
 # In the order of what a look with several of them is named after.
 _MARK_WORDS = {
     "array-appeared": "built",
@@ -45,7 +48,7 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
     activity = _activity(state, disk.kernel_name)
     shown = _bay_state(state, disk, member)
     is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
-    note = "" if member or not resting else "stopped"
+    note = STOPPED if resting and not member else _volume_note(status, member)
     return Bay(
         name=disk.name,
         node=disk.node,
@@ -63,12 +66,23 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
     )
 
 
+def _volume_note(status: ArrayStatus | None, member: MemberStatus | None) -> str:
+    """What a disk of a volume is where one word does not tell it."""
+    if not isinstance(status, VolumeArray) or member is None:
+        return ""
+    disk = next(each for each in status.whole.disks if each.number == member.slot)
+    if disk.faulty and disk.present:
+        return f"{status.name} faulty in {len(disk.faulty)} of {len(disk.windows)}"
+    return f"{status.name} rebuild waits" if member.is_rebuilding and status.is_interrupted else ""
+
+
 def _bay_state(state: LabState, disk: LabDisk, member: MemberStatus | None) -> BayState:
     if state.look and disk.kernel_name in state.look.vanished:
         return BayState.VANISHED
     if member is None:
         return BayState.FREE
-    if member.is_faulty:
+    # A disk of a volume that has failed in some of its arrays has no flag.
+    if member.is_faulty or not member.flags:
         return BayState.FAULTY
     if member.is_journal:
         return BayState.JOURNAL
@@ -96,12 +110,18 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
     if status.sync_action.is_busy and status.sync_progress:
         pace = state.history.pace(status.name) if state.history else None
         return SyncView(
-            action=str(status.sync_action),
+            action=_sync_words(status),
             fraction=status.sync_progress.fraction,
             bytes_per_second=pace.bytes_per_second if pace else None,
             eta_seconds=pace.left_seconds if pace else None,
         )
     return None
+
+
+def _sync_words(status: ArrayStatus) -> str:
+    """``recover``, ``recover 2 of 5``: in a volume one array after another."""
+    place = status.sync.place_words if isinstance(status, VolumeArray) and status.sync else ""
+    return f"{status.sync_action} {place}".strip()
 
 
 def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:

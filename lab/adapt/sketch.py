@@ -19,16 +19,16 @@ class SliceRow:
     """For each disk the array that its slice is in; None where it has none here."""
 
 
-def slice_rows(composition: Composition) -> tuple[SliceRow, ...]:
+def slice_rows(windows: Sequence[Window], disk_count: int) -> tuple[SliceRow, ...]:
     """The rows of all tiers, those that all disks have first."""
     rows = []
-    for tier in composition.by_tier:
-        for cells in _columns_of(tier, len(composition.lines)):
-            rows.append(SliceRow(tier[0].tier, tier[0].lines, cells))
+    for number in dict.fromkeys(window.tier for window in windows):
+        tier = [window for window in windows if window.tier == number]
+        rows += [SliceRow(number, tier[0].lines, cells) for cells in _rows_of(tier, disk_count)]
     return tuple(rows)
 
 
-def _columns_of(tier: Sequence[Window], disk_count: int) -> list[tuple[int | None, ...]]:
+def _rows_of(tier: Sequence[Window], disk_count: int) -> list[tuple[int | None, ...]]:
     """Every disk of a tier gives as many slices as every other."""
     by_disk = [[window.number for window in tier if disk in window.disks] for disk in range(disk_count)]
     height = max(map(len, by_disk))

@@ -158,7 +158,7 @@ class LabClient:
     def _tell_marks(self, session: LabSession) -> None:
         from lab.session.data_mark import read_marks
 
-        marks, names = read_marks(session), {status.uuid: status.name for status in session.statuses()}
+        marks, names = read_marks(session), {status.uuid: status.name for status in session.all_statuses()}
         self._post(messages.MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:

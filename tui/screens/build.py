@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,25 +13,24 @@ from textual.markup import escape
 from textual.widget import Widget
 from textual.widgets import Static
 
-from lab.session.preview import ArrayPreview, preview
+from lab.session.preview import ArrayPreview
+from lab.session.volume_preview import VolumePreview, are_equal
 from lab.units import human_bytes
-from tui.drafts import FIRST_MEMBERS, Draft, next_array_name
-from tui.level_rows import level_rows, survives_words
+from tui.drafts import FIRST_MEMBERS, Draft, maker_of, next_array_name, preview_of
+from tui.level_rows import SYSTEM_TITLES, level_rows, survives_words, system_rows
+from tui.more_disks import MoreDisks
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import bays_of
+from tui.volume_views import lost_arrays, planned_picture
 from tui.widgets.choices import Choices
 from tui.widgets.level_table import LevelTable
 from tui.widgets.plan_view import PlanView
 from tui.widgets.rack import Bay, BayState, Rack
+from tui.widgets.slice_diagram import SliceDiagram
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.tiles import Tile, Verdict
-
-if TYPE_CHECKING:
-    from lab.arrays.spec import ArraySpec
-    from lab.plans import Plan
-    from lab.session.session import LabSession
 
 _WIDE_CELLS = 110
 _HIGH_ROWS = 34
@@ -51,6 +50,7 @@ class BuildScreen(ModeScreen):
         Binding("b", "create", "Build it", id="build.create", tooltip="Show the commands once more, then build"),
         Binding("c", "copy", "Copy", id="build.copy", tooltip="Copy the commands, to run them by hand"),
         Binding("x", "what_if", "What if", id="build.what-if", tooltip="See what is left without this disk"),
+        Binding("u", "larger", "Larger disks", id="build.larger", tooltip="Give the lab two disks of twice the size"),
         Binding("plus", "level(1)", "Next level", show=False, id="build.next-level", tooltip="The next RAID level"),
         Binding("minus", "level(-1)", "Level before", show=False, id="build.level", tooltip="The RAID level before"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="build.next", tooltip="Form, disks, commands"),
@@ -65,6 +65,8 @@ class BuildScreen(ModeScreen):
         self._has_begun = False
         self._lost: frozenset[str] = frozenset()
         """Members that are thought away, to see what is left."""
+        self._awaited: tuple[str, ...] = ()
+        """Disks that the lab is being given; they are taken into the array when they are there."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="build"):
@@ -80,6 +82,7 @@ class BuildScreen(ModeScreen):
                 yield Static(id="build-why", markup=False)
                 yield Verdict(id="build-problem")
                 yield StripeDiagram(id="build-stripes")
+                yield SliceDiagram(id="build-slices")
                 with VerticalScroll(id="build-plan", can_focus=False):
                     yield PlanView(empty_text="the commands show with enough disks")
                 yield LevelTable(id="build-levels")
@@ -101,7 +104,7 @@ class BuildScreen(ModeScreen):
     @property
     def array_name(self) -> str:
         """The name that the array would get."""
-        return next_array_name(self.app.lab)
+        return next_array_name(self.app.lab, self._draft)
 
     def show_state(self, state: LabState) -> None:
         bays = bays_of(state)
@@ -109,6 +112,8 @@ class BuildScreen(ModeScreen):
         if not self._has_begun and free:
             self._has_begun = True
             self._draft = self._draft.with_disks(free[:FIRST_MEMBERS])
+        if self._awaited and set(self._awaited) <= set(free):
+            self._draft, self._awaited = self._draft.with_disks((*self._draft.disks, *self._awaited)), ()
         self._draft = self._draft.only(free)
         rack = self.query_one(Rack)
         rack.show([self._with_role(bay) for bay in bays])
@@ -131,29 +136,54 @@ class BuildScreen(ModeScreen):
             return
         self._shown = (self._draft, state.disks, name, self._lost)
         self.query_one(Choices).show(self._draft.rows())
-        spec = self._draft.spec(name, state.disks)
-        self._preview = shown = preview(state.disks, spec, self._draft.file_system)
+        self._preview = shown = preview_of(self._draft, name, state.disks)
         self.query_one("#build-right", Vertical).border_title = f"What {name} would be"
         self._show_tiles(shown)
-        self._show_verdict(spec)
-        diagram = self.query_one(StripeDiagram)
-        if shown.stripe:
-            members = [DiagramMember(disk, disk in self._lost) for disk in self._draft.members]
-            diagram.show(spec.raid, self._draft.layout, members, spec.effective_chunk_bytes)
-        else:
-            diagram.clear("the layout shows with enough disks")
+        self._show_verdict()
+        self._show_drawing(shown, name)
         self.query_one(PlanView).show(shown.plan)
-        self.query_one(LevelTable).show(level_rows(self._draft, self.array_name, state.disks))
+        self._show_comparison(shown)
         self.refresh_bindings()
 
-    def _show_verdict(self, spec: ArraySpec) -> None:
+    def _show_drawing(self, shown: ArrayPreview, name: str) -> None:
+        """Where the data would lie: stripes of an array, slices of a volume."""
+        stripes, slices = self.query_one(StripeDiagram), self.query_one(SliceDiagram)
+        picture = planned_picture(shown, self._draft.members, self._lost) if isinstance(shown, VolumePreview) else None
+        stripes.display = picture is None
+        slices.show(picture)
+        if isinstance(shown, VolumePreview) or not shown.stripe:
+            stripes.clear("the layout shows with enough disks")
+            return
+        spec = self._draft.spec(name, self.app.lab.disks)
+        members = [DiagramMember(disk, disk in self._lost) for disk in self._draft.members]
+        stripes.show(spec.raid, self._draft.layout, members, spec.effective_chunk_bytes)
+
+    def _show_comparison(self, shown: ArrayPreview) -> None:
+        """The same disks at every level, or under every system for unequal disks."""
+        table = self.query_one(LevelTable)
+        if isinstance(shown, VolumePreview) and shown.systems:
+            table.titles = SYSTEM_TITLES
+            table.show(system_rows(shown))
+        else:
+            table.titles = LevelTable.titles
+            table.show(level_rows(self._draft, self.app.lab.disks))
+
+    def _show_verdict(self) -> None:
         """Why it cannot be built, or what is left without the disks that are thought away."""
         verdict, shown = self.query_one(Verdict), self._preview
         if shown.problems:
             verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))
         elif not self._lost:
-            verdict.clear()
+            note = shown.note if isinstance(shown, VolumePreview) else ""
+            if note:
+                more = f": u gives the lab two larger ones ({self._larger_line()})" if self._can_use_larger() else ""
+                verdict.show(Tone.NOTICE, "NOTE", f"{note}{more}.")
+            else:
+                verdict.clear()
+        elif isinstance(shown, VolumePreview):
+            self._show_loss(shown)
         else:
+            spec = self._draft.spec(self.array_name, self.app.lab.disks)
             slots = frozenset(self._draft.members.index(disk) for disk in self._lost)
             without = ", ".join(disk for disk in self._draft.members if disk in self._lost)
             if spec.raid.survives(slots, len(spec.members)):
@@ -161,10 +191,28 @@ class BuildScreen(ModeScreen):
             else:
                 verdict.show(Tone.BAD, "DATA LOST", f"Without {without} nobody has all of the data any more.")
 
+    def _show_loss(self, shown: VolumePreview) -> None:
+        """What is left of a volume without the disks that are thought away."""
+        verdict, lost = self.query_one(Verdict), lost_arrays(shown, self._draft.members, self._lost)
+        without = ", ".join(disk for disk in self._draft.members if disk in self._lost)
+        if lost:
+            words = f"Without {without} the data of {lost} of its {len(shown.widths)} arrays are gone."
+            verdict.show(Tone.BAD, "DATA LOST", words)
+        else:
+            verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
+
+    def _can_use_larger(self) -> bool:
+        """Whether all disks of the lab are of one size, so that a volume gains nothing from any of them."""
+        state = self.app.lab
+        return bool(state.is_open and state.disks and are_equal(state.disks))
+
+    def _larger_line(self) -> str:
+        return MoreDisks(self.app).line
+
     def _show_tiles(self, shown: ArrayPreview) -> None:
         usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)
         write, why = self.query_one("#build-write", Tile), self.query_one("#build-why", Static)
-        if not shown.raw_bytes:
+        if not shown.usable_bytes:
             for tile in (usable, survives, write):
                 tile.say("–")
             why.update("")
@@ -205,26 +253,29 @@ class BuildScreen(ModeScreen):
     def action_copy(self) -> None:
         self.query_one(PlanView).action_copy()
 
+    def action_larger(self) -> None:
+        def added(names: tuple[str, ...]) -> None:
+            self._awaited = names
+
+        MoreDisks(self.app).ask(added)
+
     def action_create(self) -> None:
-        from lab.session import plans
-
-        spec, file_system = self._draft.spec(self.array_name, self.app.lab.disks), self._draft.file_system
-
-        def make(session: LabSession) -> Plan:
-            return plans.create(session, spec, file_system)
+        name = self.array_name
 
         def built() -> None:
-            self.app.select(array=spec.name)
+            self.app.select(array=name)
             self.app.switch_mode("lab")
 
-        self.app.ask(make, on_done=built)
+        self.app.ask(maker_of(self._draft, name, self.app.lab.disks), on_done=built)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("create", "copy"):
             return True if self._preview.plan and (action == "copy" or self.app.lab.is_open) else None
         if action == "what_if":
             bay = self.query_one(Rack).current
-            return True if bay and bay.name in self._draft.members and self._preview.stripe else None
+            return True if bay and bay.name in self._draft.members and self._preview.can_be_built else None
+        if action == "larger":
+            return self._draft.is_volume and self.app.lab.is_open
         return True
 
     def on_rack_moved(self) -> None:

@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.glyphs import Glyphs, glyphs_of
@@ -104,7 +105,28 @@ def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80)
     )
     blank = "  " if head.cell_length + 2 + len(words) <= width else "\n  "
     head += Content.assemble(blank, (words, _TONE_STYLES[tone]))
-    return head + Content("\n  ") + stripe(state, status, glyphs)
+    shown = head + Content("\n  ") + stripe(state, status, glyphs)
+    return shown + Content("\n  ") + inside(status, glyphs, width - 2) if isinstance(status, VolumeArray) else shown
+
+
+def inside(status: VolumeArray, glyphs: Glyphs, width: int) -> Content:
+    """The arrays inside a volume, each with a sign: ``inside ●md100 ●101 ↻102``."""
+    text = Content.styled("inside", "$foreground-muted")
+    left = len(status.whole.windows)
+    for each in status.whole.windows:
+        name = each.array.name.removeprefix("md") if each.array else "--"
+        sign, style = glyphs.member, "$text-success"
+        if each.is_lost:
+            sign, style = glyphs.faulty, "$text-error"
+        elif each.array and each.array.sync_action.is_busy:
+            sign, style = glyphs.rebuilding, "$text-warning"
+        elif each.is_degraded:
+            sign, style = glyphs.vanished, "$text-warning"
+        if text.cell_length + len(name) + 2 > width - 3 * (left > 1):
+            return text + Content.styled(f" +{left}", "$foreground-muted")
+        text += Content.styled(f" {sign}{name}", style)
+        left -= 1
+    return text
 
 
 def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
@@ -125,7 +147,7 @@ def _cell(state: LabState, member: MemberStatus | None, glyphs: Glyphs) -> Conte
     if member is None:
         return Content.styled(f"{glyphs.vanished}--", "$text-error")
     name = state.disk_name(member.device).removeprefix("disk").removeprefix("/dev/")
-    if member.is_faulty:
+    if member.is_faulty or not member.flags:
         return Content.styled(f"{glyphs.faulty}{name}", "$text-error")
     if member.is_rebuilding:
         return Content.styled(f"{glyphs.rebuilding}{name}", "$text-warning")

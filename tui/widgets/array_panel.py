@@ -11,6 +11,7 @@ from textual.events import Resize
 from textual.reactive import reactive
 from textual.widgets import Static
 
+from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.glyphs import glyphs_of
@@ -18,6 +19,7 @@ from tui.quantities import Unit, age_words
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import added, marks_of, member_series, sync_view, tone_of
+from tui.volume_views import volume_words
 from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar
 from tui.widgets.tiles import Tile, Verdict
@@ -124,7 +126,7 @@ class ArrayPanel(Vertical):
         entitle(
             self,
             f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}",
-            f"{chunk}, {status.consistency_policy or 'no bitmap'}",
+            f"{chunk}, {_kind_words(status)}",
         )
         self._show_state(state, status)
         self._show_sync(state, status)
@@ -237,3 +239,9 @@ class ArrayPanel(Vertical):
             lines.append(Content.assemble((ago, "$foreground-muted"), sign, event.sentence))
         nothing = Content.styled("nothing has happened yet", "$foreground-muted")
         box.update(Content("\n").join(reversed(lines)) if lines else nothing, layout=False)
+
+
+def _kind_words(status: ArrayStatus) -> str:
+    if isinstance(status, VolumeArray):
+        return volume_words(status.whole)
+    return status.consistency_policy or "no bitmap"

@@ -9,11 +9,14 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.glyphs import glyphs_of
 from tui.state import LabState
-from tui.views import bays_of
+from tui.views import STOPPED, bays_of
+from tui.volume_views import running_picture
 from tui.widgets.rack import Bay, BayState
+from tui.widgets.slice_diagram import SliceDiagram
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.words import Words, entitle
 
@@ -39,6 +42,7 @@ class Details(Vertical):
         yield Words("", id="details-disk")
         yield Words("", id="details-array")
         yield StripeDiagram(id="details-stripe", empty_text="")
+        yield SliceDiagram(id="details-slices")
 
     def show(self, state: LabState) -> None:
         """Bring both up to date."""
@@ -51,7 +55,7 @@ class Details(Vertical):
 
     def _disk(self, state: LabState, bay: Bay) -> list[Content]:
         words = _WORDS[bay.state]
-        if bay.note:
+        if bay.note == STOPPED:
             words = f"in {bay.array}, which does not run"
         elif bay.array:
             words = f"{words} in {bay.array}" + ("" if bay.slot is None else f", slot {bay.slot}")
@@ -68,6 +72,9 @@ class Details(Vertical):
                 _fact("waiting", f"{counters.in_flight} requests"),
             ]
         status = state.array_of(bay.name)
+        if isinstance(status, VolumeArray):
+            own = next(each for each in status.whole.disks if each.node == bay.node)
+            lines.append(_fact("used", f"{human_bytes(own.size_bytes)}, in {len(own.windows)} arrays: {own.state}"))
         member = next((each for each in status.members if each.device == bay.node), None) if status else None
         if member and member.error_count is not None:
             lines.append(_fact("md mended", f"{member.error_count} read errors"))
@@ -75,6 +82,13 @@ class Details(Vertical):
 
     def _show_stripe(self, state: LabState, status: ArrayStatus | None) -> None:
         title, diagram = self.query_one("#details-array", Static), self.query_one(StripeDiagram)
+        slices = self.query_one(SliceDiagram)
+        diagram.display = not isinstance(status, VolumeArray)
+        if isinstance(status, VolumeArray):
+            title.update(Content.styled(f"\nWhich disks are in which arrays of {status.name}", "bold"))
+            slices.show(running_picture(state, status))
+            return
+        slices.show(None)
         if status is None:
             title.update("")
             diagram.clear("")

@@ -57,4 +57,4 @@ class EmptyLab(VerticalScroll):
             lines += ["", "", f"[b]What the first {count} free disks could become[/b]" if len(free) > 1 else ""]
         self.query_one("#empty-words", Static).update(Content.from_markup("\n".join(lines) + "\n"))
         draft = Draft().with_disks([disk.name for disk in free])
-        self.query_one(LevelTable).show(level_rows(draft, "md0", free, has_current=False) if len(free) > 1 else ())
+        self.query_one(LevelTable).show(level_rows(draft, free, has_current=False) if len(free) > 1 else ())

@@ -142,7 +142,7 @@ class StripeDiagram(LineWidget):
 
     def _head(self, picture: _Picture, width: int, label_cells: int, cell: int, shown: int) -> Line:
         line = self.line(width).pad_to(label_cells)
-        names = _fitting_names([member.name for member in picture.members], cell - 3, self.glyphs.ellipsis)
+        names = fitting_names([member.name for member in picture.members], cell - 3, self.glyphs.ellipsis)
         for member, name in list(zip(picture.members, names, strict=True))[:shown]:
             style = "lost" if member.failed else "rebuilding" if member.rebuilding else "member"
             sign = (
@@ -208,7 +208,7 @@ def _lost_numbers(picture: _Picture, rows: Sequence[StripeRow]) -> frozenset[int
     return frozenset(number for number, slots in places.items() if slots <= failed)
 
 
-def _fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
+def fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
     """``disk01`` … as ``01`` … where one of them has no room: the numbers are what tells disks apart."""
     if all(cell_len(name) <= cells for name in names):
         return list(names)

@@ -1,0 +1,178 @@
+"""Which slice of which disk is in which array of a volume: a column for each disk, a row for each slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from tui.widgets.lines import Line, LineWidget, shorten
+from tui.widgets.stripe_diagram import DiagramMember, fitting_names
+
+_LABEL_CELLS = 9
+_CELL_LEAST, _CELL_MOST = 4, 11
+_COLOURS = 6
+_MOST_LEGEND_ROWS = 2
+
+
+class SliceState(StrEnum):
+    """What becomes of a slice."""
+
+    WORKING = "working"
+    GONE = "gone"
+    """It lacks, and the array answers from the others."""
+    REBUILDING = "rebuilding"
+    LOST = "lost"
+    """Its array has lost data."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCell:
+    """One slice: the number of its array inside the volume, and how it stands."""
+
+    array: int
+    state: SliceState = SliceState.WORKING
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLine:
+    """One slice of each disk that has one here; ``size`` says how high it is."""
+
+    size: str
+    cells: tuple[SliceCell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePicture:
+    """What is drawn. ``arrays`` are names and widths of the arrays inside, by number: ``("md100", "4+1")``."""
+
+    disks: tuple[DiagramMember, ...]
+    lines: tuple[SliceLine, ...]
+    arrays: tuple[tuple[str, str], ...]
+
+
+class SliceDiagram(LineWidget):
+    """Disks side by side, sorted as they were chosen; slices of one array have one colour and one name."""
+
+    PREFIX = "slice-diagram"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"slice-diagram--array{number}" for number in range(_COLOURS)),
+        "slice-diagram--disk",
+        "slice-diagram--label",
+        "slice-diagram--note",
+        "slice-diagram--gone",
+        "slice-diagram--lost",
+        "slice-diagram--rebuilding",
+    }
+    DEFAULT_CSS = """
+    SliceDiagram {
+        height: auto;
+        & > .slice-diagram--disk { color: $foreground; text-style: bold; }
+        & > .slice-diagram--label { color: $foreground-muted; }
+        & > .slice-diagram--note { color: $foreground-muted; }
+        & > .slice-diagram--array0 { color: $foreground; background: $primary 45%; }
+        & > .slice-diagram--array1 { color: $foreground; background: $success 30%; }
+        & > .slice-diagram--array2 { color: $foreground; background: $warning 30%; }
+        & > .slice-diagram--array3 { color: $foreground; background: $accent 30%; }
+        & > .slice-diagram--array4 { color: $foreground; background: $secondary 40%; }
+        & > .slice-diagram--array5 { color: $foreground; background: $foreground 18%; }
+        & > .slice-diagram--gone { color: $text-error; background: $error 20%; }
+        & > .slice-diagram--lost { color: $text-error; background: $error 45%; text-style: bold; }
+        & > .slice-diagram--rebuilding { color: $text-warning; text-style: bold; }
+    }
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 (textual's name)
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._picture: SlicePicture | None = None
+
+    def show(self, picture: SlicePicture | None) -> None:
+        """Draw this; None takes no room."""
+        self.display = picture is not None
+        if picture != self._picture:
+            self._picture = picture
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        picture = self._picture
+        if picture is None:
+            return 0
+        return 1 + len(picture.lines) + min(_MOST_LEGEND_ROWS, len(self._legend(picture, width)))
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        picture = self._picture
+        if picture is None or not picture.disks:
+            return []
+        legend = self._legend(picture, width)[:_MOST_LEGEND_ROWS]
+        count = len(picture.disks)
+        cell = max(_CELL_LEAST, min(_CELL_MOST, (width - _LABEL_CELLS) // count))
+        shown = max(1, min(count, (width - _LABEL_CELLS) // cell))
+        lines = [self._head(picture, width, cell, shown)]
+        room = max(1, height - 1 - len(legend))
+        rows = picture.lines if len(picture.lines) <= room else picture.lines[: room - 1]
+        for row in rows:
+            lines.append(self._row(picture, row, width, cell, shown))
+        if len(rows) < len(picture.lines):
+            hidden = len(picture.lines) - len(rows)
+            lines.append(self.line(width).add(f"{self.glyphs.ellipsis} {hidden} more rows", self.style("note")))
+        return [*lines[: max(1, height - len(legend))], *legend]
+
+    def _head(self, picture: SlicePicture, width: int, cell: int, shown: int) -> Line:
+        line = self.line(width).pad_to(_LABEL_CELLS)
+        names = fitting_names([disk.name for disk in picture.disks], cell - 3, self.glyphs.ellipsis)
+        for disk, name in list(zip(picture.disks, names, strict=True))[:shown]:
+            style = "lost" if disk.failed else "rebuilding" if disk.rebuilding else "disk"
+            sign = f"{self.glyphs.faulty} " if disk.failed else f"{self.glyphs.rebuilding} " if disk.rebuilding else ""
+            line.add(shorten(f"{sign}{name}", cell - 1, self.glyphs.ellipsis).center(cell - 1), self.style(style))
+            line.add(" ")
+        missing = len(picture.disks) - shown
+        return line.add(f"+{missing}" if missing else "", self.style("note"))
+
+    def _row(self, picture: SlicePicture, row: SliceLine, width: int, cell: int, shown: int) -> Line:
+        line = self.line(width).add(row.size.rjust(_LABEL_CELLS - 2) + "  ", self.style("label"))
+        for each in row.cells[:shown]:
+            if each is None:
+                line.add(" " * cell)
+                continue
+            name = picture.arrays[each.array][0]
+            text = name if len(name) < cell - 2 else name.removeprefix("md")
+            style, sign = self._look(each)
+            line.add(f"{sign}{text}".center(cell - 1)[: cell - 1], self.style(style)).add(" ")
+        return line
+
+    def _look(self, cell: SliceCell) -> tuple[str, str]:
+        match cell.state:
+            case SliceState.GONE:
+                return "gone", self.glyphs.crossed
+            case SliceState.LOST:
+                return "lost", self.glyphs.crossed
+            case SliceState.REBUILDING:
+                return "rebuilding", self.glyphs.rebuilding
+            case _:
+                return f"array{cell.array % _COLOURS}", ""
+
+    def _legend(self, picture: SlicePicture, width: int) -> list[Line]:
+        """Each array with the data and parity chunks of its stripes."""
+        lines: list[Line] = []
+        line = self.line(width)
+        for number, (name, widths) in enumerate(picture.arrays):
+            sign, words = f" {name} ", f" {widths}  "
+            if line.room < len(sign) + len(words):
+                lines.append(line)
+                line = self.line(width)
+            line.add(sign, self.style(f"array{number % _COLOURS}")).add(words, self.style("note"))
+        rest = "data + parity chunks of a stripe"
+        if line.room >= len(rest):
+            line.add(rest, self.style("note"))
+        return [*lines, line]
+
+
+def shown_names(names: Sequence[str]) -> tuple[DiagramMember, ...]:
+    """Columns of disks that all work."""
+    return tuple(DiagramMember(name) for name in names)
