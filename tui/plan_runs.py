@@ -50,12 +50,23 @@ class PlanRun:
     def leave(self) -> None:
         """Do nothing further; what md does at present goes on."""
         self._is_left = True
+        self._rest()
 
     @property
     def volume(self) -> str:
         """The volume that it is about; empty for another plan."""
         found = _VOLUME.search(self.plan.title)
         return found[0] if found else ""
+
+    def _rest(self) -> None:
+        """The volume does only what md does by itself."""
+        session = self._app.client.session
+        if session:
+            session.going_on.discard(self.volume)
+
+    def _end(self) -> None:
+        self._rest()
+        self._on_end(self)
 
     def _submit(self, rest: Plan) -> Job[None]:
         client = self._app.client
@@ -75,8 +86,9 @@ class PlanRun:
         self._on_error = None
         session = self._app.client.session
         if wait is None or session is None or self._is_left:
-            self._on_end(self)
+            self._end()
         else:
+            session.going_on.add(self.volume)
             job: Job[int] = Job(
                 self.plan.title, lambda _: 0, partial(self._waited, after), self._wait_failed, is_shown=False
             )
@@ -103,13 +115,13 @@ class PlanRun:
 
     def _waited(self, after: Plan, status: int) -> None:
         if self._is_left or self._app.client.session is None:
-            self._on_end(self)
+            self._end()
         elif status != 0:
             self._app.operations.look_up(self._is_running, on_done=self._stopped_early, on_error=self._wait_failed)
         elif after.steps:
             self._submit(after)
         else:
-            self._on_end(self)
+            self._end()
 
     def _is_running(self, session: LabSession) -> bool:
         return any(volume.name == self.volume for volume in session.volumes())
@@ -119,15 +131,15 @@ class PlanRun:
         if is_running and not self._is_left:
             hint = f"see how {self.volume} stands; adding the disk again goes on where it stopped"
             self._app.tell(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
-        self._on_end(self)
+        self._end()
 
     def _wait_failed(self, error: LabError) -> None:
-        self._on_end(self)
+        self._end()
         if not (self._is_left or isinstance(error, MachineLost)):
             self._app.tell(error)
 
     def _failed(self, error: LabError) -> None:
-        self._on_end(self)
+        self._end()
         if self._on_error:
             self._on_error(error)
         else:

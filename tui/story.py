@@ -104,7 +104,6 @@ def _volume_degraded(state: LabState, status: VolumeArray) -> str:
         return f"{name} is degraded and still answers. [b]a[/b] adds {disk.name}: md rebuilds."
     fault = next((member for member in status.members if member.is_faulty), None)
     if fault:
-        return (
-            f"{name}: no free disk is large enough. [b]x[/b] takes {state.disk_name(fault.device)} out, to use it anew."
-        )
+        failed = state.disk_name(fault.device)
+        return f"No free disk is large enough. [b]x[/b] takes {failed} out, [b]a[/b] then adds it anew."
     return f"{name} is degraded, and no free disk is large enough for the place."

@@ -53,6 +53,11 @@ def parse_slice_name(text: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 
+def is_slice(node: str) -> bool:
+    """Whether a node under /dev/mapper is a slice of a volume's disk."""
+    return node.startswith(MAPPER) and parse_slice_name(node.removeprefix(MAPPER)) is not None
+
+
 def free_volume_name(taken: Collection[str]) -> str:
     """The first of adapt0, adapt1, … that is not taken."""
     return next(f"adapt{number}" for number in range(100) if f"adapt{number}" not in taken)

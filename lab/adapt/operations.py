@@ -164,7 +164,7 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
     )
     steps = (
         header,
-        _write_labels(changed, working, why, Danger.DATA),
+        _write_labels(changed, working, why),
         *_cut(changed, {disk: node}),
         *rebuild(label, disk, arrays).steps,
     )

@@ -35,8 +35,6 @@ _WATCHED_ARRAYS = tuple(f"md{number}" for number in (*range(32), *range(120, 128
 _ARRAY_OF_THREAD = re.compile(r"(md\d+)_")
 _STOP_SECONDS = 5.0
 _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
-_BETWEEN_SECONDS = 3.0
-"""So long after one array inside a volume the next one may begin, until the whole counts as interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,7 @@ class LookMaker:
         self._asked: frozenset[str] = frozenset()
         self._ticks: dict[str, int] = {}
         self._ended_ticks: dict[str, int] = {}
-        self._at_work: dict[str, tuple[float, VolumeArray]] = {}
+        self._at_work: dict[str, VolumeArray] = {}
 
     @property
     def misses_devices(self) -> bool:
@@ -209,22 +207,22 @@ class LookMaker:
         arrays = _with_progress(self._arrays, text)
         return Look(
             raw.time_seconds,
-            tuple(self._bridged(each, raw.time_seconds) if isinstance(each, VolumeArray) else each for each in arrays),
+            tuple(self._bridged(each) if isinstance(each, VolumeArray) else each for each in arrays),
             _with_volumes(parse_diskstats(raw.files.get("/proc/diskstats") or ""), arrays),
             parse_cpu(raw.files.get("/proc/stat") or ""),
             self._thread_ticks(raw.thread_cpu_ticks),
             self._vanished,
         )
 
-    def _bridged(self, status: VolumeArray, now_seconds: float) -> VolumeArray:
+    def _bridged(self, status: VolumeArray) -> VolumeArray:
         """Between two of its arrays a rebuild or a scrub goes on, although md rests for a moment."""
         if status.sync_action.is_busy:
-            self._at_work[status.name] = (now_seconds, status)
+            self._at_work[status.name] = status
             return status
-        since, before = self._at_work.get(status.name, (0.0, status))
+        before = self._at_work.get(status.name, status)
         sync = before.sync
-        is_over = sync is None or sync.is_last or not (sync.action in _SCRUBS or status.is_interrupted)
-        if is_over or now_seconds - since > _BETWEEN_SECONDS:
+        has_more = sync is not None and not sync.is_last and (sync.action in _SCRUBS or status.is_interrupted)
+        if not has_more or status.name not in self._session.going_on:
             self._at_work.pop(status.name, None)
             return status
         return replace(status, sync_action=before.sync_action, sync_progress=before.sync_progress, sync=sync)

@@ -52,6 +52,8 @@ class LabSession:
         """Replaced as a whole by ``rescan``."""
         self.written: set[tuple[object, ...]] = set()
         """Which regions a load has written as a whole, so that no later read meets a hole."""
+        self.going_on: set[str] = set()
+        """Volumes with a plan that goes on by itself: from array to array, with moments in which md rests."""
         self._stopped = stopped
         self._on_plan = on_plan
 

@@ -112,7 +112,8 @@ def remove(session: LabSession, name: str, disk_word: str) -> Plan:
         )
     if disk.number not in read_stack(session.machine).disks_cut(name):
         return Plan(f"{disk_word} has left {name} already: a failed disk stays out")
-    return operations.remove(found.description, disk.number, _arrays(status, disk.faulty))
+    plan = operations.remove(found.description, disk.number, _arrays(status, disk.faulty))
+    return Plan(f"Remove {disk_word} from {name}", plan.steps)
 
 
 def add(session: LabSession, name: str, disk_word: str) -> Plan:

@@ -83,6 +83,7 @@ class BuildScreen(ModeScreen):
                 yield Verdict(id="build-problem")
                 yield StripeDiagram(id="build-stripes")
                 yield SliceDiagram(id="build-slices")
+                yield LevelTable(id="build-systems")
                 with VerticalScroll(id="build-plan", can_focus=False):
                     yield PlanView(empty_text="the commands show with enough disks")
                 yield LevelTable(id="build-levels")
@@ -160,13 +161,14 @@ class BuildScreen(ModeScreen):
 
     def _show_comparison(self, shown: ArrayPreview) -> None:
         """The same disks at every level, or under every system for unequal disks."""
-        table = self.query_one(LevelTable)
-        if isinstance(shown, VolumePreview) and shown.systems:
-            table.titles = SYSTEM_TITLES
-            table.show(system_rows(shown))
+        levels, systems = self.query_one("#build-levels", LevelTable), self.query_one("#build-systems", LevelTable)
+        is_volume = isinstance(shown, VolumePreview) and bool(shown.systems)
+        systems.display, levels.display = is_volume, not is_volume
+        if isinstance(shown, VolumePreview) and is_volume:
+            systems.titles = SYSTEM_TITLES
+            systems.show(system_rows(shown))
         else:
-            table.titles = LevelTable.titles
-            table.show(level_rows(self._draft, self.app.lab.disks))
+            levels.show(level_rows(self._draft, self.app.lab.disks))
 
     def _show_verdict(self) -> None:
         """Why it cannot be built, or what is left without the disks that are thought away."""

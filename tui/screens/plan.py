@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Static
 
+from lab.adapt.names import is_slice
 from lab.arrays.names import is_array_name
 from lab.plans import Danger
 from tui.screens.modal import Modal
@@ -68,8 +69,9 @@ class PlanScreen(Modal[bool]):
         """Whether something would be lost that is in use: building on free disks overwrites nobody's array."""
         free = {disk.node for disk in self.app.lab.free_disks}
         lost = {node for step in self.plan.steps if step.danger is Danger.DATA for node in step.writes_devices}
-        # A step that takes a disk into an array writes on both, and only the disk's own data go.
-        disks = {node for node in lost if not is_array_name(node.removeprefix("/dev/"))}
+        # A step that takes a disk into an array writes on both, and only the disk's own data go; what lies on slices
+        # of a disk is that disk's.
+        disks = {node for node in lost if not (is_array_name(node.removeprefix("/dev/")) or is_slice(node))}
         return self.plan.destroys_data and not (disks and disks <= free)
 
     def compose(self) -> ComposeResult:

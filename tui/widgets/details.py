@@ -74,7 +74,9 @@ class Details(Vertical):
         status = state.array_of(bay.name)
         if isinstance(status, VolumeArray):
             own = next(each for each in status.whole.disks if each.node == bay.node)
-            lines.append(_fact("used", f"{human_bytes(own.size_bytes)}, in {len(own.windows)} arrays: {own.state}"))
+            arrays = "1 array" if len(own.windows) == 1 else f"{len(own.windows)} arrays"
+            words = own.state if own.working != own.windows else f"in {arrays} of {status.name}"
+            lines.append(_fact("used", f"{human_bytes(own.size_bytes)}, {words}"))
         member = next((each for each in status.members if each.device == bay.node), None) if status else None
         if member and member.error_count is not None:
             lines.append(_fact("md mended", f"{member.error_count} read errors"))
