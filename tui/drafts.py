@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lab.adapt.names import free_volume_name
 from lab.adapt.spec import DEFAULT_CHUNK_BYTES as VOLUME_CHUNK_BYTES
 from lab.adapt.spec import VolumeSpec
+from lab.adapt.summary import VolumeArray
 from lab.adapt.windows import Rule
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import layout_words, parse_level
@@ -72,13 +73,19 @@ def next_array_name(state: LabState, draft: Draft) -> str:
     return free_volume_name(taken) if draft.is_volume else free_name(taken)
 
 
-def preview_of(draft: Draft, name: str, disks: Sequence[LabDisk]) -> ArrayPreview:
+def inner_names(state: LabState) -> tuple[str, ...]:
+    """Md names that the running volumes have inside."""
+    volumes = (status.whole for status in state.arrays if isinstance(status, VolumeArray))
+    return tuple(each.array.name for volume in volumes for each in volume.windows if each.array)
+
+
+def preview_of(draft: Draft, name: str, disks: Sequence[LabDisk], *, taken: Collection[str] = ()) -> ArrayPreview:
     """What a draft would be, with its file system."""
     from lab.session.preview import preview
     from lab.session.volume_preview import preview_volume
 
     if draft.is_volume:
-        return preview_volume(draft.volume_spec(name, disks), draft.file_system)
+        return preview_volume(draft.volume_spec(name, disks), draft.file_system, taken)
     return preview(disks, draft.spec(name, disks), draft.file_system)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lab.adapt.capacity import System
 from lab.adapt.windows import Rule
 from lab.units import human_bytes
-from tui.drafts import LEVELS, Draft, preview_of, title_of
+from tui.drafts import LEVELS, AnyLevel, Draft, preview_of, title_of
 from tui.widgets.level_table import LevelRow
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = Tr
     levels = [level for level in LEVELS if not isinstance(level, Rule) or not are_equal(chosen)]
     rows = []
     for level in levels:
-        shown = preview_of(replace(draft, level=level), "adapt0" if isinstance(level, Rule) else "md0", disks)
+        shown = _preview_at(replace(draft, level=level), disks)
         rows.append(
             LevelRow(
                 title_of(level),
@@ -39,16 +40,32 @@ def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = Tr
     return rows
 
 
+def _preview_at(draft: Draft, disks: Sequence[LabDisk]) -> ArrayPreview:
+    from lab.session.volume_preview import preview_volume
+
+    if draft.is_volume:
+        return preview_volume(draft.volume_spec("adapt0", disks), has_plan=False)
+    return preview_of(draft, "md0", disks)
+
+
 SYSTEM_TITLES = ("system", "usable", "of all", "full writes read")
+NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
+_SYSTEMS = {
+    System.RAID5: "RAID 5 on all",
+    System.ONLY_FAST: "RAID 5, largest",
+    System.SHR: "SHR",
+    System.ADAPT5: "AdaptRaid5",
+}
 
 
-def system_rows(shown: VolumePreview) -> list[LevelRow]:
-    """The same disks under each system for unequal disks."""
+def system_rows(shown: VolumePreview, level: AnyLevel) -> list[LevelRow]:
+    """The same disks under each system for unequal disks; ``level`` is the chosen one."""
     rows = []
     for each in shown.systems:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
         share = f"{100 * each.capacity_bytes / shown.raw_bytes:.0f} %" if each.capacity_bytes else "not possible"
-        rows.append(LevelRow(each.title, usable, share, each.reads_words if each.capacity_bytes else ""))
+        reads = each.reads_words if each.capacity_bytes else ""
+        rows.append(LevelRow(_SYSTEMS[each.system], usable, share, reads, each.system.value == level.value))
     return rows
 
 

@@ -9,7 +9,7 @@ from lab.session.preview import ArrayPreview
 from lab.session.volume_preview import VolumePreview
 from lab.units import human_bytes
 from tui.choice import Choice
-from tui.drafts import FIRST_MEMBERS, Draft, maker_of, next_array_name, preview_of
+from tui.drafts import FIRST_MEMBERS, AnyLevel, Draft, maker_of, next_array_name, preview_of
 from tui.level_rows import survives_words, system_rows
 from tui.more_disks import MoreDisks
 
@@ -44,7 +44,7 @@ class TextBuild:
             note = f" ({row.note})" if row.note else ""
             self._say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
         self._say(f"disks: {', '.join(self._draft.disks) or 'none'}.")
-        for line in preview_lines(self._preview()):
+        for line in preview_lines(self._preview(), self._draft.level):
             self._say(line)
         self._say(_HOW)
         self._listen(self._typed)
@@ -93,7 +93,7 @@ class TextBuild:
         self._desk.operations.ask(maker_of(self._draft, next_array_name(state, self._draft), state.disks))
 
 
-def preview_lines(shown: ArrayPreview) -> Iterator[str]:
+def preview_lines(shown: ArrayPreview, level: AnyLevel) -> Iterator[str]:
     """Capacity, what it survives, what a small write costs, the commands; or why it cannot be built."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
@@ -104,15 +104,15 @@ def preview_lines(shown: ArrayPreview) -> Iterator[str]:
     yield f"It survives the loss of: {survives_words(shown)}."
     yield f"A small write costs {shown.write_penalty}."
     if isinstance(shown, VolumePreview):
-        yield from _volume_lines(shown)
+        yield from _volume_lines(shown, level)
     for command in shown.commands:
         yield f"  {command}"
 
 
-def _volume_lines(shown: VolumePreview) -> Iterator[str]:
+def _volume_lines(shown: VolumePreview, level: AnyLevel) -> Iterator[str]:
     if shown.note:
         yield f"{shown.note}."
-    for row in system_rows(shown):
+    for row in system_rows(shown, level):
         reads = f"; full writes read: {row.small_write}" if row.small_write else ""
         yield f"{row.level}: {row.usable}, {row.survives}{reads}."
     for name, (data, parity) in zip(shown.array_names, shown.widths, strict=True):

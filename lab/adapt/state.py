@@ -9,7 +9,7 @@ from lab.adapt import tables
 from lab.adapt.discovery import FoundVolume
 from lab.adapt.names import is_volume_name, parse_slice_name, volume_device
 from lab.adapt.windows import Composition, Window
-from lab.arrays.names import is_array_name
+from lab.arrays.names import is_array_name, node_of
 from lab.arrays.state import read_arrays
 from lab.arrays.status import ArrayStatus
 from lab.disks.inventory import mapped_devices
@@ -28,6 +28,8 @@ class Stack:
     """Volume -> window -> md name."""
     volumes: Mapping[str, str]
     """Mapped volume -> kernel name."""
+    nodes: Mapping[tuple[str, int], str]
+    """(volume, disk) -> node of the disk that its slices lie on."""
 
     @property
     def inner_arrays(self) -> frozenset[str]:
@@ -47,17 +49,20 @@ def read_stack(machine: Machine) -> Stack:
     """Look at every mapped device; one round trip where there is none."""
     mapped = mapped_devices(machine)
     slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
-    folders = {key: f"/sys/block/{kernel}/holders" for key, kernel in slices.items()}
-    holders = machine.list_dirs(list(folders.values())) if folders else {}
+    folders = {key: f"/sys/block/{kernel}" for key, kernel in slices.items()}
+    wanted = [f"{folder}/{part}" for folder in folders.values() for part in ("holders", "slaves")]
+    listed = machine.list_dirs(wanted) if wanted else {}
     arrays: dict[str, dict[int, str]] = {}
+    nodes = {}
     for (volume, disk, window), folder in sorted(folders.items()):
-        del disk
-        for holder in holders[folder]:
+        for below in listed[f"{folder}/slaves"]:
+            nodes[volume, disk] = node_of(below)
+        for holder in listed[f"{folder}/holders"]:
             if is_array_name(holder):
                 arrays.setdefault(volume, {})[window] = holder
     ordered = {volume: dict(sorted(own.items())) for volume, own in arrays.items()}
     volumes = {name: kernel for name, kernel in mapped.items() if is_volume_name(name)}
-    return Stack(slices, ordered, volumes)
+    return Stack(slices, ordered, volumes, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +223,8 @@ def _disks(
             members[window] = next((each for each in array.members if each.device == device), None) if array else None
         yield VolumeDisk(
             number=number,
-            node=found.nodes_by_disk.get(number) or _former_node(found, number),
+            # Slices tell the truth also while a disk is being replaced.
+            node=stack.nodes.get((found.name, number)) or _known_node(found, number),
             size_bytes=tables.needed_bytes(label, number),
             windows=own,
             working=tuple(window for window, member in members.items() if member and member.is_in_sync),
@@ -228,5 +234,5 @@ def _disks(
         )
 
 
-def _former_node(found: FoundVolume, number: int) -> str | None:
-    return dict(found.former_nodes).get(number)
+def _known_node(found: FoundVolume, number: int) -> str | None:
+    return found.nodes_by_disk.get(number) or dict(found.former_nodes).get(number)

@@ -35,6 +35,7 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("lab.adapt.spec.new_uuid", lambda: ":".join(["0123abcd"] * 4))
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("RAIDLAB_CONFIG", str(tmp_path / "config"))

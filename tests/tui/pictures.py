@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from lab.adapt.windows import Rule
 from tests.tui.conftest import AppPilot, idle, looked
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
@@ -175,6 +176,30 @@ def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
     return prepare
 
 
+async def unequal_disks(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """AdaptRaid5 of a small and four large disks, on the Build screen."""
+    from tests.tui.volumes import UNEQUAL
+    from tui.drafts import Draft
+    from tui.screens.build import BuildScreen
+
+    await looked(pilot, app, lab)
+    app.lab.disks = UNEQUAL
+    screen = app.screen
+    assert isinstance(screen, BuildScreen)
+    screen._take(Draft(Rule.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5])))
+    await idle(pilot, app)
+
+
+async def volume_rebuilding(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """A volume whose third disk failed and is being filled, in the second of its arrays."""
+    from tests.tui.volumes import UNEQUAL, show_rebuild
+
+    await looked(pilot, app, lab)
+    app.lab.disks = UNEQUAL
+    show_rebuild(app)
+    await idle(pilot, app)
+
+
 PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
@@ -189,7 +214,9 @@ PICTURES = (
     Picture("palette", pressing("ctrl+p")),
     Picture("welcome", nothing, was_welcomed=False),
     Picture("commands", typed, mode="commands"),
+    Picture("lab-volume-rebuilding", volume_rebuilding),
     Picture("build", nothing, mode="build"),
+    Picture("build-volume", unequal_disks, mode="build"),
     Picture("run-measured", load_measured, mode="run"),
     Picture("run-experiment", experiment_runs, mode="run"),
     Picture("results", two_results, mode="results"),

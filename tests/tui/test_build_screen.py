@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from lab.arrays.levels import LevelName
 from lab.plans import Plan
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.drafts import Draft
+from tui.drafts import LEVELS, AnyLevel, Draft
 from tui.screens.build import BuildScreen
 from tui.widgets.choices import Choices
 from tui.widgets.plan_view import PlanView
@@ -136,8 +135,8 @@ def test_a_choice_that_a_level_does_not_know_comes_back_with_one_that_does() -> 
     assert draft.changed("level", "RAID 6").spec("md0", ()).chunk_bytes == 64 * 1024
 
 
-@pytest.mark.parametrize("level", [name for name in LevelName if name is not LevelName.SINGLE])
-def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: LevelName) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: AnyLevel) -> None:
     """With enough disks nothing that the form offers is refused."""
     from tests.tui.still import DISKS
 
@@ -145,7 +144,10 @@ def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: Lev
     for row in start.rows():
         for value in row.values:
             draft = start.changed(row.key, value)
-            assert draft.spec("md0", DISKS).problems() == (), (row.key, value)
+            if draft.is_volume:
+                assert draft.volume_spec("adapt0", DISKS).problems() == (), (row.key, value)
+            else:
+                assert draft.spec("md0", DISKS).problems() == (), (row.key, value)
 
 
 def test_the_rack_offers_only_disks_that_are_free(tmp_path: Path) -> None:

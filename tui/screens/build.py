@@ -16,8 +16,8 @@ from textual.widgets import Static
 from lab.session.preview import ArrayPreview
 from lab.session.volume_preview import VolumePreview, are_equal
 from lab.units import human_bytes
-from tui.drafts import FIRST_MEMBERS, Draft, maker_of, next_array_name, preview_of
-from tui.level_rows import SYSTEM_TITLES, level_rows, survives_words, system_rows
+from tui.drafts import FIRST_MEMBERS, Draft, inner_names, maker_of, next_array_name, preview_of
+from tui.level_rows import NARROW_SYSTEM_TITLES, SYSTEM_TITLES, level_rows, survives_words, system_rows
 from tui.more_disks import MoreDisks
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
@@ -137,7 +137,7 @@ class BuildScreen(ModeScreen):
             return
         self._shown = (self._draft, state.disks, name, self._lost)
         self.query_one(Choices).show(self._draft.rows())
-        self._preview = shown = preview_of(self._draft, name, state.disks)
+        self._preview = shown = preview_of(self._draft, name, state.disks, taken=inner_names(state))
         self.query_one("#build-right", Vertical).border_title = f"What {name} would be"
         self._show_tiles(shown)
         self._show_verdict()
@@ -163,10 +163,10 @@ class BuildScreen(ModeScreen):
         """The same disks at every level, or under every system for unequal disks."""
         levels, systems = self.query_one("#build-levels", LevelTable), self.query_one("#build-systems", LevelTable)
         is_volume = isinstance(shown, VolumePreview) and bool(shown.systems)
-        systems.display, levels.display = is_volume, not is_volume
+        self.set_class(is_volume, "-volume")
         if isinstance(shown, VolumePreview) and is_volume:
-            systems.titles = SYSTEM_TITLES
-            systems.show(system_rows(shown))
+            systems.titles, systems.narrow_titles = SYSTEM_TITLES, NARROW_SYSTEM_TITLES
+            systems.show(system_rows(shown, self._draft.level))
         else:
             levels.show(level_rows(self._draft, self.app.lab.disks))
 
@@ -204,9 +204,9 @@ class BuildScreen(ModeScreen):
             verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
 
     def _can_use_larger(self) -> bool:
-        """Whether all disks of the lab are of one size, so that a volume gains nothing from any of them."""
+        """Whether all free disks are of one size, so that a volume gains nothing from any of them."""
         state = self.app.lab
-        return bool(state.is_open and state.disks and are_equal(state.disks))
+        return bool(state.is_open and are_equal(state.free_disks))
 
     def _larger_line(self) -> str:
         return MoreDisks(self.app).line

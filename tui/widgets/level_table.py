@@ -46,7 +46,8 @@ class LevelTable(RowsWidget[LevelRow]):
     """
 
     titles: tuple[str, str, str, str] = _TITLES
-    """Change them together with the rows."""
+    narrow_titles: tuple[str, str, str, str] = _NARROW_TITLES
+    """Change both together with the rows."""
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
@@ -55,7 +56,7 @@ class LevelTable(RowsWidget[LevelRow]):
         titles, gap = self.titles, _GAP_CELLS
         widths = _widths([titles, *cells])
         if 2 + sum(widths) + gap * (len(titles) - 1) > width:
-            titles, gap = _NARROW_TITLES if self.titles == _TITLES else self.titles, _NARROW_GAP_CELLS
+            titles, gap = self.narrow_titles, _NARROW_GAP_CELLS
             widths = _widths([titles, *cells])
         lines = [self._line(width, " ", titles, widths, self.style("title"), gap)]
         for row, words in zip(self._rows, cells, strict=True):

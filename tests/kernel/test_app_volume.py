@@ -1,0 +1,101 @@
+"""A volume of unequal disks in the app, on the real embedded kernel: built, failed, rebuilt and scrubbed with keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.adapt.summary import VolumeArray
+from lab.adapt.windows import Rule
+from lab.disks import DiskKind, DiskSpec
+from lab.disks.lab_files import lab_folder
+from lab.machine import Host
+from lab.units import MIB
+from tests.kernel.test_app_story import Student, own_state
+from tui.app import RaidlabApp
+from tui.screens.build import BuildScreen
+from tui.screens.menu import MenuScreen
+from tui.settings import Settings, save_settings
+
+__all__ = ["own_state"]
+pytestmark = pytest.mark.kernel
+SMALL, LARGE = 16 * MIB, 32 * MIB
+
+
+def volume_of(student: Student) -> VolumeArray:
+    status = student.lab.selected
+    assert isinstance(status, VolumeArray)
+    return status
+
+
+async def build(student: Student) -> None:
+    """AdaptRaid5 of a small and two large disks; the fourth stays free."""
+    lab = student.lab
+    await student.until(lambda: lab.look and lab.is_open, "the lab is open")
+    await student.press("2")
+    await student.until(lambda: isinstance(student.app.screen, BuildScreen), "the Build screen")
+    screen = student.app.screen
+    assert isinstance(screen, BuildScreen)
+    await student.until(lambda: len(screen.draft.disks) == 4, "disks are chosen")
+    while screen.draft.level is not Rule.ADAPT5:
+        await student.press("plus")
+    await student.press("tab", "end", "space")
+    await student.until(lambda: screen.draft.disks == ("disk01", "disk02", "disk03"), "three disks are chosen")
+    await student.press("b")
+    await student.confirm()
+
+
+async def test_a_volume_is_built_failed_rebuilt_and_scrubbed_with_keys(tmp_path: Path) -> None:
+    sizes = (SMALL, LARGE, LARGE, LARGE)
+    with lab_folder(Host.real("raidlab").state, "default") as folder:
+        folder.save(
+            [
+                DiskSpec(name=f"disk{number:02d}", kind=DiskKind.FILE, size_bytes=size)
+                for number, size in enumerate(sizes, start=1)
+            ]
+        )
+    save_settings(tmp_path / "app.json", Settings(was_welcomed=True))
+    app = RaidlabApp("uml:", settings_file=tmp_path / "app.json", keys_file=tmp_path / "keys.toml")
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            student = Student(app, pilot, tmp_path)
+            lab = student.lab
+            await build(student)
+            await student.until(lambda: isinstance(lab.selected, VolumeArray), "the volume is there")
+            assert [status.name for status in lab.arrays] == ["adapt0"], "arrays inside are no arrays of their own"
+            await student.until(lambda: not volume_of(student).is_degraded, "the first sync has ended")
+            assert [disk.name for disk in lab.free_disks] == ["disk04"]
+            await student.told("m writes known data on adapt0")
+            await student.press("m")
+            await student.until(lambda: "adapt0" in lab.marks, "known data")
+
+            await student.to_disk("disk02")
+            await student.press("f")
+            await student.confirm()
+            await student.told("a adds disk04")
+            told = [event.sentence for event in lab.events]
+            assert told.count("adapt0 lost disk02 in 2 of 2 arrays") == 1
+
+            await student.press("a")
+            await student.confirm()
+            await student.until(lambda: not volume_of(student).is_degraded, "the volume is whole again")
+            told = [event.sentence for event in lab.events]
+            assert told.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
+            assert [words for words in told if "joined" in words] == ["disk04 has joined adapt0"]
+            assert "adapt0 is whole again" in told
+            await student.until(lambda: lab.marks["adapt0"].verdict, "the verdict, unasked")
+            verdict = lab.marks["adapt0"].verdict
+            assert verdict is not None
+            assert verdict.is_intact
+
+            await student.press("s")
+            await student.until(lambda: isinstance(app.screen, MenuScreen), "the kinds of scrub")
+            await student.press("c")
+            checked = ["echo check > /sys/block/md100/md/sync_action", "echo check > /sys/block/md101/md/sync_action"]
+            await student.until(
+                lambda: all(any(line in entry.line for entry in lab.commands) for line in checked),
+                "all arrays inside are checked, one after another",
+            )
+    finally:
+        app.client.close()

@@ -1,0 +1,55 @@
+"""Volumes of unequal disks for tests of the app: looks at them, without a machine that has any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lab.adapt.spec import VolumeSpec
+from lab.adapt.state import VolumeStatus
+from lab.adapt.summary import as_array
+from lab.disks import DiskKind, LabDisk
+from lab.disks.kinds import serial_of
+from lab.session.monitor import Look
+from lab.units import MIB
+from tests.unit.adapt.running import running
+from tui import messages as happened
+from tui.app import RaidlabApp
+
+SMALL, LARGE = 100, 200
+_SIZES = (SMALL, LARGE, LARGE, LARGE, LARGE, LARGE)
+UNEQUAL = tuple(
+    LabDisk(
+        name=f"disk{number:02d}",
+        kind=DiskKind.FILE,
+        node=f"/dev/ubd{'abcdefg'[number - 1]}",
+        size_bytes=size * MIB,
+        serial=serial_of(number),
+    )
+    for number, size in enumerate(_SIZES, start=1)
+)
+SPEC = VolumeSpec(UNEQUAL[:5])
+"""A small and four large disks; the last large one stays free."""
+FILLED = 2
+"""The disk that fails and is rebuilt, by its number in the volume."""
+
+
+def volume(**how: object) -> VolumeStatus:
+    """The volume, as ``running`` makes it."""
+    return running(SPEC, **how)  # type: ignore[arg-type]
+
+
+def look_at(app: RaidlabApp, volumes: Iterable[VolumeStatus], seconds: float = 0.25) -> None:
+    """Let the app see these volumes, so many seconds after it looked last."""
+    before = app.lab.look.time_seconds if app.lab.look else 100.0
+    arrays = tuple(as_array(each) for each in volumes)
+    app.on_lab_message(happened.LabLooked(Look(before + seconds, arrays, {})))
+
+
+def show_rebuild(app: RaidlabApp) -> None:
+    """Whole, failed, and with one of its arrays rebuilt and the next at work."""
+    own = volume().disks[FILLED].windows
+    look_at(app, [volume()])
+    look_at(app, [volume(failed=[FILLED])], 10)
+    look_at(app, [volume(gone=[FILLED])], 5)
+    look_at(app, [volume(filled={FILLED: ()}, syncing={own[0]: 0.5})], 5)
+    look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.4})], 5)

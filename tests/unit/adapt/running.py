@@ -1,0 +1,107 @@
+"""Volumes as they run, on paper: each md array inside is the captured RAID 5 with other members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lab.adapt.label import Label
+from lab.adapt.spec import VolumeSpec
+from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
+from lab.adapt.tables import layout_of, needed_bytes, volume_bytes
+from lab.adapt.windows import Window
+from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
+from tests.unit.adapt.volumes import disks_of, ready_label
+from tests.unit.session.looks import captured
+
+# Three windows: all five disks, and the four large ones in stripes of two data blocks and one of parity.
+MIXED = VolumeSpec(disks_of(60, 60, 60, 60, 30))
+
+
+def running(
+    spec: VolumeSpec = MIXED,
+    *,
+    failed: Iterable[int] = (),
+    gone: Iterable[int] = (),
+    filled: dict[int, Iterable[int]] | None = None,
+    syncing: dict[int, float] | None = None,
+    action: SyncAction = SyncAction.RECOVER,
+    first_sync: bool = False,
+) -> VolumeStatus:
+    """A running volume.
+
+    ``failed`` disks are faulty in all their windows, ``gone`` ones are no members any more; of a disk in ``filled``
+    only these windows are in sync, and those in ``syncing`` (window -> fraction) are at work.
+    """
+    label, filled, syncing = ready_label(spec), filled or {}, syncing or {}
+    composition = layout_of(label).composition
+    bad, away = frozenset(failed), frozenset(gone)
+
+    def flags(disk: int, window: Window) -> str:
+        if disk in bad:
+            return "faulty"
+        if disk in away:
+            return ""
+        if first_sync and disk == window.disks[-1]:
+            return "spare"
+        if disk in filled and window.number not in filled[disk]:
+            return "spare" if window.number in syncing else ""
+        return "in_sync"
+
+    def array(window: Window) -> ArrayStatus:
+        members = tuple(
+            MemberStatus(f"/dev/dm-{disk}{window.number}", slot, frozenset({words}), 0, 2048, 30000)
+            for slot, disk in enumerate(window.disks)
+            if (words := flags(disk, window))
+        )
+        working = sum(member.is_in_sync for member in members)
+        is_busy = window.number in syncing
+        return captured(
+            "raid5",
+            name=f"md{100 + window.number}",
+            state=ArrayState.CLEAN,
+            raid_disks=len(window.disks),
+            members=members,
+            degraded_count=len(window.disks) - working,
+            sync_action=action if is_busy else SyncAction.IDLE,
+            sync_progress=SyncProgress(int(syncing[window.number] * 1000), 1000) if is_busy else None,
+            resync_start_sectors=None,
+            mismatch_sectors=0,
+        )
+
+    windows = tuple(WindowStatus(window, array(window)) for window in composition.windows)
+    disks = tuple(_disk(label, spec, number, windows, flags) for number in range(len(spec.disks)))
+    return VolumeStatus(
+        name=spec.name,
+        uuid=label.uuid,
+        level=label.rule.value,
+        size_bytes=volume_bytes(label),
+        optimal_io_bytes=label.reference * label.chunk_bytes,
+        chunk_bytes=label.chunk_bytes,
+        reference_blocks=label.reference,
+        disks=disks,
+        windows=windows,
+        kernel_name="dm-99",
+    )
+
+
+def _disk(label: Label, spec: VolumeSpec, number: int, windows: tuple[WindowStatus, ...], flags: object) -> VolumeDisk:
+    assert callable(flags)
+    own = [each.window for each in windows if number in each.window.disks]
+    words = {window.number: flags(number, window) for window in own}
+    return VolumeDisk(
+        number=number,
+        node=spec.disks[number].node,
+        size_bytes=needed_bytes(label, number),
+        windows=tuple(words),
+        working=tuple(window for window, word in words.items() if word == "in_sync"),
+        present=tuple(window for window, word in words.items() if word in ("in_sync", "spare")),
+        faulty=tuple(window for window, word in words.items() if word == "faulty"),
+        is_failed=not any(word in ("in_sync", "spare") for word in words.values()),
+    )
+
+
+def renamed(volume: VolumeStatus, nodes: Iterable[str]) -> VolumeStatus:
+    """The same on other disks."""
+    disks = tuple(replace(disk, node=node) for disk, node in zip(volume.disks, nodes, strict=True))
+    return replace(volume, disks=disks)

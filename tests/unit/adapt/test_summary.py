@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.adapt.sketch import slice_rows, unused_lines
+from lab.adapt.spec import VolumeSpec, geometry_of
+from lab.adapt.state import VolumeStatus
+from lab.adapt.summary import VolumeArray, as_array, with_progress
+from lab.adapt.windows import Rule
+from lab.arrays.level_names import VOLUME_LEVELS, parse_level
+from lab.arrays.status import ArrayState, SyncAction, SyncProgress
+from lab.disks import DiskKind
+from lab.errors import SpecError
+from lab.session.checks import breaks
+from lab.session.events import EventKind, events_between
+from lab.session.more_disks import larger_bytes, larger_line, new_specs
+from lab.session.volume_preview import preview_volume
+from lab.units import MIB
+from tests.unit.adapt.running import MIXED, running
+from tests.unit.adapt.volumes import disks_of
+from tests.unit.session.looks import look
+
+LARGE = 3
+"""A disk of the example that is in more than one array."""
+
+
+def told(before: VolumeStatus, after: VolumeStatus) -> list[str]:
+    events = events_between(look(1.0, as_array(before)), look(2.0, as_array(after)), name_of=lambda node: node[-2:])
+    return [event.sentence for event in events]
+
+
+def test_a_whole_volume_is_an_array_of_its_disks() -> None:
+    whole = as_array(running())
+    assert (whole.name, whole.level, whole.device) == ("adapt0", "adapt5", "/dev/mapper/adapt0")
+    assert [member.device for member in whole.members] == [disk.node for disk in MIXED.disks]
+    assert all(member.is_in_sync for member in whole.members)
+    assert whole.state is ArrayState.CLEAN
+    assert not whole.is_degraded
+    assert whole.sync is None
+
+
+def test_a_failed_disk_is_one_faulty_member_however_many_arrays_have_it() -> None:
+    failed = as_array(running(failed=[LARGE]))
+    assert failed.degraded_count == 1
+    assert [member.slot for member in failed.members if member.is_faulty] == [LARGE]
+    assert told(running(), running(failed=[LARGE])) == [
+        "adapt0 lost 03 in 4 of 5 arrays",
+        "adapt0 is degraded: 1 disk is missing",
+    ]
+
+
+def test_a_disk_that_was_taken_out_is_no_member() -> None:
+    gone = as_array(running(gone=[LARGE]))
+    assert LARGE not in [member.slot for member in gone.members]
+    assert gone.degraded_count == 1
+
+
+def test_two_failed_disks_that_share_arrays_break_it_with_their_number() -> None:
+    broken = as_array(running(failed=[2, LARGE]))
+    assert broken.state is ArrayState.BROKEN
+    assert "adapt0 is broken: data lost in" in " ".join(told(running(), running(failed=[2, LARGE])))
+
+
+def test_a_volume_that_is_degraded_cannot_do_without_a_disk_that_shares_an_array() -> None:
+    healthy, degraded = as_array(running()), as_array(running(failed=[LARGE]))
+    assert not breaks(healthy, healthy.members[0])
+    assert breaks(degraded, degraded.members[0])
+
+
+def test_the_progress_of_a_rebuild_goes_over_all_arrays_of_the_disk() -> None:
+    own = running().disks[LARGE].windows
+    fractions = []
+    for done, number in enumerate(own):
+        for part in (0.0, 0.5):
+            array = as_array(running(filled={LARGE: own[:done]}, syncing={number: part}))
+            assert array.sync is not None
+            assert (array.sync.number, array.sync.count) == (done + 1, len(own))
+            assert array.sync.place_words == f"{done + 1} of {len(own)}"
+            assert array.sync_progress is not None
+            fractions.append(array.sync_progress.fraction)
+    assert fractions[0] == 0.0
+    assert fractions == sorted(set(fractions))
+    assert fractions[-1] < 1.0
+
+
+def test_a_disk_that_lacks_in_some_array_while_md_rests_is_an_interrupted_rebuild() -> None:
+    own = running().disks[LARGE].windows
+    assert as_array(running(filled={LARGE: own[:1]})).is_interrupted
+    assert not as_array(running(filled={LARGE: own[:1]}, syncing={own[1]: 0.5})).is_interrupted
+    assert not as_array(running(failed=[LARGE])).is_interrupted
+
+
+def test_the_first_sync_works_in_all_arrays_at_once() -> None:
+    count = len(running().windows)
+    array = as_array(running(first_sync=True, syncing=dict.fromkeys(range(count), 0.25)))
+    assert array.sync is not None
+    assert array.sync.at_once == count
+    assert array.sync.place_words == ""
+    assert array.sync_progress is not None
+    assert array.sync_progress.fraction == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_scrub_counts_the_arrays_before_the_one_at_work_as_done() -> None:
+    array = as_array(running(syncing={2: 0.0}, action=SyncAction.CHECK))
+    assert array.sync is not None
+    assert (array.sync.number, array.sync.count) == (3, 5)
+    assert array.sync_action is SyncAction.CHECK
+    assert not array.is_degraded
+
+
+def test_finer_progress_of_an_array_inside_moves_the_whole() -> None:
+    own = running().disks[LARGE].windows
+    before = as_array(running(filled={LARGE: ()}, syncing={own[0]: 0.1}))
+    after = with_progress(before, {f"md{100 + own[0]}": SyncProgress(900, 1000)})
+    assert before.sync_progress is not None
+    assert after.sync_progress is not None
+    assert after.sync_progress.fraction > before.sync_progress.fraction
+    assert with_progress(before, {"md7": SyncProgress(1, 2)}) is before
+
+
+def test_a_rebuilt_disk_is_told_once() -> None:
+    own = running().disks[LARGE].windows
+    almost = running(filled={LARGE: own[:-1]}, syncing={own[-1]: 0.9})
+    assert told(almost, running()) == [
+        "03 is in sync with adapt0, in all of its 4 arrays",
+        "the rebuild of adapt0 has ended",
+        "adapt0 is whole again",
+    ]
+    assert told(running(filled={LARGE: own[:1]}, syncing={own[1]: 0.9}), almost) == []
+
+
+def test_a_new_volume_appears_with_its_disks() -> None:
+    (event,) = events_between(look(1.0), look(2.0, as_array(running())))
+    assert event.kind is EventKind.ARRAY_APPEARED
+    assert event.sentence == "adapt0 appeared: adapt5 of 5 disks"
+
+
+def test_every_slice_of_every_array_is_in_the_sketch_once() -> None:
+    for sizes in ((60, 60, 60, 60, 30), (30, 30, 60), (30, 60, 90, 90, 120, 120), (30, 30, 30)):
+        composition = geometry_of(VolumeSpec(disks_of(*sizes))).composition
+        rows = slice_rows(composition.windows, len(sizes))
+        drawn = sorted((window, disk) for row in rows for disk, window in enumerate(row.windows) if window is not None)
+        assert drawn == sorted((window.number, disk) for window in composition.windows for disk in window.disks)
+        assert all(unused >= 0 for unused in unused_lines(composition))
+
+
+def test_what_one_larger_disk_has_more_is_unused() -> None:
+    composition = geometry_of(VolumeSpec(disks_of(30, 30, 60))).composition
+    assert unused_lines(composition)[2] * MIXED.chunk_bytes == 30 * MIB
+
+
+def test_the_preview_of_unequal_disks_has_room_systems_and_a_plan() -> None:
+    shown = preview_volume(MIXED)
+    assert shown.can_be_built
+    assert shown.plan is not None
+    assert shown.array_names == ("md100", "md101", "md102", "md103", "md104")
+    assert shown.write_penalty.startswith("3 or 4 I/Os")
+    assert {each.system.value for each in shown.systems} == {"raid5", "onlyfast", "shr", "adapt5"}
+    assert preview_volume(MIXED, taken=("md100",)).array_names[0] == "md101"
+    assert preview_volume(MIXED, has_plan=False).usable_bytes == shown.usable_bytes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [((30, 30, 30), "of one size, so this is a plain RAID 5 of all 3"), ((30, 30, 60), "One disk alone is larger")],
+)
+def test_the_preview_says_where_it_gains_nothing(sizes: tuple[int, ...], said: str) -> None:
+    shown = preview_volume(VolumeSpec(disks_of(*sizes)))
+    assert shown.can_be_built
+    assert said in shown.note
+
+
+def test_the_preview_says_which_full_stripe_holds_more() -> None:
+    shown = preview_volume(VolumeSpec(disks_of(300, 300, 300, 300, 600, 600, 600, 600)))
+    assert "A full stripe of 6 chunks instead of 7 would hold" in shown.note
+
+
+@pytest.mark.parametrize("sizes", [(), (30,), (30, 60)])
+def test_the_preview_of_too_few_disks_says_so_and_never_raises(sizes: tuple[int, ...]) -> None:
+    shown = preview_volume(VolumeSpec(disks_of(*sizes)))
+    assert not shown.can_be_built
+    assert f"adapt5 needs at least 3 disks, not {len(sizes)}" in shown.problems[0]
+
+
+def test_larger_disks_are_numbered_behind_the_others_and_twice_as_large() -> None:
+    disks = disks_of(30, 60)
+    assert larger_bytes(disks) == 120 * MIB
+    assert larger_line(disks, is_embedded=True) == "raidlab disks add --kind file --count 2 --size 120M"
+    assert [spec.name for spec in new_specs(["disk07", "disk03"], DiskKind.FILE, 2, MIB * 10)] == ["disk08", "disk09"]
+
+
+def test_an_unknown_level_is_answered_with_those_for_unequal_disks_too() -> None:
+    assert tuple(Rule) == VOLUME_LEVELS
+    with pytest.raises(SpecError, match="did you mean adapt5") as found:
+        parse_level("adaptraid")
+    assert "adapt5, shr" in found.value.hint
+    with pytest.raises(SpecError, match="level shr is not possible here"):
+        parse_level("shr")
+
+
+def test_a_plan_is_cut_where_it_waits() -> None:
+    from lab.adapt.operations import add, scrub
+    from tests.unit.adapt.volumes import ready_label
+
+    label = ready_label()
+    plan = add(label, dict(enumerate(MIXED.nodes)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
+    before, wait, after = plan.until_wait
+    assert wait is not None
+    assert wait.only_waits
+    assert (*before.steps, wait, *after.steps) == plan.steps
+    assert [step.argv[:2] for step in before.steps if step.danger == "data"][-1] == ("mdadm", "--manage")
+    assert after.until_wait[2].steps == ()
+    assert scrub(label, {0: "md100"}, "stop").until_wait[1] is None
+
+
+def test_taking_a_disk_in_endangers_no_other_disk() -> None:
+    from lab.adapt.operations import add
+    from tests.unit.adapt.volumes import ready_label
+
+    plan = add(ready_label(), dict(enumerate(MIXED.nodes)), LARGE, "/dev/ubd09", {0: "md100"})
+    lost = {node for step in plan.steps if step.danger == "data" for node in step.writes_devices}
+    assert not lost & set(MIXED.nodes)
+
+
+def test_the_summary_keeps_the_volume() -> None:
+    array = as_array(running())
+    assert isinstance(array, VolumeArray)
+    assert array.whole.name == "adapt0"
