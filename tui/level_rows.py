@@ -51,8 +51,8 @@ def _preview_at(draft: Draft, disks: Sequence[LabDisk]) -> ArrayPreview:
 SYSTEM_TITLES = ("system", "usable", "of all", "full writes read")
 NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
 _SYSTEMS = {
-    System.RAID5: "RAID 5 on all",
-    System.ONLY_FAST: "RAID 5, largest",
+    System.RAID5: "RAID 5",
+    System.ONLY_FAST: "largest alone",
     System.SHR: "SHR",
     System.ADAPT5: "AdaptRaid5",
 }

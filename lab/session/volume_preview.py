@@ -21,6 +21,9 @@ from lab.session.volumes import creation
 from lab.session.words import failures_words
 from lab.units import human_bytes
 
+_WORTH_A_WORD = 0.02
+"""Of what a volume holds: so much more must another full stripe give."""
+
 
 @dataclass(frozen=True, slots=True)
 class VolumePreview(ArrayPreview):
@@ -112,7 +115,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
     if spec.rule is not Rule.ADAPT5 or spec.reference is not None:
         return ""
     better = better_reference(spec)
-    if better is None:
+    if better is None or better[1] < _WORTH_A_WORD * geometry.data_blocks * spec.chunk_bytes:
         return ""
     reference, more = better
     return (

@@ -34,6 +34,8 @@ from tui.widgets.tiles import Tile, Verdict
 
 _WIDE_CELLS = 110
 _HIGH_ROWS = 34
+_MUCH_UNUSED = 0.01
+"""Of all: what rounding to whole chunks leaves over is not worth a word."""
 
 
 class BuildScreen(ModeScreen):
@@ -219,7 +221,8 @@ class BuildScreen(ModeScreen):
                 tile.say("–")
             why.update("")
             return
-        lost = f", {human_bytes(shown.unused_bytes)} unused" if shown.unused_bytes else ""
+        is_much = shown.unused_bytes >= _MUCH_UNUSED * shown.raw_bytes
+        lost = f", {human_bytes(shown.unused_bytes)} unused" if is_much and shown.unused_bytes else ""
         usable.say(human_bytes(shown.usable_bytes), note=f"of {human_bytes(shown.raw_bytes)}{lost}")
         low, high = shown.failures_survived, shown.most_failures_survived
         note = "the first loss takes all" if not high else "any" if low == high else "more if the right ones"

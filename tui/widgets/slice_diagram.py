@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -158,11 +157,12 @@ class SliceDiagram(LineWidget):
                 return f"array{cell.array % _COLOURS}", ""
 
     def _legend(self, picture: SlicePicture, width: int) -> list[Line]:
-        """Each array with the data and parity chunks of its stripes."""
+        """The arrays with the data and parity chunks of their stripes; those of one width stand together."""
         lines: list[Line] = []
         line = self.line(width)
         for number, (name, widths) in enumerate(picture.arrays):
-            sign, words = f" {name} ", f" {widths}  "
+            is_last = number + 1 == len(picture.arrays) or picture.arrays[number + 1][1] != widths
+            sign, words = f" {name} ", f" {widths}  " if is_last else " "
             if line.room < len(sign) + len(words):
                 lines.append(line)
                 line = self.line(width)
@@ -171,8 +171,3 @@ class SliceDiagram(LineWidget):
         if line.room >= len(rest):
             line.add(rest, self.style("note"))
         return [*lines, line]
-
-
-def shown_names(names: Sequence[str]) -> tuple[DiagramMember, ...]:
-    """Columns of disks that all work."""
-    return tuple(DiagramMember(name) for name in names)

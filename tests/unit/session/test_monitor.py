@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.adapt.summary import as_array
 from lab.arrays.mdstat import parse_mdstat
 from lab.arrays.status import SyncProgress
 from lab.disks import DiskKind, Lab, LabDisk
@@ -12,6 +13,7 @@ from lab.errors import LabError, MachineLost
 from lab.machine import Host, RawSample, parse_target
 from lab.session.monitor import Look, LookMaker, Monitor, look_once
 from lab.session.session import LabSession
+from tests.unit.adapt.running import running
 from tests.unit.arrays.captures import load
 from tests.unit.fakes import FakeMachine, as_machine
 
@@ -175,3 +177,20 @@ def test_a_lost_machine_ends_the_monitor_and_is_told(machine: FakeMachine, sessi
     Monitor(session, on_look=lambda _: None, on_end=on_end).start()
     assert over.wait(5.0)
     assert isinstance(ends[0], MachineLost)
+
+
+def test_between_two_arrays_of_a_volume_its_rebuild_goes_on_while_a_plan_does(session: LabSession) -> None:
+    maker = LookMaker(session)
+    own = running().disks[3].windows
+    busy = as_array(running(filled={3: own[:1]}, syncing={own[1]: 0.9}))
+    resting = as_array(running(filled={3: own[:2]}))
+    session.going_on.add("adapt0")
+    assert maker._bridged(busy) is busy
+    assert maker._bridged(resting).sync == busy.sync
+    session.going_on.clear()
+    assert maker._bridged(resting) is resting
+    session.going_on.add("adapt0")
+    assert maker._bridged(resting) is resting, "what was interrupted does not begin again by itself"
+    last = as_array(running(filled={3: own[:-1]}, syncing={own[-1]: 0.9}))
+    maker._bridged(last)
+    assert maker._bridged(as_array(running())).sync is None, "it is over"

@@ -1,0 +1,199 @@
+"""Volumes of unequal disks on the screens: what they are called, what can be done to them, what is said next."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.adapt.windows import Rule
+from lab.arrays.status import SyncAction
+from lab.plans import Plan, Step
+from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running
+from tests.tui.fake_lab import FakeLab
+from tests.tui.still import text_of
+from tests.tui.volumes import FILLED, UNEQUAL, look_at, show_rebuild, volume
+from tests.unit.fakes import Scripted
+from tui.actions import applying, joining_disk
+from tui.app import RaidlabApp
+from tui.drafts import Draft
+from tui.level_rows import level_rows
+from tui.screens.build import BuildScreen
+from tui.settings import Settings
+from tui.story import next_step
+from tui.text_build import preview_lines
+from tui.text_words import array_lines
+from tui.views import bays_of
+from tui.widgets.rack import BayState
+
+
+async def with_volumes(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    await looked(pilot, app, lab)
+    app.lab.disks = UNEQUAL
+    look_at(app, [volume()])
+
+
+def named(app: RaidlabApp) -> set[str]:
+    return {action.name for action in applying(app.lab)}
+
+
+async def test_a_failure_and_a_rebuild_are_told_once_and_not_for_each_array(
+    app_on: AppMaker, fake_lab: FakeLab
+) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await with_volumes(pilot, app, fake_lab)
+        show_rebuild(app)
+        look_at(app, [volume()])
+        told = [event.sentence for event in app.lab.events]
+        assert told == [
+            "adapt0 appeared: adapt5 of 5 disks",
+            "adapt0 lost disk03 in 4 of 5 arrays",
+            "adapt0 is degraded: 1 disk is missing",
+            "disk03 has left adapt0",
+            "disk03 has joined adapt0",
+            "a rebuild of adapt0 has begun",
+            "disk03 is in sync with adapt0, in all of its 4 arrays",
+            "the rebuild of adapt0 has ended",
+            "adapt0 is whole again",
+        ]
+
+
+async def test_what_can_be_done_follows_the_state_of_the_volume(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await with_volumes(pilot, app, fake_lab)
+        lab = app.lab
+        lab.selected_disk = "disk03"
+        assert {"fail", "load", "mark", "scrub", "throttle", "stop", "destroy"} <= named(app)
+        assert not {"add", "replace", "corrupt", "re_add", "remove"} & named(app)
+
+        look_at(app, [volume(failed=[FILLED])])
+        assert {"add", "remove"} <= named(app)
+        assert "fail" not in named(app)
+        joining = joining_disk(lab)
+        assert joining is not None
+        assert joining.name == "disk06"
+        assert "adds disk06" in next_step(lab)
+
+        own = volume().disks[FILLED].windows
+        look_at(app, [volume(filled={FILLED: own[:1]})])
+        assert "stands still" in next_step(lab)
+        joining = joining_disk(lab)
+        assert joining is not None
+        assert joining.name == "disk03", "the same key goes on with the rebuild"
+
+        look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.3})])
+        assert "add" not in named(app), "one rebuild at a time"
+
+        look_at(app, [volume(failed=[FILLED, 3])])
+        assert "add" not in named(app)
+        assert "lost more than it survives" in next_step(lab)
+
+
+async def test_no_free_disk_that_is_large_enough_is_said(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await with_volumes(pilot, app, fake_lab)
+        app.lab.disks = UNEQUAL[:5]
+        look_at(app, [volume(failed=[FILLED])])
+        assert "x[/b] takes disk03 out" in next_step(app.lab)
+        look_at(app, [volume(gone=[FILLED])])
+        app.lab.selected_disk = "disk01"
+        assert "adds disk03" in next_step(app.lab), "a failed disk that was taken out can be used anew"
+
+
+async def test_the_rack_shows_disks_of_the_volume_and_not_slices(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await with_volumes(pilot, app, fake_lab)
+        own = volume().disks[FILLED].windows
+        look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.5})])
+        states = {bay.name: (bay.state, bay.array) for bay in bays_of(app.lab)}
+        assert states["disk01"] == (BayState.MEMBER, "adapt0")
+        assert states["disk03"] == (BayState.REBUILDING, "adapt0")
+        assert states["disk06"] == (BayState.FREE, "")
+        look_at(app, [volume(filled={FILLED: own[:1]})])
+        waiting = next(bay for bay in bays_of(app.lab) if bay.name == "disk03")
+        assert waiting.note == "adapt0 rebuild waits"
+
+
+async def test_the_text_mode_tells_the_arrays_inside(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await with_volumes(pilot, app, fake_lab)
+        look_at(app, [volume(syncing={1: 0.5}, action=SyncAction.CHECK)])
+        lines = list(array_lines(app.lab))
+        assert lines[0].startswith("adapt0: adapt5, ")
+        assert "check of array 2 of 5" in lines[0]
+        assert "md100 4+1 whole, md101 2+1 check 50%" in lines[1]
+
+
+async def test_the_build_screen_follows_unequal_disks(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on(Settings(mode="build", was_welcomed=True))
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        screen = app.screen
+        assert isinstance(screen, BuildScreen)
+        screen._take(Draft(Rule.ADAPT5, tuple(disk.name for disk in app.lab.disks[:4])))
+        await idle(pilot, app)
+        assert "of one size, so this is a plain RAID 5" in " ".join(text_of(app).split())
+        assert "disks add --kind file --count 2 --size 1000M" in " ".join(text_of(app).replace("│", " ").split())
+        screen._take(Draft(Rule.ADAPT5, ("disk01", "disk02")))
+        await idle(pilot, app)
+        assert "adapt5 needs at least 3 disks, not 2" in " ".join(text_of(app).replace("│", " ").split())
+
+
+def test_the_levels_for_unequal_disks_are_compared_only_where_disks_differ() -> None:
+    def titles(names: tuple[str, ...]) -> list[str]:
+        return [row.level for row in level_rows(Draft(disks=names), UNEQUAL)]
+
+    assert titles(("disk01", "disk02", "disk03"))[-2:] == ["AdaptRaid5", "SHR"]
+    assert "AdaptRaid5" not in titles(("disk02", "disk03", "disk04"))
+
+
+def test_the_text_mode_tells_what_a_volume_would_be() -> None:
+    from tui.drafts import preview_of
+
+    draft = Draft(Rule.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5]))
+    lines = list(preview_lines(preview_of(draft, "adapt0", UNEQUAL), draft.level))
+    assert any(line.startswith("AdaptRaid5: 646 MiB, 72 %; full writes read: never") for line in lines)
+    assert "md104 inside: stripes of 2 data and 1 parity." in lines
+
+
+WAIT = Step(("sh", "-c", "wait for md", "wait"), "md works.", only_waits=True)
+PLAN = Plan("Add disk06 to adapt0", (Step(("first",), "one"), WAIT, Step(("second",), "two")))
+
+
+@pytest.mark.parametrize(("status", "ran"), [(0, ["first", "second"]), (1, ["first"])])
+async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(
+    app_on: AppMaker, fake_lab: FakeLab, status: int, ran: list[str]
+) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        fake_lab.machine.answers |= {
+            ("first",): Scripted(),
+            ("second",): Scripted(),
+            ("sh", "-c", "wait for md"): Scripted(status=status),
+        }
+        done: list[bool] = []
+        app.operations.run_plan(PLAN, on_done=lambda: done.append(True))
+        for _ in range(4):
+            await idle(pilot, app)
+            await pilot.pause(0.05)
+        assert done == [True], "whoever asked hears of it when the first part has run"
+        assert [argv[0] for argv in fake_lab.machine.runs if argv[0] in ("first", "second")] == ran
+        session = app.client.session
+        assert session is not None
+        assert session.going_on == set()
+
+
+async def test_a_plan_that_is_left_does_not_go_on(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
+        app.operations.run_plan(PLAN, on_done=lambda: app.operations.leave("adapt0"))
+        for _ in range(4):
+            await idle(pilot, app)
+            await pilot.pause(0.05)
+        assert not [argv for argv in fake_lab.machine.runs if argv[0] == "second"]
