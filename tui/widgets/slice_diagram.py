@@ -9,7 +9,7 @@ from typing import ClassVar
 from tui.widgets.lines import Line, LineWidget, shorten
 from tui.widgets.stripe_diagram import DiagramMember, fitting_names
 
-_LABEL_CELLS = 9
+_LABEL_CELLS = 10
 _CELL_LEAST, _CELL_MOST = 4, 11
 _COLOURS = 6
 _MOST_LEGEND_ROWS = 2
