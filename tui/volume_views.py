@@ -107,3 +107,26 @@ def volume_words(volume: VolumeStatus) -> str:
     """``5 arrays inside``."""
     count = len(volume.windows)
     return "1 array inside" if count == 1 else f"{count} arrays inside"
+
+
+def failing_note(status: VolumeArray, disk: str, node: str) -> str:
+    """What becomes of a volume when this disk fails."""
+    own = status.whole.disk(node)
+    lost = status.whole.broken_by(own)
+    if lost:
+        arrays = f"{len(lost)} of its {len(status.whole.windows)} arrays"
+        return f"{status.name} cannot do without {disk}: after this the data of {arrays} are lost."
+    return (
+        f"{disk} fails in the {len(own.windows)} arrays of {status.name} that it is in. {status.name} survives this: "
+        "it goes on degraded, and the other disks remember which one failed."
+    )
+
+
+def adding_note(status: VolumeArray) -> str:
+    """What adding a disk sets going."""
+    if status.is_interrupted:
+        return "The rebuild goes on where it stopped, one array after another."
+    return (
+        "The disk takes the place of the one that is missing, in all of its arrays. md rebuilds one after another; "
+        "if that is interrupted, the same key goes on with it."
+    )

@@ -223,7 +223,10 @@ class BuildScreen(ModeScreen):
             return
         is_much = shown.unused_bytes >= _MUCH_UNUSED * shown.raw_bytes
         lost = f", {human_bytes(shown.unused_bytes)} unused" if is_much and shown.unused_bytes else ""
-        usable.say(human_bytes(shown.usable_bytes), note=f"of {human_bytes(shown.raw_bytes)}{lost}")
+        note = f"of {human_bytes(shown.raw_bytes)}{lost}"
+        # Half a note helps nobody.
+        short = lost.removeprefix(", ") or note
+        usable.say(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived
         note = "the first loss takes all" if not high else "any" if low == high else "more if the right ones"
         survives.say(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)

@@ -9,6 +9,7 @@ from lab.adapt.summary import VolumeArray
 from tui.actions import joining_disk, selected_disk, selected_member, target_array
 from tui.choice import Choice
 from tui.drafts import FIRST_MEMBERS
+from tui.volume_views import adding_note, failing_note
 
 if TYPE_CHECKING:
     from lab.plans import Plan
@@ -54,7 +55,7 @@ class LabActions:
         status = self.desk.lab.array(name)
         node = next((each.node for each in self.desk.lab.disks if each.name == disk), "")
         if isinstance(status, VolumeArray):
-            return volume_failing_note(status, disk, node)
+            return failing_note(status, disk, node)
         if status and breaks(status, status.member(node)):
             return f"{name} cannot do without {disk}: after this its data are lost."
         return f"{name} survives this: it goes on degraded, and answers from the other members."
@@ -183,7 +184,7 @@ class LabActions:
 
         note = f"md rebuilds {name} on it at once." if status.is_degraded else f"{name} is whole: it waits as a spare."
         if isinstance(status, VolumeArray):
-            note = volume_adding_note(status)
+            note = adding_note(status)
         self.desk.operations.ask(make, note=note)
 
     def action_replace(self) -> None:
@@ -282,29 +283,6 @@ class LabActions:
             return plans.assemble(session, name)
 
         self.desk.operations.ask(make)
-
-
-def volume_failing_note(status: VolumeArray, disk: str, node: str) -> str:
-    """What becomes of a volume when this disk fails."""
-    own = status.whole.disk(node)
-    lost = status.whole.broken_by(own)
-    if lost:
-        arrays = f"{len(lost)} of its {len(status.whole.windows)} arrays"
-        return f"{status.name} cannot do without {disk}: after this the data of {arrays} are lost."
-    return (
-        f"{disk} fails in the {len(own.windows)} arrays of {status.name} that it is in. {status.name} survives this: "
-        "it goes on degraded, and the other disks remember which one failed."
-    )
-
-
-def volume_adding_note(status: VolumeArray) -> str:
-    """What adding a disk sets going."""
-    if status.is_interrupted:
-        return "The rebuild goes on where it stopped, one array after another."
-    return (
-        "The disk takes the place of the one that is missing, in all of its arrays. md rebuilds one after another; "
-        "if that is interrupted, the same key goes on with it."
-    )
 
 
 FIRST_ARRAY_NOTE = (
