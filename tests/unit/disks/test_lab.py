@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from lab.disks.kinds import DiskKind, DiskSpec, specs
-from lab.disks.lab import Lab
+from lab.disks.lab import Lab, open_lab
 from lab.errors import CommandFailed, DeviceRefused, LabError, SpecError
+from lab.machine import parse_target
 from lab.units import MIB
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
@@ -126,3 +129,18 @@ def test_a_partition_is_no_physical_disk(tmp_path: Path) -> None:
     machine.answers[("readlink",)] = Scripted("/dev/sdb1\n")
     with pytest.raises(DeviceRefused, match="no whole disk"):
         empty_lab(machine, tmp_path).attach([DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing="/dev/sdb1")])
+
+
+def test_a_machine_just_started_gets_the_folder_of_the_disks_sockets_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = machine_of()
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
+        yield machine
+
+    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    with open_lab(parse_target("ssh:somewhere"), host_in(tmp_path)):
+        pass
+    assert machine.runs[0] == ("mkdir", "-p", "/run/raidlab")
