@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh')
+SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh') $(addprefix provision/guest/files/,ssh-host-keys has-arrays 90-raidlab)
 # Two at a time, a file of tests by one: a test of the embedded kernel leaves its machine to the next in its file.
 PYTEST ?= $(BIN)/pytest -n 2 --dist loadfile -m "not vm"
 

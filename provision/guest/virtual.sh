@@ -50,6 +50,7 @@ main() {
   systemctl mask --quiet "${restless[@]}" 2>/dev/null || true
   swapoff --all
   sed -i '/\sswap\s/d' /etc/fstab
+  install -D -m 755 "$here/files/has-arrays" /usr/local/lib/raidlab/has-arrays
   put arrays.service /etc/systemd/system/raidlab-arrays.service
   systemctl enable --quiet raidlab-arrays.service
   put journald.conf /etc/systemd/journald.conf.d/raidlab.conf

@@ -213,6 +213,15 @@ def test_raid_1_and_5_keep_the_data_through_failure_and_rebuild_under_load(lab: 
     assert {disk["kind"] for disk in record["conditions"]["disks"]} == {"virtio"}
 
 
+def test_a_volume_alone_on_the_disks_is_found_at_a_start(lab: VirtualLab) -> None:
+    lab.computer.ssh("raidlab disks reset --all && ! sudo /usr/local/lib/raidlab/has-arrays")
+    lab.computer.ssh("raidlab array create --level adapt5 --disks disk07,disk08,disk09 --assume-clean")
+    lab.computer.ssh("raidlab array stop adapt0 && sudo systemctl start raidlab-arrays.service")
+    (volume,) = inside(lab, "array", "show")["volumes"]
+    assert volume["name"] == "adapt0"
+    lab.computer.ssh("raidlab array destroy adapt0")
+
+
 def test_disks_fail_and_are_replaced_by_hand(lab: VirtualLab) -> None:
     lab.computer.ssh("raidlab disks reset --all")
     lab.computer.ssh("raidlab array create md0 --level 1 --disks disk01,disk02 --wait")
