@@ -9,6 +9,10 @@ readonly here
 readonly restless=(apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service man-db.timer e2scrub_all.timer
   fstrim.timer motd-news.timer update-notifier-download.timer update-notifier-motd.timer ua-timer.timer esm-cache.service
   dpkg-db-backup.timer snapd.service snapd.socket snapd.seeded.service fwupd-refresh.timer sysstat-collect.timer)
+# Units whose work a lab has no use for and that hold up every start, by seconds where the processor is emulated: snapshots of
+# LVM, programs of foreign processors, a network told by the kernel's command line, crash logs of UEFI firmware.
+readonly useless=(e2scrub_reap.service systemd-binfmt.service proc-sys-fs-binfmt_misc.automount
+  systemd-network-generator.service systemd-pstore.service)
 
 put() { install -D -m 644 "$here/files/$1" "$2"; }
 
@@ -47,7 +51,7 @@ main() {
   remove_unwanted
   network
   login
-  systemctl mask --quiet "${restless[@]}" 2>/dev/null || true
+  systemctl mask --quiet "${restless[@]}" "${useless[@]}" 2>/dev/null || true
   swapoff --all
   sed -i '/\sswap\s/d' /etc/fstab
   install -D -m 755 "$here/files/has-arrays" /usr/local/lib/raidlab/has-arrays

@@ -78,6 +78,8 @@ module RaidlabVM
     config.vm.synced_folder ".", "/vagrant", disabled: true
     config.vm.box_check_update = false
     config.vm.boot_timeout = 600
+    # Ubuntu's images too. Vagrant would ask for fifteen other systems first, each with a command over ssh.
+    config.vm.guest = :debian
     config.vm.post_up_message = "'vagrant ssh', then 'raidlab doctor'; 'raidlab --help' lists the rest"
     config.vm.provider(:libvirt) { |libvirt| configure_libvirt(libvirt, wanted) }
     clean_volumes(config)
