@@ -45,7 +45,7 @@ class PlanRun:
 
     def start(self) -> Job[None]:
         """Hand the first part to the queue."""
-        return self._submit(self.plan)
+        return self._submit(self.plan, is_first=True)
 
     def leave(self) -> None:
         """Do nothing further; what md does at present goes on."""
@@ -68,13 +68,16 @@ class PlanRun:
         self._rest()
         self._on_end(self)
 
-    def _submit(self, rest: Plan) -> Job[None]:
+    def _submit(self, rest: Plan, *, is_first: bool = False) -> Job[None]:
         client = self._app.client
         acting, wait, after = rest.until_wait
         jobs: list[Job[Any]] = []
 
         def work(session: LabSession) -> None:
-            client.run_plan(session, acting, jobs[0])
+            if wait:
+                session.going_on.add(self.volume)
+            # Which disk is in which place is settled by the first part.
+            client.run_plan(session, acting, jobs[0], looks_again=is_first)
 
         jobs.append(Job(self.plan.title, work, lambda _: self._acted(wait, after), self._failed, plan=acting))
         client.submit(jobs[0])
@@ -88,7 +91,6 @@ class PlanRun:
         if wait is None or session is None or self._is_left:
             self._end()
         else:
-            session.going_on.add(self.volume)
             job: Job[int] = Job(
                 self.plan.title, lambda _: 0, partial(self._waited, after), self._wait_failed, is_shown=False
             )

@@ -128,7 +128,9 @@ class LabClient:
         self._helpers.append(stop)
         return lambda: self._helpers.remove(stop) if stop in self._helpers else None
 
-    def run_plan(self, session: LabSession, plan: Plan, job: Job[Any] | None = None) -> None:
+    def run_plan(
+        self, session: LabSession, plan: Plan, job: Job[Any] | None = None, *, looks_again: bool = True
+    ) -> None:
         """Run a plan on the lab's thread, telling each step, then look at the disks anew."""
         done = 0
 
@@ -141,7 +143,8 @@ class LabClient:
         try:
             session.run(plan, before_step=tell)
         finally:
-            self.look_again(session)
+            if looks_again:
+                self.look_again(session)
 
     def look_again(self, session: LabSession) -> None:
         """Find out what is on the disks now, and tell."""

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Input, Log, OptionList, Static
 from textual.widgets.option_list import Option
 
+from lab.adapt.summary import VolumeArray
 from tui.glyphs import glyphs_of
 from tui.screens.mode import ModeScreen
 from tui.state import CommandEntry, LabState, Origin
@@ -87,6 +88,8 @@ class CommandsScreen(ModeScreen):
         if self.app.shells.running_line:
             return "[b]Ctrl+C[/b] interrupts the command, a second one kills it. [b]Esc[/b] goes to the Lab."
         about = f"mdadm --detail {state.selected.device}" if state.selected else "cat /proc/mdstat"
+        if isinstance(state.selected, VolumeArray):
+            about = "dmsetup ls --tree"
         return f"Type a command, such as {about}; its effects show everywhere. [b]Esc[/b]: Lab."
 
     def _append(self, log: OptionList, entries: list[CommandEntry]) -> None:

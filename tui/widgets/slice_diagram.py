@@ -150,7 +150,7 @@ class SliceDiagram(LineWidget):
             case SliceState.GONE:
                 return "gone", self.glyphs.crossed
             case SliceState.LOST:
-                return "lost", self.glyphs.crossed
+                return "lost", self.glyphs.faulty
             case SliceState.REBUILDING:
                 return "rebuilding", self.glyphs.rebuilding
             case _:
