@@ -41,7 +41,7 @@ def pull(
     """Let a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
 
     def make(session: LabSession) -> Plan:
-        session.status(name).member(session.node(disk))
+        session.status_of(name).member(session.node(disk))
         return plans.pull(session, disk, breaks_array=break_array)
 
     act(name, make, plan=plan)
