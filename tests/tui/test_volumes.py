@@ -6,8 +6,10 @@ import pytest
 
 from lab.adapt.windows import Rule
 from lab.arrays.status import SyncAction
+from lab.disks.lab_files import lab_folder
 from lab.plans import Plan, Step
-from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running
+from lab.units import MIB
+from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.tui.volumes import FILLED, UNEQUAL, look_at, show_rebuild, volume
@@ -197,3 +199,22 @@ async def test_a_plan_that_is_left_does_not_go_on(app_on: AppMaker, fake_lab: Fa
             await idle(pilot, app)
             await pilot.pause(0.05)
         assert not [argv for argv in fake_lab.machine.runs if argv[0] == "second"]
+
+
+async def test_two_larger_disks_join_the_lab_and_the_machine_comes_back(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on(Settings(mode="build", was_welcomed=True))
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        screen = app.screen
+        assert isinstance(screen, BuildScreen)
+        screen._take(Draft(Rule.ADAPT5, ("disk01", "disk02", "disk03")))
+        await idle(pilot, app)
+        await pilot.press("u")
+        await pilot.pause()
+        await pilot.press("a")
+        await until(pilot, lambda: fake_lab.opened == 2 and app.lab.is_open, "the machine is started anew")
+        await until(pilot, lambda: screen._awaited == ("disk10", "disk11"), "the screen waits for the disks")
+        with lab_folder(fake_lab.host.state, "default") as folder:
+            made = {spec.name: spec.size_bytes for spec in folder.specs}
+        assert made["disk10"] == made["disk11"] == 1000 * MIB
+        assert len(made) == 11

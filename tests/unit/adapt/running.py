@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from lab.adapt.label import Label
 from lab.adapt.spec import VolumeSpec
@@ -16,6 +17,16 @@ from tests.unit.session.looks import captured
 
 # Three windows: all five disks, and the four large ones in stripes of two data blocks and one of parity.
 MIXED = VolumeSpec(disks_of(60, 60, 60, 60, 30))
+
+
+@lru_cache(maxsize=1)
+def _inner() -> ArrayStatus:
+    return captured("raid5")
+
+
+@lru_cache(maxsize=8)
+def _label(spec: VolumeSpec) -> Label:
+    return ready_label(spec)
 
 
 def running(
@@ -33,7 +44,7 @@ def running(
     ``failed`` disks are faulty in all their windows, ``gone`` ones are no members any more; of a disk in ``filled``
     only these windows are in sync, and those in ``syncing`` (window -> fraction) are at work.
     """
-    label, filled, syncing = ready_label(spec), filled or {}, syncing or {}
+    label, filled, syncing = _label(spec), filled or {}, syncing or {}
     composition = layout_of(label).composition
     bad, away = frozenset(failed), frozenset(gone)
 
@@ -56,8 +67,8 @@ def running(
         )
         working = sum(member.is_in_sync for member in members)
         is_busy = window.number in syncing
-        return captured(
-            "raid5",
+        return replace(
+            _inner(),
             name=f"md{100 + window.number}",
             state=ArrayState.CLEAN,
             raid_disks=len(window.disks),
