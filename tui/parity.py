@@ -37,7 +37,7 @@ DOES: dict[str, str] = {
 
 VIEWS = frozenset(
     {
-        *(f"app.{entry.mode}" for entry in SCREENS),
+        *(f"{place}{entry.mode}" for entry in SCREENS for place in ("app.", "welcome.to-")),
         *("app.help", "app.palette", "app.theme", "app.restart", "app.quit", "app.explain", "app.leave"),
         *("lab.next", "lab.previous", "lab.charts", "arrays.open"),
         *("rack.up", "rack.down", "rack.left", "rack.right", "rack.first", "rack.last"),

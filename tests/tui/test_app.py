@@ -33,6 +33,14 @@ async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker
         assert not isinstance(again.screen, WelcomeScreen)
 
 
+async def test_a_screens_key_leads_from_the_welcome_to_it(app_on: AppMaker) -> None:
+    app = app_on(Settings())
+    async with running(app) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: app.current_mode == "lessons", "the key of the course leads there")
+        assert not isinstance(app.screen, WelcomeScreen)
+
+
 async def test_one_key_of_the_welcome_builds_a_raid_5(app_on: AppMaker, fake_lab: FakeLab) -> None:
     app = app_on(Settings())
     async with running(app) as pilot:

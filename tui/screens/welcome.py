@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Static
 
+from tui.registry import SCREENS
 from tui.screens.lab_actions import first_array
 from tui.screens.modal import Modal
 
@@ -52,6 +53,14 @@ class WelcomeScreen(Modal[None]):
             tooltip="To the other button",
         ),
         Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
+        # The text names one of these keys, and a dialog keeps them from the app.
+        *(
+            Binding(
+                entry.key, f"go('{entry.mode}')", entry.title, show=False, id=f"welcome.to-{entry.mode}",
+                tooltip=f"Close this, and go to the screen {entry.title}",
+            )
+            for entry in SCREENS
+        ),
     ]  # fmt: skip
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
@@ -129,3 +138,7 @@ class WelcomeScreen(Modal[None]):
     def action_close(self) -> None:
         self._is_closed = True
         self.dismiss()
+
+    def action_go(self, mode: str) -> None:
+        self.action_close()
+        self.app.call_later(self.app.switch_mode, mode)
