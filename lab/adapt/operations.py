@@ -27,6 +27,8 @@ from lab.plans import Danger, Plan, Step
 from lab.units import KIB, MIB
 
 SYNC_TIMEOUT_SECONDS = 7 * 24 * 3600.0
+CLEAN_AFTER_SECONDS = 5
+"""How long an array inside a volume must have seen no write before md marks it clean; md's own choice is 0.2."""
 
 # Two lines of standard input for each disk; the rest of the label's place is filled with zeros.
 _WRITE_LABELS = (
@@ -57,6 +59,7 @@ def create(spec: VolumeSpec, arrays: Mapping[int, str], label: Label | None = No
         ),
         *_cut(first, nodes),
         *(_create_window(first, number, name, spec) for number, name in arrays.items()),
+        _mark_clean_later(arrays),
         _map_volume(first, arrays),
         _write_labels(ready, nodes, "Each disk is told that all arrays are there."),
     )
@@ -74,7 +77,17 @@ def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) 
         # With the UUID named, mdadm passes over slices that a rebuild has not reached yet.
         argv = (*whole.argv[:2], f"--uuid={label.window_uuid(number)}", *whole.argv[2:])
         steps.append(_with(whole, argv, ASSEMBLE_TIMEOUT_SECONDS))
-    return Plan(f"Assemble {label.name}", (*steps, _map_volume(label, arrays)))
+    return Plan(f"Assemble {label.name}", (*steps, _mark_clean_later(arrays), _map_volume(label, arrays)))
+
+
+def _mark_clean_later(arrays: Mapping[int, str]) -> Step:
+    """Kernel: Documentation/admin-guide/md.rst, safe_mode_delay."""
+    return Step(
+        ("tee", *(md_path(name, "safe_mode_delay") for name in arrays.values())),
+        "md marks an array clean 0.2 s after a write, and must write all its superblocks before the next one. Each "
+        f"array gets only some of the volume's writes, so it waits for {CLEAN_AFTER_SECONDS} s.",
+        stdin_text=f"{CLEAN_AFTER_SECONDS}\n",
+    )
 
 
 def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:

@@ -236,6 +236,9 @@ def test_disks_of_a_stopped_volume_are_not_free(session: LabSession) -> None:
             plans.create(session, spec)
         run(session, plans.assemble(session, NAME))
         assert session.array_of("fast1") == NAME
+        names = [window.array.name for window in session.volume(NAME).windows if window.array]
+        delays = session.machine.read([f"/sys/block/{name}/md/safe_mode_delay" for name in names])
+        assert {(text or "").strip() for text in delays.values()} == {"5.000"}
         # Whoever looks at disks sees one array of all of them; the arrays inside nobody sees.
         assert session.statuses() == ()
         (shown,) = session.all_statuses()

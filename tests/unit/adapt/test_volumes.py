@@ -99,6 +99,18 @@ def test_a_plan_to_create_marks_the_disks_first_and_declares_them_ready_last() -
     assert created == ["/dev/md101", "/dev/md103", "/dev/md104", "/dev/md105", "/dev/md106"]
 
 
+@pytest.mark.parametrize("name", ["create", "assemble"])
+def test_arrays_inside_are_marked_clean_later_than_md_would(name: str) -> None:
+    label = ready_label()
+    steps = all_plans(label)[name].steps
+    (number,) = [number for number, step in enumerate(steps) if step.argv[0] == "tee"]
+    arrays = windows_named(label, ("md100", "md102")).values()
+    assert steps[number].argv[1:] == tuple(f"/sys/block/{array}/md/safe_mode_delay" for array in arrays)
+    assert steps[number].stdin_text == "5\n"
+    # The next one lets the volume be written to.
+    assert steps[number + 1].argv[:2] == ("dmsetup", "--verifyudev")
+
+
 def test_a_rebuild_waits_for_the_one_before() -> None:
     steps = all_plans(ready_label())["add"].steps
     kinds = ["add" if "--add" in step.argv else "wait" for step in steps if "--add" in step.argv or "wait" in step.argv]
