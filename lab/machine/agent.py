@@ -259,13 +259,14 @@ class Agent:
         self.selector = selectors.DefaultSelector()
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        self.child_environ = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": "/root", "TERM": "dumb"}
+        # The embedded kernel's root user has its starter's rights on the host's files, so /root may be closed to it.
+        home = "/root" if os.access("/root", os.X_OK) else "/tmp"
+        self.child_environ = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": home, "TERM": "dumb"}
         if is_init:
             self.child_environ["MODPROBE_OPTIONS"] = f"-d {RUN_DIR}/modroot"
         # posix_spawnp looks a program up in the agent's own PATH, which an init does not have.
         os.environ["PATH"] = path
-        self.pending = b""
-        self.received = 0
+        self.pending, self.received = b"", 0
         self.is_over = False
 
     def send(self, message):

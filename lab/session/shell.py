@@ -20,11 +20,11 @@ from lab.session.session import LabSession
 KEPT_CHARACTERS = 64_000
 """How much of one command's output is kept; the rest has been handed on."""
 
-_HOME = "/root"
-# $1 folder, $2 file with what was kept, $3 the line. set -a: what the line assigns is there for the next one.
+# $1 folder (empty: the home folder), $2 file with what was kept, $3 the line.
+# set -a: what the line assigns is there for the next one.
 # Whoever looks into /proc/mdstat before the first array needs the driver to be there.
 _SCRIPT = """exec 2>&1
-cd "$1" || cd /
+cd "${1:-$HOME}" || cd /
 [ -e /proc/mdstat ] || modprobe -q md_mod
 [ -r "$2" ] && . "$2"
 set -a; eval "$3"; status=$?; set +a
@@ -57,8 +57,8 @@ class Shell:
         self._lock = threading.Lock()
         self._command: RunningCommand | None = None
         self._interrupts = 0
-        self.folder = _HOME
-        """Where the next line begins."""
+        self.folder = ""
+        """Where the next line begins; empty until a first line has run: in the home folder."""
 
     @property
     def is_running(self) -> bool:
