@@ -120,7 +120,7 @@ def fail(
 ) -> Plan:
     """Mark a disk as faulty in each of ``arrays``, and note it on the others.
 
-    ``breaking`` are windows that cannot do without it.
+    ``breaking`` are windows that do not work without it.
     """
     fatal = frozenset(breaking)
     steps = [

@@ -8,20 +8,26 @@ from __future__ import annotations
 import shlex
 
 from lab.arrays.create import zero_superblocks
-from lab.arrays.names import array_device
+from lab.arrays.names import array_device, kernel_name, md_path
 from lab.plans import Danger, Plan, Step
 
 
 def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
     """Mark a member as faulty, as md does after a write error.
 
-    ``breaks_array`` says that the array cannot do without this member. Linux 6.1 then answers "busy", which mdadm turns
-    into status 2, although raid5 and raid6 do lose the member and raid0, raid1 and raid10 turn broken.
+    ``breaks_array`` says that the array does not work without this member. mdadm refuses to do that from 4.3 on, so
+    md itself is told, by the file that ends in the same call as mdadm's ioctl (Linux: state_store and set_disk_faulty
+    in drivers/md/md.c). It answers busy; raid4, raid5 and raid6 do lose the member, and raid0, raid1 and raid10 keep it
+    and turn broken.
     """
     if breaks_array:
-        line = shlex.join(("mdadm", "--manage", array_device(name), "--fail", member))
-        why = "The array cannot do without this member: md answers busy (status 2) and the array is broken."
-        step = Step(("sh", "-c", f"{line} || [ $? -eq 2 ]"), why, (), Danger.DATA, (array_device(name), member))
+        state = "{ echo faulty > state || grep -E 'faulty|in_sync' state; }"
+        line = f"cd {md_path(name)}/dev-{_kernel_name_word(member)} && {state}"
+        why = (
+            "The array cannot do without this member. md takes the note all the same: it answers busy, and the array "
+            "is broken. mdadm --fail makes the same call up to 4.2; from 4.3 on it refuses to break an array."
+        )
+        step = Step(("sh", "-c", line), why, (), Danger.DATA, (array_device(name), member))
         return Plan(f"Break {name} by failing {member}", (step,))
     why = "md treats the member as broken from now on: it stays in the list, but is neither read nor written."
     return Plan(f"Fail {member} in {name}", (_manage(name, "--fail", member, why=why),))
@@ -71,6 +77,13 @@ def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
     )
     before = () if is_spare else add(name, new).steps
     return Plan(f"Replace {old} by {new} in {name}", (*before, step))
+
+
+def _kernel_name_word(member: str) -> str:
+    """The name by which md knows a member, as a word for a shell: the device mapper's nodes have names of their own."""
+    if member.startswith("/dev/mapper/"):
+        return f"$(lsblk --nodeps --noheadings --output KNAME {shlex.quote(member)})"
+    return shlex.quote(kernel_name(member))
 
 
 def _manage(

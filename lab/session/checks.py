@@ -73,11 +73,14 @@ def breaks(status: ArrayStatus, member: MemberStatus) -> bool:
     """Whether the array would lose data if this member failed now."""
     if isinstance(status, VolumeArray):
         return bool(status.whole.broken_by(status.whole.disk(member.device)))
-    if member.slot is None or not member.is_in_sync:
-        return False
+    return member.slot is not None and member.is_in_sync and not works_without(status, member)
+
+
+def works_without(status: ArrayStatus, member: MemberStatus) -> bool:
+    """Whether the other members in sync are enough, however many there were before."""
     working = {other.slot for other in status.members if other.is_in_sync and other is not member}
     lost = frozenset(slot for slot in range(status.raid_disks) if slot not in working)
-    return not level_of(status).survives(lost, status.raid_disks)
+    return level_of(status).survives(lost, status.raid_disks)
 
 
 def used_nodes(session: LabSession) -> frozenset[str]:

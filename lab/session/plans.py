@@ -29,6 +29,7 @@ from lab.session.checks import (
     check_sizes,
     foretold_bytes,
     free_disks,
+    works_without,
 )
 from lab.session.session import LabSession
 
@@ -146,10 +147,9 @@ def fail(session: LabSession, name: str, disk: str, *, breaks_array: bool = Fals
     member = status.member(session.node(disk))
     if member.is_faulty:
         raise ArrayError(f"{disk} is faulty already", hint=f"'raidlab array remove {name} {disk}' takes it out")
-    is_fatal = breaks(status, member)
-    if is_fatal and not breaks_array:
+    if breaks(status, member) and not breaks_array:
         raise cannot_do_without((status,), disk, forced="fails")
-    return _awake_first(status, operations.fail(name, member.device, breaks_array=is_fatal))
+    return _awake_first(status, operations.fail(name, member.device, breaks_array=not works_without(status, member)))
 
 
 def remove(session: LabSession, name: str, disk: str) -> Plan:

@@ -98,7 +98,8 @@ def fail(session: LabSession, name: str, disk_word: str, *, breaks_array: bool =
             hint="--break-array fails it all the same",
         )
     arrays = _arrays(status, disk.present)
-    plan = operations.fail(found.description, found.nodes_by_disk, disk.number, arrays, broken)
+    without_it = (*broken, *(each.window.number for each in status.lost))
+    plan = operations.fail(found.description, found.nodes_by_disk, disk.number, arrays, without_it)
     return _awake_first(status, disk.present, f"Fail {disk_word} in {name}", plan)
 
 

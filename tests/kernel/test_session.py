@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lab.arrays import members
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec, Bitmap
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
-from lab.errors import ArrayError, DeviceRefused, LabError, MachineLost, SpecError
+from lab.errors import ArrayError, CommandFailed, DeviceRefused, LabError, MachineLost, SpecError
 from lab.machine import Host, parse_target
 from lab.measure.integrity import Verdict
 from lab.measure.job import Measured
@@ -283,6 +284,26 @@ def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
     assert found.sentence
 
 
+def test_what_is_left_of_a_broken_array_can_fail_too(session: LabSession) -> None:
+    """mdadm refuses from 4.3 on, whether the member counts or not."""
+    create(session, "raid5", D[:3])
+    do(session, plans.speed(session, "md0", minimum_kib_per_second=100, maximum_kib_per_second=100))
+    do(session, plans.add(session, "md0", "disk04"))
+    do(session, plans.fail(session, "md0", "disk01"))
+    for disk in ("disk02", "disk03"):
+        do(session, plans.fail(session, "md0", disk, breaks_array=True))
+    do(session, plans.fail(session, "md0", "disk04"))
+    assert all(member.is_faulty for member in session.status("md0").members)
+
+
+def test_a_member_that_is_not_there_cannot_break_an_array(session: LabSession) -> None:
+    create(session, "raid0", D[:2])
+    plan = members.fail("md0", session.node("disk03"), breaks_array=True)
+    with pytest.raises(CommandFailed):
+        session.run(plan)
+    assert not session.status("md0").state.is_broken
+
+
 def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSession) -> None:
     create(session, "raid5", D[6:9], bitmap=Bitmap.INTERNAL, bitmap_chunk_bytes=64 * KIB)
     mark = write_mark(session, "md0")
@@ -378,6 +399,11 @@ def test_a_shell_goes_on_where_its_last_line_ended(session: LabSession) -> None:
     assert shell.run("exit 7").status == 7
     shell.close()
     assert Shell(session).run("echo ${SIZE:-gone}").output == "gone\n"
+
+
+def test_a_shell_begins_in_a_folder_that_its_user_can_enter(session: LabSession) -> None:
+    begun = Shell(session).run("pwd; ls >/dev/null && [ $PWD = $HOME ]")
+    assert (begun.status, begun.output) == (0, "/root\n" if os.access("/root", os.X_OK) else "/tmp\n")
 
 
 def test_an_array_made_in_the_shell_is_one_of_the_labs(session: LabSession) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.arrays import members as member_plans
 from lab.errors import SpecError
 from lab.faults import catalogue
 from lab.plans import Danger
@@ -29,11 +30,21 @@ def test_remove() -> None:
     assert "degraded rises" in fault.expected_effect
 
 
-def test_breaking_an_array_expects_mdadm_to_say_busy() -> None:
+def test_breaking_an_array_is_told_to_md_itself() -> None:
     fault = catalogue.break_array("md0", B, ("/dev/ubda", B))
-    assert fault.inject.lines() == ["sh -c 'mdadm --manage /dev/md0 --fail /dev/ubdb || [ $? -eq 2 ]'"]
+    said = "{ echo faulty > state || grep -E '\"'\"'faulty|in_sync'\"'\"' state; }'"
+    assert fault.inject.lines() == [f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"]
     assert fault.inject.destroys_data
+    assert "from 4.3 on it refuses" in fault.inject.steps[0].why
     assert fault.repair.lines()[-1] == "mdadm --assemble --run --force /dev/md0 /dev/ubda /dev/ubdb"
+
+
+def test_a_mapped_member_is_found_under_the_name_that_md_has_for_it() -> None:
+    (step,) = member_plans.fail("md0", "/dev/mapper/adapt0-1-2", breaks_array=True).steps
+    assert step.argv[2].startswith(
+        "cd /sys/block/md0/md/dev-$(lsblk --nodeps --noheadings --output KNAME /dev/mapper/adapt0-1-2) && "
+    )
+    assert step.writes_devices == ("/dev/md0", "/dev/mapper/adapt0-1-2")
 
 
 def test_pull_is_for_scsi_disks() -> None:
