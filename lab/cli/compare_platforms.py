@@ -11,7 +11,8 @@ from lab.cli.output import out, out_json, table
 from lab.compare.loading import load_platforms
 from lab.compare.platforms import PlatformComparison, Transfer, by_experiment, compare_platforms
 from lab.errors import ResultError, SpecError
-from lab.report.platform_tables import claim, interval, transfers
+from lab.report.platform_tables import AGREEMENT_HEADINGS, agreement_row, claim, transfers
+from lab.report.ratio_words import ratio_text
 from lab.results.store import ResultStore
 
 
@@ -59,14 +60,11 @@ def _text(experiment: str, found: PlatformComparison) -> str:
     names = [platform.name for platform in found.platforms]
     parts = [f"{experiment} on {len(names)} machines: {'; '.join(names)}"]
     if found.rows:
-        rows = [(row.measure, row.what, *map(interval, row.values)) for row in found.rows]
+        rows = [(row.measure, row.what, *map(ratio_text, row.values)) for row in found.rows]
         parts.append(table(("figure without unit", "of", *names), rows, right=names))
     if found.agreements:
-        agreed = [
-            (each.platform, each.what, each.arrays, f"{each.tau:.2f} [{each.low:.2f}–{each.high:.2f}]")
-            for each in found.agreements
-        ]
-        parts.append(table(("same order as on the first", "of", "arrays", "Kendall's tau"), agreed, right=("arrays",)))
+        agreed = [agreement_row(each) for each in found.agreements]
+        parts.append(table(AGREEMENT_HEADINGS, agreed, right=AGREEMENT_HEADINGS[2:]))
     conclusions = [(claim(each), each.what, *transfers(each)) for each in found.conclusions]
     parts += [
         _summary(name, [each.transfers[place] for each in found.conclusions]) for place, name in enumerate(names[1:])

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.errors import SpecError
-from lab.results.ranks import adjusted
+from lab.results.ratios import Ratio, RatioTest
 from lab.results.record import ResultRecord
-from lab.results.statistics import Ratio, ratio_of_medians
-from lab.results.verdicts import DEFAULT_MARGIN, Outcome, check_margin, judge
+from lab.results.verdicts import DEFAULT_MARGIN, Asked, Outcome, check_margin, judge_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Compared:
     """Median of the first result."""
     second: float
     ratio: Ratio | None
-    """Second to first; None where it means nothing."""
+    """Second to first (Mann-Whitney: the results are two runs of their own); None where it means nothing."""
     outcome: Outcome
     """Of the second beside the first."""
     reason: str
@@ -79,21 +78,24 @@ def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
 
 
 def _rows(before: _Figures, after: _Figures, margin: float) -> Iterator[Compared]:
-    """Of many comparisons some differ by chance alone, so their p-values are adjusted for each other."""
-    ratios: dict[_Key, Ratio | SpecError] = {key: _ratio(before[key], after[key]) for key in before if key in after}
-    good = {key: ratio for key, ratio in ratios.items() if isinstance(ratio, Ratio)}
-    p_values = dict(zip(good, adjusted([ratio.p_value for ratio in good.values()]), strict=True))
-    for key, ratio in ratios.items():
+    """Of many comparisons some differ by chance alone, so all of them are judged as one family."""
+    tests = {key: _test(before[key], after[key]) for key in before if key in after}
+    asked = {
+        key: Asked(test, is_time=key[-1].endswith("seconds"))
+        for key, test in tests.items()
+        if isinstance(test, RatioTest)
+    }
+    verdicts = dict(zip(asked, judge_family(list(asked.values()), margin=margin), strict=True))
+    for key, test in tests.items():
         medians = median(before[key]), median(after[key])
-        if isinstance(ratio, SpecError):
-            yield Compared(*key, *medians, None, Outcome.CANNOT_TELL, ratio.message)
-            continue
-        verdict = judge(ratio, margin=margin, is_time=key[-1].endswith("seconds"), p_value=p_values[key])
-        yield Compared(*key, *medians, ratio, verdict.outcome, verdict.reason)
+        if isinstance(test, SpecError):
+            yield Compared(*key, *medians, None, Outcome.CANNOT_TELL, test.message)
+        else:
+            yield Compared(*key, *medians, test.ratio, verdicts[key].outcome, verdicts[key].reason)
 
 
-def _ratio(first: list[float], second: list[float]) -> Ratio | SpecError:
+def _test(first: list[float], second: list[float]) -> RatioTest | SpecError:
     try:
-        return ratio_of_medians(second, first, are_interleaved=False)
+        return RatioTest.apart(second, first)
     except SpecError as error:
         return error

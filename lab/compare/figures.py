@@ -1,4 +1,4 @@
-"""The figures of a record by what was measured: repeats in their order, a direction at a time. Pure."""
+"""The figures of a record by what was measured: repeats by their number, a direction at a time. Pure."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """All repeats of one figure."""
+    """All repeats of one figure, by their number."""
 
-    iops: tuple[float, ...]
-    bytes_per_second: tuple[float, ...]
-    cpu_microseconds_per_io: tuple[float, ...]
+    iops: Mapping[int, float]
+    bytes_per_second: Mapping[int, float]
+    cpu_microseconds_per_io: Mapping[int, float]
     predicted_iops: float | None
     is_sequential: bool
 
@@ -55,11 +55,11 @@ def figures_of(record: ResultRecord) -> Mapping[Key, Repeats]:
 def _repeats(found: list[tuple[CellRecord, DirectionFigures]]) -> Repeats:
     first = found[0][0]
     predicted = first.predicted_iops
-    costs = [cell.cpu.cpu_microseconds_per_io for cell, _ in found if cell.cpu]
+    costs = {cell.repeat: cell.cpu.cpu_microseconds_per_io for cell, _ in found if cell.cpu}
     return Repeats(
         iops=_values(found, lambda section: section.iops),
         bytes_per_second=_values(found, lambda section: section.bandwidth_bytes_per_second),
-        cpu_microseconds_per_io=tuple(cost for cost in costs if cost is not None and is_speed(cost)),
+        cpu_microseconds_per_io={n: cost for n, cost in costs.items() if cost is not None and is_speed(cost)},
         predicted_iops=predicted if predicted is not None and is_speed(predicted) else None,
         is_sequential=bool(_SEQUENTIAL.search(first.job_text)),
     )
@@ -67,8 +67,8 @@ def _repeats(found: list[tuple[CellRecord, DirectionFigures]]) -> Repeats:
 
 def _values(
     found: list[tuple[CellRecord, DirectionFigures]], pick: Callable[[DirectionFigures], float]
-) -> tuple[float, ...]:
-    return tuple(pick(section) for _, section in found)
+) -> Mapping[int, float]:
+    return {cell.repeat: pick(section) for cell, section in found}
 
 
 def is_speed(value: float) -> bool:

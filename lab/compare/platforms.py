@@ -1,7 +1,7 @@
 """Platforms side by side, in figures without a unit only: raw IOPS compare the disks, not the arrays. Pure.
 
 Virtual against physical (methodology M25): speed-up over the platform's own single disk, share of theory, CPU cost and
-rebuild rate over that disk's, the order of the arrays; each with an interval. And the question itself: which
+rebuild rate over that disk's, each with an interval; the order of the arrays. And the question itself: which
 conclusions (this level is faster than that) carry over from the first platform to another, and which flip.
 """
 
@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
+from statistics import median
 
 from lab.compare.figures import Key, Repeats, bad_repeats, figures_of, is_speed, singles
 from lab.errors import SpecError
-from lab.results.ranks import agreement_interval
+from lab.results.looks import Look, looks_of
+from lab.results.ratios import RatioTest, paired_ratio, ratio_apart
 from lab.results.record import ResultRecord
-from lab.results.statistics import Estimate, estimate, ratio_of_medians
-from lab.results.verdicts import DEFAULT_MARGIN, Outcome, Verdict, check_margin, judge
+from lab.results.statistics import Estimate, estimate
+from lab.results.verdicts import DEFAULT_MARGIN, Asked, Outcome, Verdict, check_margin, judge_family
 
 
 class Measure(StrEnum):
@@ -62,14 +64,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How alike two platforms order the arrays: Kendall's tau, 1 for the same order, -1 for the reverse."""
+    """How alike two platforms order the arrays.
+
+    Of three or four arrays measured six times no interval of tau can be given that deserves the name; what is known of
+    the order are the pairs of arrays whose verdicts both platforms can tell.
+    """
 
     platform: str
     what: str
     arrays: int
     tau: float
-    low: float
-    high: float
+    """Kendall's, of the medians: 1 for the same order, -1 for the reverse; nan where one side is all equal."""
+    pairs: int
+    told: int
+    """So many pairs of arrays can be told on both platforms."""
+    turned: int
+    """So many of these the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +141,9 @@ def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_
             f"nothing can be compared: {'; '.join(left_out)}", hint="run the same experiment on both machines"
         )
     figures = [figures_of(platform.record) for platform in kept]
-    return PlatformComparison(
-        tuple(kept),
-        tuple(left_out),
-        tuple(_rows(kept, figures)),
-        tuple(_agreements(kept, figures)),
-        tuple(_conclusions(figures, margin)),
-    )
+    conclusions = tuple(_conclusions(figures, margin))
+    agreements = tuple(_agreements(kept, figures, conclusions))
+    return PlatformComparison(tuple(kept), tuple(left_out), tuple(_rows(kept, figures)), agreements, conclusions)
 
 
 def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
@@ -176,16 +182,18 @@ def _dimensionless(record: ResultRecord, figures: Mapping[Key, Repeats]) -> dict
     """Every figure of one platform that has no unit."""
     found: dict[tuple[Measure, str], Estimate] = {}
     disks = singles(record)
+    looks = looks_of(record)
     for key, repeats in figures.items():
         if repeats.predicted_iops is not None:
-            found[Measure.THEORY_SHARE, key.words] = _over(repeats.iops, repeats.predicted_iops)
+            found[Measure.THEORY_SHARE, key.words] = _over(repeats.iops, repeats.predicted_iops, looks)
         disk = next((figures[each] for name in disks if (each := key._replace(array=name)) in figures), None)
         if disk is None or key.array in disks:
             continue
-        found[Measure.SPEED_UP, key.words] = ratio_of_medians(repeats.iops, disk.iops)
-        if repeats.cpu_microseconds_per_io and disk.cpu_microseconds_per_io:
-            cost = ratio_of_medians(repeats.cpu_microseconds_per_io, disk.cpu_microseconds_per_io)
-            found[Measure.CPU_COST, key.words] = cost
+        if repeats.iops.keys() & disk.iops.keys():
+            found[Measure.SPEED_UP, key.words] = paired_ratio(repeats.iops, disk.iops)
+        ours, theirs = repeats.cpu_microseconds_per_io, disk.cpu_microseconds_per_io
+        if ours.keys() & theirs.keys():
+            found[Measure.CPU_COST, key.words] = paired_ratio(ours, theirs)
     return found | _rebuilds(record, figures, disks)
 
 
@@ -195,7 +203,7 @@ def _rebuilds(
     found: dict[tuple[Measure, str], Estimate] = {}
     sequential = [each for key, each in figures.items() if key.array in disks and each.is_sequential]
     # A rebuild goes as fast as its slowest part, and that of a disk is mostly writing.
-    slowest = min(sequential, key=lambda each: min(each.bytes_per_second), default=None)
+    slowest = min(sequential, key=lambda each: min(each.bytes_per_second.values()), default=None)
     groups: dict[str, list[tuple[float, float | None]]] = {}
     for rebuild in record.rebuilds:
         if is_speed(rebuild.rebuild_seconds) and rebuild.rebuilt_bytes > 0:
@@ -205,15 +213,16 @@ def _rebuilds(
     for what, group in groups.items():
         if slowest is not None:
             rates = [rate for rate, _ in group]
-            found[Measure.REBUILD, what] = ratio_of_medians(rates, slowest.bytes_per_second, are_interleaved=False)
+            # Jobs come first and rebuilds after them: no repeat of the one belongs to one of the other.
+            found[Measure.REBUILD, what] = ratio_apart(rates, list(slowest.bytes_per_second.values()))
         shares = [share for _, share in group if share is not None]
         if shares:
             found[Measure.REBUILD_SHARE, what] = estimate(shares)
     return found
 
 
-def _over(values: Sequence[float], divisor: float) -> Estimate:
-    return estimate([value / divisor for value in values])
+def _over(values: Mapping[int, float], divisor: float, looks: Sequence[Look]) -> Estimate:
+    return estimate([value / divisor for value in values.values()], looks)
 
 
 def _settings(figures: Mapping[Key, Repeats]) -> dict[tuple[str, str, str], list[Key]]:
@@ -224,16 +233,34 @@ def _settings(figures: Mapping[Key, Repeats]) -> dict[tuple[str, str, str], list
     return found
 
 
-def _agreements(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]]) -> Iterator[Agreement]:
+def _agreements(
+    platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]], conclusions: Sequence[Conclusion]
+) -> Iterator[Agreement]:
+    from scipy import stats
+
     first = figures[0]
-    for platform, other in zip(platforms[1:], figures[1:], strict=True):
+    for place, (platform, other) in enumerate(zip(platforms[1:], figures[1:], strict=True)):
         for setting, keys in _settings(first).items():
             both = [key for key in keys if key in other]
             # The order of two is a conclusion of its own.
             if len(both) < 3:
                 continue
-            tau, low, high = agreement_interval([first[key].iops for key in both], [other[key].iops for key in both])
-            yield Agreement(platform.name, _setting_words(setting), len(both), tau, low, high)
+            medians = [[median(found[key].iops.values()) for key in both] for found in (first, other)]
+            arrays = {key.array for key in both}
+            transfers = [
+                each.transfers[place]
+                for each in conclusions
+                if each.what == _setting_words(setting) and {each.faster, each.slower} <= arrays
+            ]
+            yield Agreement(
+                platform.name,
+                _setting_words(setting),
+                arrays=len(both),
+                tau=float(stats.kendalltau(*medians).statistic),
+                pairs=len(transfers),
+                told=len(transfers) - transfers.count(Transfer.CANNOT_TELL),
+                turned=transfers.count(Transfer.FLIPS),
+            )
 
 
 def _setting_words(setting: tuple[str, str, str]) -> str:
@@ -241,26 +268,30 @@ def _setting_words(setting: tuple[str, str, str]) -> str:
 
 
 def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Iterator[Conclusion]:
-    first = figures[0]
-    for setting, keys in _settings(first).items():
-        for one, other in combinations(keys, 2):
-            verdicts = [_verdict(found, one, other, margin) for found in figures]
-            if all(verdict is None for verdict in verdicts[1:]):
-                continue
-            missing = Verdict(Outcome.CANNOT_TELL, "not measured there")
-            known = tuple(verdict or missing for verdict in verdicts)
-            is_slower = known[0].outcome is Outcome.SLOWER
-            faster, slower = (other, one) if is_slower else (one, other)
-            # All verdicts are on the array that is the faster one on the first platform.
-            turned = tuple(_turned(verdict) if is_slower else verdict for verdict in known)
-            transfers = tuple(_transfer(turned[0], verdict) for verdict in turned[1:])
-            yield Conclusion(_setting_words(setting), faster.array, slower.array, turned, transfers)
-
-
-def _verdict(figures: Mapping[Key, Repeats], one: Key, other: Key, margin: float) -> Verdict | None:
-    if one not in figures or other not in figures:
-        return None
-    return judge(ratio_of_medians(figures[one].iops, figures[other].iops), margin=margin)
+    """All pairs of arrays on all platforms are one family of comparisons."""
+    pairs = [
+        (setting, one, other)
+        for setting, keys in _settings(figures[0]).items()
+        for one, other in combinations(keys, 2)
+        if any(one in found and other in found for found in figures[1:])
+    ]
+    tests = {
+        (place, one, other): RatioTest.paired(found[one].iops, found[other].iops)
+        for place, found in enumerate(figures)
+        for _, one, other in pairs
+        if one in found and other in found and found[one].iops.keys() & found[other].iops.keys()
+    }
+    judged = judge_family([Asked(test) for test in tests.values()], margin=margin)
+    verdicts = dict(zip(tests, judged, strict=True))
+    missing = Verdict(Outcome.CANNOT_TELL, "not measured there")
+    for setting, one, other in pairs:
+        known = tuple(verdicts.get((place, one, other), missing) for place in range(len(figures)))
+        is_slower = known[0].outcome is Outcome.SLOWER
+        faster, slower = (other, one) if is_slower else (one, other)
+        # All verdicts are on the array that is the faster one on the first platform.
+        turned = tuple(_turned(verdict) if is_slower else verdict for verdict in known)
+        transfers = tuple(_transfer(turned[0], verdict) for verdict in turned[1:])
+        yield Conclusion(_setting_words(setting), faster.array, slower.array, turned, transfers)
 
 
 def _turned(verdict: Verdict) -> Verdict:

@@ -13,13 +13,12 @@ from lab.arrays.level_names import level_with_layout
 from lab.disks.kinds import DiskSpec
 from lab.errors import SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
+from lab.results.looks import DEFAULT_REPEATS
 from lab.tomlfile import read_toml, unknown_word
 from lab.workloads.catalogue import find_workload
 from lab.workloads.workload import Workload
 
 FORMAT_VERSION = 1
-DEFAULT_REPEATS = 6
-"""The fewest whose range covers the median with 95 %."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 

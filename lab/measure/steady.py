@@ -1,8 +1,8 @@
-"""Whether a measured stretch was steady. Pure.
+"""Whether a measured stretch was steady: five equal slices of it are compared. Pure.
 
-Criterion of the SNIA Solid State Storage Performance Test Specification, with the numbers of fio's
-examples/example_latency_steadystate.fio and TKperf: over five rounds (max - min) at most 20 % of the mean, and the
-best-fit line at most 10 % of the mean from end to end.
+The thresholds are borrowed from SNIA's Solid State Storage Performance Test Specification: (max - min) at most 20 % of
+the mean, and the best-fit line at most 10 % of the mean from end to end. It is not SNIA's test, which is made of five
+rounds over all its loads, a minute each, until they agree.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from itertools import pairwise
 from lab.measure.samples import Sample
 from lab.results.record import SteadyFigures
 
-ROUNDS = 5
+SLICES = 5
 MAX_RANGE_FRACTION = 0.20
 MAX_SLOPE_FRACTION = 0.10
-FEWEST_IOS = 50
-"""Per round; with fewer, the count of I/Os alone wavers by more than the criterion allows."""
+FEWEST_IOS = 650
+"""Per slice. Counts of I/Os that come at random (Poisson) waver by 1/√N: with fewer, five slices of a perfectly steady
+load break a threshold in more than 5 % of cases, mostly that of the line (1.26/√N from end to end). The range alone
+would want 372: 3.86² / 0.2², by the studentised range. tests/unit/measure/test_steady.py draws them."""
 
 
 def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> SteadyFigures | None:
-    """The criterion on the I/Os of ``device`` over five equal parts of the measured stretch; None if it cannot be told.
+    """Whether the I/Os of ``device`` in five equal slices of the measured stretch agree; None if it cannot be told.
 
     The stretch are the last ``seconds`` in which there was I/O: when fio ends, it has been idle for a while.
     """
-    values = list(_round_rates(_busy_end(samples, device, seconds), device))
-    return steady_figures(values) if len(values) == ROUNDS else None
+    values = list(_slice_rates(_busy_end(samples, device, seconds), device))
+    return steady_figures(values) if len(values) == SLICES else None
 
 
 def steady_figures(values: Sequence[float]) -> SteadyFigures | None:
-    """The criterion on any figure of consecutive rounds; None where the mean is 0 or there are fewer than two."""
+    """The thresholds on any figure of consecutive slices; None where the mean is 0 or there are fewer than two."""
     if len(values) < 2 or statistics.fmean(values) <= 0:
         return None
     mean = statistics.fmean(values)
@@ -61,14 +63,14 @@ def _count(sample: Sample, device: str) -> int:
     return sample.disks[device].reads + sample.disks[device].writes
 
 
-def _round_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
-    """I/Os per second of each round; nothing if they are too few, or the device is not in every sample."""
+def _slice_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
+    """I/Os per second of each slice; nothing if they are too few, or the device is not in every sample."""
     counted = [(sample.time_seconds, _count(sample, device)) for sample in samples if device in sample.disks]
-    if len(counted) <= ROUNDS or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < ROUNDS * FEWEST_IOS:
+    if len(counted) <= SLICES or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < SLICES * FEWEST_IOS:
         return
     begin, end = counted[0][0], counted[-1][0]
     edges = [
-        min(counted, key=lambda one: abs(one[0] - (begin + (end - begin) * n / ROUNDS))) for n in range(ROUNDS + 1)
+        min(counted, key=lambda one: abs(one[0] - (begin + (end - begin) * n / SLICES))) for n in range(SLICES + 1)
     ]
     for (t0, n0), (t1, n1) in pairwise(edges):
         if t1 > t0:

@@ -7,10 +7,12 @@ from lab.experiments.published import Published
 from lab.report.adaptraid_claims import claims_table
 from lab.report.adaptraid_figures import SYSTEMS, TRACE, WORKLOADS, Configuration, Measurements, coverage_note, times_of
 from lab.report.cells import NOTHING, interval_text
+from lab.report.ratio_words import paired_note, ratio_text
 from lab.report.series import READ, WRITE, Row
 from lab.report.table import Column, Table
+from lab.results.ratios import Ratio
 from lab.results.record import ResultRecord
-from lab.results.statistics import Estimate, Ratio, estimate
+from lab.results.statistics import Estimate
 from lab.units import human_bytes
 
 
@@ -35,20 +37,16 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
     columns = (Column("fast disks"), *(Column(f"{title} /s") for title in SYSTEMS.values()))
     columns += (Column("÷ RAID 5"), Column("÷ OnlyFast"))
     body = []
+    shown: list[Ratio | None] = []
     for k in counts:
         cells = [found.row(Configuration(system, k), workload) for system in SYSTEMS]
         ours = Configuration(System.ADAPT5, k)
         ratios = [found.ratio(ours, Configuration(other, k), workload) for other in (System.RAID5, System.ONLY_FAST)]
         rates = [interval_text(row.iops if row else None, digits=1) for row in cells]
-        body.append((str(k), *rates, *(ratio_text(ratio) for ratio in ratios)))
-    return Table(WORKLOADS[workload], columns, tuple(body), (coverage_note(found),))
-
-
-def ratio_text(ratio: Ratio | None) -> str:
-    """``1.24 [1.20–1.31]``."""
-    if ratio is None:
-        return NOTHING
-    return f"{ratio.median:.2f}" if ratio.n == 1 else f"{ratio.median:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
+        known = [ratio.ratio if ratio else None for ratio in ratios]
+        shown += known
+        body.append((str(k), *rates, *map(ratio_text, known)))
+    return Table(WORKLOADS[workload], columns, tuple(body), (coverage_note(found), paired_note(shown)))
 
 
 def trace_table(found: Measurements) -> Table | None:
@@ -70,7 +68,7 @@ def trace_table(found: Measurements) -> Table | None:
 
 
 def _milliseconds(row: Row | None) -> Estimate | None:
-    return estimate([1000 * value for value in times_of(row)]) if row else None
+    return row.estimate([1000 * value for value in times_of(row).values()]) if row else None
 
 
 def tables(record: ResultRecord, published: Published | None = None) -> tuple[Table, ...]:

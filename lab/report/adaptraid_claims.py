@@ -1,18 +1,26 @@
-"""The AdaptRaid study's claims C1 to C13, judged by what was measured: each holds, does not, or nobody can tell."""
+"""The AdaptRaid study's claims C1 to C13, judged by what was measured: each holds, does not, or nobody can tell.
+
+A claim is about all its comparisons at once, so it *holds* if each of them is as claimed: its p-value is the largest of
+theirs (an intersection-union test, Berger 1982: they need not be adjusted for each other). It does *not* hold if some
+comparison is contrary, which the smallest of many is by chance alone: its p-value is theirs put together by Simes. The
+two exclude each other, and all claims that were measured are one family (lab.results.verdicts).
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lab.adapt.capacity import System, capacity
 from lab.report.adaptraid_figures import SYSTEMS, Configuration, Measurements, coverage_note
+from lab.report.ratio_words import ratio_text
 from lab.report.series import READ, WRITE
 from lab.report.table import Column, Table
+from lab.results.ratios import SIGNIFICANCE, RatioTest, Side, repeats_needed
 from lab.results.record import ResultRecord
-from lab.results.statistics import Ratio
+from lab.results.verdicts import PValues, adjusted
 
 FLAT_MARGIN = 0.10
 """Within so much of each other figures count as flat, or equal."""
@@ -35,63 +43,86 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One comparison: where, its value, and whether it is as the claim says (None: the interval spans both)."""
+    """One comparison: where, its value, and the p-values of its being as claimed and contrary."""
 
     where: str
     value: str
-    agrees: bool | None
+    p_values: PValues
+    n: int = 0
+    """Paired repeats; 0: exact, a size."""
+
+    @property
+    def agrees(self) -> bool | None:
+        """Seen alone, for those who want to know where to look; None: neither."""
+        if self.p_values.claim <= SIGNIFICANCE:
+            return True
+        return False if self.p_values.opposite <= SIGNIFICANCE else None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim and everything that was compared for it."""
+    """One claim, everything that was compared for it, and what came of it."""
 
     number: str
     statement: str
     findings: tuple[Finding, ...]
+    verdict: Verdict = Verdict.MISSING
+    reason: str = ""
+    """Why nobody can tell, where the comparisons do not show it."""
 
     @property
-    def verdict(self) -> Verdict:
-        if not self.findings:
-            return Verdict.MISSING
-        if any(finding.agrees is False for finding in self.findings):
-            return Verdict.FAILS
-        return Verdict.UNCLEAR if any(finding.agrees is None for finding in self.findings) else Verdict.HOLDS
+    def is_exact(self) -> bool:
+        """Sizes need no repeats, and are no members of a family of tests."""
+        return all(finding.n == 0 for finding in self.findings)
+
+    @property
+    def p_values(self) -> PValues:
+        """Of the claim's holding and of its not holding."""
+        from scipy import stats
+
+        against = [finding.p_values.opposite for finding in self.findings]
+        holds = max(finding.p_values.claim for finding in self.findings)
+        return PValues(holds, float(min(stats.false_discovery_control(against))))
 
     @property
     def evidence(self) -> str:
-        """The comparisons that disagree, else those that are unclear, else the closest one of all."""
+        """The comparisons that disagree, else those that are unclear, else that there is none of these."""
         against = [finding for finding in self.findings if finding.agrees is False]
         unclear = [finding for finding in self.findings if finding.agrees is None]
         shown = against or unclear
         if shown:
             rest = f"; {len(self.findings) - len(shown)} of {len(self.findings)} comparisons as claimed"
-            return "; ".join(f"{finding.where}: {finding.value}" for finding in shown) + rest
-        return f"{len(self.findings)} comparisons as claimed" if self.findings else ""
+            said = "; ".join(f"{finding.where}: {finding.value}" for finding in shown) + rest
+        else:
+            said = f"{len(self.findings)} comparisons as claimed" if self.findings else ""
+        return f"{said}; {self.reason}" if self.reason else said
 
 
-def above(ratio: Ratio, least: float = 1.0) -> bool | None:
-    """Whether a ratio is above ``least``: by its interval; a single repeat never tells."""
-    if ratio.n == 1:
-        return None
-    return True if ratio.low > least else False if ratio.high <= least else None
+def above(test: RatioTest, least: float = 1.0) -> PValues:
+    """A ratio above ``least``, or not above it."""
+    return PValues(test.p_value(Side.GREATER, at=least), test.p_value(Side.LESS, at=least))
 
 
-def equal(ratio: Ratio, margin: float = FLAT_MARGIN) -> bool | None:
-    """Whether a ratio is 1, up to a margin."""
-    lowest, highest = 1 / (1 + margin), 1 + margin
-    if ratio.n == 1:
-        return None
-    if lowest <= ratio.low and ratio.high <= highest:
-        return True
-    return False if ratio.high < lowest or ratio.low > highest else None
+def below(test: RatioTest) -> PValues:
+    """A ratio below 1, or not below."""
+    return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER))
 
 
-def _words(ratio: Ratio) -> str:
-    return f"{ratio.median:.2f}" if ratio.n == 1 else f"{ratio.median:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
+def equal(test: RatioTest, margin: float = FLAT_MARGIN) -> PValues:
+    """A ratio of 1 up to a margin, or one beyond it on either side."""
+    beyond = (test.p_value(Side.GREATER, at=1 + margin), test.p_value(Side.LESS, at=1 / (1 + margin)))
+    return PValues(test.equivalence_p_value(margin), min(1.0, 2 * min(beyond)))
 
 
-_Test = Callable[[Ratio], bool | None]
+_Test = Callable[[RatioTest], PValues]
+
+
+def _finding(where: str, test: RatioTest, p_values: PValues) -> Finding:
+    return Finding(where, ratio_text(test.ratio), p_values, test.n)
+
+
+def _exact(where: str, value: str, agrees: bool) -> Finding:
+    return Finding(where, value, PValues(0.0, 1.0) if agrees else PValues(1.0, 0.0))
 
 
 def _compare(
@@ -100,7 +131,7 @@ def _compare(
     for workload in workloads:
         ratio = found.ratio(first, second, workload)
         if ratio:
-            yield Finding(f"{workload.upper()} {what}", _words(ratio), test(ratio))
+            yield _finding(f"{workload.upper()} {what}", ratio, test(ratio))
 
 
 def _against(
@@ -147,14 +178,8 @@ def _depressed(found: Measurements, workloads: Iterable[str]) -> tuple[Finding, 
     return tuple(made)
 
 
-def below(ratio: Ratio) -> bool | None:
-    """Whether a ratio is below 1."""
-    is_above = above(ratio)
-    return None if is_above is None else not is_above
-
-
-def _no_dip(ratio: Ratio) -> bool | None:
-    return above(ratio, 1 - DIP_MARGIN)
+def _no_dip(test: RatioTest) -> PValues:
+    return above(test, 1 - DIP_MARGIN)
 
 
 def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[Finding, ...]:
@@ -182,7 +207,7 @@ def _capacities(found: Measurements) -> tuple[Finding, ...]:
                 ratio = array.size_bytes / theirs.size_bytes
                 # With less than two fast disks both are the same array, but for the label and header of a volume.
                 least = 1.0 if 2 <= place.fast <= 8 else 0.98
-                made.append(Finding(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least))
+                made.append(_exact(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least))
     return tuple(made)
 
 
@@ -195,7 +220,7 @@ def _overheads(record: ResultRecord) -> tuple[Finding, ...]:
     for k in range(2, 9):
         lines = [sizes["fast"]] * k + [sizes["slow"]] * (9 - k)
         lost = 1 - float(capacity(System.ADAPT5, lines) / capacity(System.SHR, lines))
-        made.append(Finding(f"k={k}", f"{lost:.1%}", round(lost, 3) <= SHR_OVERHEAD))
+        made.append(_exact(f"k={k}", f"{lost:.1%}", round(lost, 3) <= SHR_OVERHEAD))
     return tuple(made)
 
 
@@ -208,12 +233,9 @@ def _closer(found: Measurements) -> tuple[Finding, ...]:
     for k in range(2, 9):
         ours = Configuration(System.ADAPT5, k)
         for other in (System.RAID5, System.ONLY_FAST):
-            reads = found.ratio(ours, Configuration(other, k), "r8")
-            writes = found.ratio(ours, Configuration(other, k), "w8")
-            if reads and writes and reads.n > 1:
-                apart = reads.low < writes.high and writes.low < reads.high
-                agrees = None if apart else abs(reads.median - 1) < abs(writes.median - 1)
-                made.append(Finding(f"gap to {other} k={k}", f"R8 {_words(reads)}, W8 {_words(writes)}", agrees))
+            gaps = found.gap_ratio(ours, Configuration(other, k), "w8", "r8")
+            if gaps:
+                made.append(_finding(f"W8 gap ÷ R8 gap to {other} k={k}", gaps, above(gaps)))
     return tuple(made)
 
 
@@ -228,7 +250,7 @@ def _trace(found: Measurements) -> tuple[Finding, ...]:
             for way in (READ, WRITE):
                 ratio = found.time_ratio(Configuration(System.ADAPT5, k), Configuration(other, k), way)
                 if ratio and not (other is System.ONLY_FAST and k == 8):
-                    made.append(Finding(f"{way} time ÷ {other} k={k}", _words(ratio), below(ratio)))
+                    made.append(_finding(f"{way} time ÷ {other} k={k}", ratio, below(ratio)))
     return tuple(made)
 
 
@@ -243,12 +265,44 @@ def _sweep(found: Measurements) -> tuple[Finding, ...]:
             ratio = found.time_ratio(place, before, way)
             if ratio:
                 where = f"{way} time k={place.fast}, .{place.slow_percent} ÷ .{before.slow_percent}"
-                made.append(Finding(where, _words(ratio), above(ratio)))
+                made.append(_finding(where, ratio, above(ratio)))
     return tuple(made)
 
 
 def claims(found: Measurements) -> tuple[Claim, ...]:
-    """All claims, in the study's order."""
+    """All claims, in the study's order, judged."""
+    return tuple(_judged(_claims(found)))
+
+
+def _judged(claims: Sequence[Claim]) -> Iterator[Claim]:
+    asked = [claim for claim in claims if claim.findings and not claim.is_exact]
+    sure = dict(zip((claim.number for claim in asked), adjusted([claim.p_values for claim in asked]), strict=True))
+    for claim in claims:
+        if not claim.findings:
+            yield claim
+            continue
+        p_values = sure.get(claim.number, claim.p_values)
+        if p_values.claim <= SIGNIFICANCE:
+            yield replace(claim, verdict=Verdict.HOLDS)
+        elif p_values.opposite <= SIGNIFICANCE:
+            yield replace(claim, verdict=Verdict.FAILS)
+        else:
+            yield replace(claim, verdict=Verdict.UNCLEAR, reason=_why_not(claim, len(asked)))
+
+
+def _why_not(claim: Claim, family: int) -> str:
+    """How many repeats would let one contrary comparison stand out, where they are what is missing."""
+    repeats = min(finding.n for finding in claim.findings)
+    needed = repeats_needed(family * len(claim.findings), are_paired=True)
+    is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
+    return (
+        ""
+        if is_unsure or repeats >= needed
+        else f"one contrary comparison among so many takes {needed} repeats, and there are {repeats}"
+    )
+
+
+def _claims(found: Measurements) -> tuple[Claim, ...]:
     full, mixed = ("w1024", "w2048"), range(2, 9)
     equal_first = _against(found, System.RAID5, (0, 1), full, equal)
     return (
@@ -281,7 +335,8 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
     due = [each.number for each in judged if each.verdict is Verdict.FAILS and each.number in explanations]
     notes = (
-        f"judged by intervals: {coverage_note(found)}",
+        f"{coverage_note(found)}; a claim holds if every comparison shows it, and does not if one shows the contrary; "
+        "of all that is said here 5 % at most is expected to be wrong",
         f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
         f"a ratio is the first system's requests per second through the other's",
         *(f"{number}: why it may be different here: {explanations[number]}" for number in due),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lab.adapt.capacity import System
 from lab.report.series import READ, WRITE, Row, rows
+from lab.results.ratios import RatioTest
 from lab.results.record import ArrayRecord, ResultRecord
-from lab.results.statistics import Ratio, ratio_of_medians
 
 SYSTEMS = {System.RAID5: "RAID 5", System.ONLY_FAST: "OnlyFast", System.ADAPT5: "AdaptRaid5"}
 WORKLOADS = {
@@ -64,19 +64,28 @@ class Measurements:
         """For which numbers of fast disks there are figures."""
         return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
 
-    def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> Ratio | None:
-        """Requests per second of one through those of the other; None where either was not measured."""
+    def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> RatioTest | None:
+        """Requests per second of one through those of the other; None where both were not measured in one round."""
         first, second = self.row(above, workload, direction), self.row(below, workload, direction)
         if first is None or second is None:
             return None
-        return ratio_of_medians(iops_of(first), iops_of(second))
+        return _paired(iops_of(first), iops_of(second))
 
-    def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> Ratio | None:
+    def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
         """Mean times of the trace's requests, one through the other."""
         first, second = self.row(above, TRACE, direction), self.row(below, TRACE, direction)
         if first is None or second is None:
             return None
-        return ratio_of_medians(times_of(first), times_of(second))
+        return _paired(times_of(first), times_of(second))
+
+    def gap_ratio(self, ours: Configuration, other: Configuration, wide: str, narrow: str) -> RatioTest | None:
+        """How many times farther ``ours`` is above ``other`` in one workload than in another one, round by round."""
+        places = [(place, workload) for workload in (wide, narrow) for place in (ours, other)]
+        found = [self.row(*place) for place in places]
+        values = [iops_of(row) if row else {} for row in found]
+        shared = [n for n in values[0] if all(n in each for each in values)]
+        ratios = [{n: above[n] / below[n] for n in shared} for above, below in (values[:2], values[2:])]
+        return _paired(*ratios)
 
     @property
     def utilisations(self) -> tuple[Configuration, ...]:
@@ -85,14 +94,18 @@ class Measurements:
         return tuple(sorted(found, key=lambda place: (place.fast, place.slow_percent or 0)))
 
 
-def iops_of(row: Row) -> list[float]:
-    """Requests a second of each repeat."""
-    return row.values(lambda section: section.iops)
+def iops_of(row: Row) -> dict[int, float]:
+    """Requests a second of each repeat, those without any left out."""
+    return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
 
 
-def times_of(row: Row) -> list[float]:
-    """Mean seconds of a request, repeat by repeat."""
-    return row.values(lambda section: section.mean_seconds)
+def times_of(row: Row) -> dict[int, float]:
+    """Mean seconds of a request, by repeat."""
+    return {n: value for n, value in row.by_repeat(lambda section: section.mean_seconds).items() if value > 0}
+
+
+def _paired(above: dict[int, float], below: dict[int, float]) -> RatioTest | None:
+    return RatioTest.paired(above, below) if above.keys() & below.keys() else None
 
 
 def coverage_note(found: Measurements) -> str:
@@ -100,4 +113,4 @@ def coverage_note(found: Measurements) -> str:
     coverages = [row.iops.coverage for row in rows(found.record) if len(row.cells) > 1]
     if not coverages:
         return "one repeat: no interval can be given"
-    return f"median [interval; covers the true median with at least {min(coverages):.1%}]"
+    return f"median [interval of order statistics; covers the true median with at least {min(coverages):.1%}]"

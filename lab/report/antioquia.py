@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from lab.experiments.published import Published, PublishedArray
 from lab.report.cells import NOTHING, integrity_text, interval_text, outlier_notes, seconds_text
+from lab.report.ratio_words import paired_note, ratio_text
 from lab.report.series import READ, WRITE, Row, row_for, rows
 from lab.report.table import Column, Table, as_csv
+from lab.results.ratios import Ratio, paired_ratio
 from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord
-from lab.results.statistics import Estimate, estimate, ratio_of_medians
+from lab.results.statistics import Estimate, estimate
 from lab.units import human_rate
 
 CSV_HEAD = ("RAID Level", "Read IOPS", "Write IOPS", "Rebuild Time")
@@ -133,15 +135,18 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
         *(Column("published reads"), Column("published writes")),
     )
     body = []
+    found: list[Ratio | None] = []
     for name, base in _pairs(names, published.baseline):
-        cells = [_ratio_text(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        ratios = [_ratio(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        found += ratios
         ours, theirs = published.figures_of(name), published.figures_of(base)
         printed = [NOTHING, NOTHING]
         if ours and theirs:
             printed = [f"{ours.read_iops / theirs.read_iops:.2f}", f"{ours.write_iops / theirs.write_iops:.2f}"]
+        cells = map(ratio_text, ratios)
         body.append((f"{title_of(name)} ÷ {title_of(base)}", _members(record, name, base), *cells, *printed))
     note = "a ratio whose interval spans 1 does not tell which of the two is faster"
-    return Table("Ratios between levels", columns, tuple(body), (note,))
+    return Table("Ratios between levels", columns, tuple(body), (paired_note(found), note))
 
 
 def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
@@ -152,11 +157,11 @@ def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _ratio_text(ours: Row | None, base: Row | None) -> str:
-    if ours is None or base is None:
-        return NOTHING
-    ratio = ratio_of_medians(ours.values(lambda section: section.iops), base.values(lambda section: section.iops))
-    return f"{ratio.median:.2f}" if ratio.n == 1 else f"{ratio.median:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
+def _ratio(ours: Row | None, base: Row | None) -> Ratio | None:
+    """None: not measured, or not in one round."""
+    if ours is None or base is None or not {c.repeat for c in ours.cells} & {c.repeat for c in base.cells}:
+        return None
+    return paired_ratio(ours.by_repeat(lambda section: section.iops), base.by_repeat(lambda section: section.iops))
 
 
 def _members(record: ResultRecord, name: str, base: str) -> str:

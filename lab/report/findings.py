@@ -9,23 +9,23 @@ from enum import StrEnum
 
 from lab.adapt.capacity import System, capacity
 from lab.arrays.level_names import level_with_layout
-from lab.errors import LabError
+from lab.errors import LabError, SpecError
 from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.published import Basis, Finding, Published, Quantity, Relation
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import Experiment
 from lab.report.cells import NOTHING
+from lab.report.ratio_words import paired_note, ratio_text
 from lab.report.series import Row, rows
 from lab.report.table import Column, Table
+from lab.results.ratios import SIGNIFICANCE, Ratio, RatioTest, Side
 from lab.results.record import ResultRecord
-from lab.results.statistics import Ratio, ratio_of_medians
-from lab.results.verdicts import DEFAULT_MARGIN, Outcome, judge
+from lab.results.verdicts import DEFAULT_MARGIN, PValues, adjusted, difference_p_values, is_beyond, why_not
 from lab.theory.model import DiskRates, workload_iops
 from lab.tomlfile import decode_toml
 
 _UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
 """Ratios do not need the disks' pace, only that the disks set it."""
-_WANTED = {Relation.MORE: Outcome.FASTER, Relation.LESS: Outcome.SLOWER, Relation.SAME: Outcome.SAME}
 
 
 class Holds(StrEnum):
@@ -34,6 +34,8 @@ class Holds(StrEnum):
     YES = "holds"
     ORDER_ONLY = "the order holds"
     """Which is more holds; how much more is another figure than the published one."""
+    ORDER_AT_LEAST = "the order holds; how near cannot be told"
+    """Which is more holds; neither is it shown that the published ratio is near, nor that it is not."""
     NO = "does not hold"
     CANNOT_TELL = "cannot tell"
     NOT_MEASURED = "not measured"
@@ -58,7 +60,20 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
     """Every finding of the study, in its order."""
     by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
     theory = Theory(record)
-    return tuple(_compared(finding, by_place, theory) for finding in published.findings)
+    tests = [_test(finding, by_place) for finding in published.findings]
+    judged = iter(_judged([(f, test) for f, test in zip(published.findings, tests, strict=True) if test]))
+    made = []
+    for finding, test in zip(published.findings, tests, strict=True):
+        if finding.quantity is Quantity.CAPACITY:
+            made.append(_capacity(finding, theory))
+        elif test is None:
+            made.append(Compared(finding, theory.ratio(finding), None, Holds.NOT_MEASURED))
+        else:
+            measured = test.ratio
+            holds, reason = next(judged)
+            points = holds is not Holds.CANNOT_TELL or _points(finding, measured)
+            made.append(Compared(finding, theory.ratio(finding), measured, holds, reason, points))
+    return tuple(made)
 
 
 def findings_table(record: ResultRecord, published: Published) -> Table | None:
@@ -101,20 +116,17 @@ def published_text(finding: Finding) -> str:
     return f"{finding.ratio:.2f}{calculated}"
 
 
-def ratio_text(ratio: Ratio | None) -> str:
-    """``0.53 [0.50–0.56]``."""
-    if ratio is None:
-        return NOTHING
-    return f"{ratio.median:.2f}" if ratio.n == 1 else f"{ratio.median:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
-
-
 def _notes(found: tuple[Compared, ...]) -> Iterator[str]:
-    yield f"ratios of medians [95 % interval]; within {DEFAULT_MARGIN:.0%} of 1 counts as the same"
+    yield paired_note(each.measured for each in found if each.finding.quantity is not Quantity.CAPACITY)
+    yield (
+        f"within {DEFAULT_MARGIN:.0%} of 1 counts as the same, within {DEFAULT_MARGIN:.0%} of the published ratio as "
+        "near it, each shown by an equivalence test; of all that is claimed 5 % at most are expected to be wrong"
+    )
     if any(each.theory is not None and each.finding.quantity is not Quantity.CAPACITY for each in found):
         yield "theory: members of one constant pace set the limit, nothing else does"
     for each in found:
-        if each.holds is Holds.CANNOT_TELL:
-            yield f"cannot tell: {each.reason}"
+        if each.reason:
+            yield f"{'cannot tell' if each.holds is Holds.CANNOT_TELL else 'how near'}: {each.reason}"
     for each in found:
         if is_another(each):
             yield f"{each.finding.says}: why it may be different here: {each.finding.difference}"
@@ -125,26 +137,62 @@ def is_another(each: Compared) -> bool:
     return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
-def _compared(finding: Finding, by_place: dict[tuple[str, str, str], Row], theory: Theory) -> Compared:
-    if finding.quantity is Quantity.CAPACITY:
-        return _capacity(finding, theory)
+def _test(finding: Finding, by_place: dict[tuple[str, str, str], Row]) -> RatioTest | None:
+    """None: not measured, or not in the same rounds."""
     ours = by_place.get((finding.array, finding.workload, finding.direction))
     base = by_place.get((finding.beside, finding.workload, finding.direction))
-    above, below = (_values(row, finding.quantity) if row else [] for row in (ours, base))
-    if not above or not below or min(*above, *below) <= 0:
-        return Compared(finding, theory.ratio(finding), None, Holds.NOT_MEASURED)
-    measured = ratio_of_medians(above, below)
-    verdict = judge(measured)
-    if verdict.outcome is Outcome.CANNOT_TELL:
-        points = _points(finding, measured)
-        return Compared(finding, theory.ratio(finding), measured, Holds.CANNOT_TELL, verdict.reason, points)
-    if verdict.outcome is not _WANTED[finding.relation]:
-        holds = Holds.NO
-    elif finding.ratio is not None and not _lies_near(measured, finding.ratio):
-        holds = Holds.ORDER_ONLY
-    else:
-        holds = Holds.YES
-    return Compared(finding, theory.ratio(finding), measured, holds)
+    if ours is None or base is None:
+        return None
+    above, below = (_values(row, finding.quantity) for row in (ours, base))
+    try:
+        return RatioTest.paired(above, below)
+    except SpecError:
+        return None
+
+
+def _judged(asked: list[tuple[Finding, RatioTest]]) -> Iterator[tuple[Holds, str]]:
+    """All findings of a study and all nearness to its figures are one family of comparisons."""
+    near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
+    orders = [_order_p_values(finding.relation, test) for finding, test in asked]
+    family = [*orders, *(difference_p_values(test, at=ratio) for ratio, test in near)]
+    sure = adjusted(family)
+    sure_near = iter(sure[len(asked) :])
+    for (finding, test), alone, surely in zip(asked, orders, sure, strict=False):
+        how_near = next(sure_near) if finding.ratio is not None else None
+        measured = test.ratio
+        holds, reason = _order(finding.relation, measured, surely)
+        if holds is Holds.CANNOT_TELL:
+            yield holds, reason or why_not(test, min(alone.claim, alone.opposite), len(family))
+        elif holds is Holds.NO or finding.ratio is None or how_near is None or how_near.opposite <= SIGNIFICANCE:
+            yield holds, ""
+        elif how_near.claim <= SIGNIFICANCE and is_beyond(measured, DEFAULT_MARGIN, at=finding.ratio):
+            yield Holds.ORDER_ONLY, ""
+        else:
+            yield Holds.ORDER_AT_LEAST, "the repeats show neither that the published ratio is near nor that it is not"
+
+
+def _order_p_values(relation: Relation, test: RatioTest) -> PValues:
+    """Claim: as the study says; opposite: not so. What is more was said before it was measured: one side is tested."""
+    margin = 1 + DEFAULT_MARGIN
+    match relation:
+        case Relation.MORE:
+            return PValues(test.p_value(Side.GREATER), test.p_value(Side.LESS, at=margin))
+        case Relation.LESS:
+            return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER, at=1 / margin))
+        case Relation.SAME:
+            found = difference_p_values(test)
+            return PValues(found.opposite, found.claim)
+
+
+def _order(relation: Relation, measured: Ratio, sure: PValues) -> tuple[Holds, str]:
+    is_far = is_beyond(measured, DEFAULT_MARGIN)
+    if sure.opposite <= SIGNIFICANCE and (is_far or relation is not Relation.SAME):
+        return Holds.NO, ""
+    if sure.claim <= SIGNIFICANCE and (is_far or relation is Relation.SAME):
+        return Holds.YES, ""
+    if min(sure.claim, sure.opposite) <= SIGNIFICANCE:
+        return Holds.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {DEFAULT_MARGIN:.0%}"
+    return Holds.CANNOT_TELL, ""
 
 
 def _capacity(finding: Finding, theory: Theory) -> Compared:
@@ -165,8 +213,8 @@ def _capacity(finding: Finding, theory: Theory) -> Compared:
 
 
 def _lies_near(measured: Ratio, ratio: float) -> bool:
-    """Within the interval, or within the margin of it."""
-    return measured.low / (1 + DEFAULT_MARGIN) <= ratio <= measured.high * (1 + DEFAULT_MARGIN)
+    """Of sizes, which are exact."""
+    return not is_beyond(measured, DEFAULT_MARGIN, at=ratio)
 
 
 def _points(finding: Finding, measured: Ratio) -> bool:
@@ -179,22 +227,21 @@ def _points(finding: Finding, measured: Ratio) -> bool:
     }[finding.relation]
 
 
-def _values(row: Row, quantity: Quantity) -> list[float]:
+def _values(row: Row, quantity: Quantity) -> dict[int, float]:
+    """By the number of the repeat."""
     match quantity:
         case Quantity.IOPS:
-            return row.values(lambda section: section.iops)
+            return row.by_repeat(lambda section: section.iops)
         case Quantity.BANDWIDTH:
-            return row.values(lambda section: section.bandwidth_bytes_per_second)
+            return row.by_repeat(lambda section: section.bandwidth_bytes_per_second)
         case Quantity.MEAN_LATENCY:
-            return row.values(lambda section: section.mean_seconds)
+            return row.by_repeat(lambda section: section.mean_seconds)
         case Quantity.CAPACITY:
-            return []
+            return {}
         case Quantity.CPU_PER_GIB:
-            return [
-                cell.cpu.cpu_seconds_per_gib
-                for cell in row.cells
-                if cell.cpu is not None and cell.cpu.cpu_seconds_per_gib is not None
-            ]
+            costs = {cell.repeat: cell.cpu.cpu_seconds_per_gib for cell in row.cells if cell.cpu is not None}
+            # Ticks of 10 ms, the idle machine's taken off: a short job may cost nothing that could be counted.
+            return {repeat: cost for repeat, cost in costs.items() if cost is not None and cost > 0}
 
 
 class Theory:

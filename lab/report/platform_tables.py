@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from lab.compare.platforms import Conclusion, PlatformComparison, Transfer
+from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
 from lab.report.cells import NOTHING
+from lab.report.ratio_words import ratio_text
 from lab.report.table import Column, Table
-from lab.results.statistics import Estimate
 from lab.results.verdicts import Outcome
+
+RATIO_NOTE = (
+    "ratios to one disk: Hodges-Lehmann estimate over paired repeats [interval of the exact signed-rank test, which "
+    "takes their logarithms to lie symmetrically about the true one]; of rebuilds: Mann-Whitney's, for runs apart"
+)
+AGREEMENT_HEADINGS = ("same order as on the first", "of", "arrays", "Kendall's tau", "pairs told", "other way round")
 
 
 def platform_tables(experiment: str, found: PlatformComparison) -> Iterator[Table]:
@@ -16,15 +23,14 @@ def platform_tables(experiment: str, found: PlatformComparison) -> Iterator[Tabl
     names = [platform.name for platform in found.platforms]
     if found.rows:
         columns = (Column("figure without unit", False), Column("of", False), *map(Column, names))
-        body = tuple((row.measure.value, row.what, *map(interval, row.values)) for row in found.rows)
-        yield Table(f"{experiment} on {len(names)} machines", columns, body)
+        body = tuple((row.measure.value, row.what, *map(ratio_text, row.values)) for row in found.rows)
+        yield Table(f"{experiment} on {len(names)} machines", columns, body, (RATIO_NOTE,))
     if found.agreements:
-        columns = (Column("same order as on the first", False), Column("of", False), Column("arrays"))
-        body = tuple(
-            (each.platform, each.what, str(each.arrays), f"{each.tau:.2f} [{each.low:.2f}–{each.high:.2f}]")
-            for each in found.agreements
-        )
-        yield Table("Order of the arrays", (*columns, Column("Kendall's tau")), body)
+        columns = (Column(AGREEMENT_HEADINGS[0], False), Column(AGREEMENT_HEADINGS[1], False))
+        columns += tuple(map(Column, AGREEMENT_HEADINGS[2:]))
+        body = tuple(map(agreement_row, found.agreements))
+        note = "tau: of the medians, without an interval; pairs told: those of which both machines can tell the order"
+        yield Table("Order of the arrays", columns, body, (note,))
     if found.conclusions:
         columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
         body = tuple((claim(each), each.what, *transfers(each)) for each in found.conclusions)
@@ -33,6 +39,12 @@ def platform_tables(experiment: str, found: PlatformComparison) -> Iterator[Tabl
             for place, name in enumerate(names[1:])
         )
         yield Table("What carries over", (*columns, *(Column(name, False) for name in names[1:])), body, notes)
+
+
+def agreement_row(each: Agreement) -> tuple[str, ...]:
+    """Under AGREEMENT_HEADINGS."""
+    tau = NOTHING if math.isnan(each.tau) else f"{each.tau:.2f}"
+    return (each.platform, each.what, str(each.arrays), tau, f"{each.told} of {each.pairs}", str(each.turned))
 
 
 def _counts(transfers: list[Transfer]) -> str:
@@ -56,10 +68,3 @@ def transfers(conclusion: Conclusion) -> tuple[str, ...]:
         else f"{transfer}: {verdict.outcome}"
         for transfer, verdict in pairs
     )
-
-
-def interval(value: Estimate | None) -> str:
-    """``0.53 [0.50–0.56]``."""
-    if value is None:
-        return NOTHING
-    return f"{value.median:.2f}" if value.n == 1 else f"{value.median:.2f} [{value.low:.2f}–{value.high:.2f}]"

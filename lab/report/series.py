@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from lab.results.looks import Look, looks_of
 from lab.results.record import CellRecord, ResultRecord
 from lab.results.statistics import Estimate, estimate
 from lab.workloads.fio_output import DirectionFigures
@@ -21,6 +22,8 @@ class Row:
     phase: str
     direction: str
     cells: tuple[CellRecord, ...]
+    looks: tuple[Look, ...] = ()
+    """Of a result that was measured until its intervals were narrow."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
         """The figures of this row's direction."""
@@ -30,22 +33,30 @@ class Row:
 
     def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
         """One figure of each repeat that has it."""
-        return [value for cell in self.cells if (value := pick(self.section(cell))) is not None]
+        return list(self.by_repeat(pick).values())
+
+    def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
+        """The same by the number of the repeat: what two rows of one result are paired by."""
+        return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
+
+    def estimate(self, values: Sequence[float]) -> Estimate:
+        """The median of this row's repeats, or of what was made from them, with the interval that they allow."""
+        return estimate(values, self.looks)
 
     @property
     def iops(self) -> Estimate:
         """I/Os per second."""
-        return estimate(self.values(lambda section: section.iops))
+        return self.estimate(self.values(lambda section: section.iops))
 
     @property
     def bytes_per_second(self) -> Estimate:
         """Throughput."""
-        return estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
+        return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
 
     def latency_seconds(self, name: str) -> Estimate | None:
         """A latency percentile by field name, such as ``p99_seconds``."""
         values = self.values(lambda section: getattr(section, name))
-        return estimate(values) if values else None
+        return self.estimate(values) if values else None
 
     @property
     def cpu_microseconds_per_io(self) -> Estimate | None:
@@ -55,7 +66,7 @@ class Row:
             for cell in self.cells
             if cell.cpu is not None and cell.cpu.cpu_microseconds_per_io is not None
         ]
-        return estimate(values) if values else None
+        return self.estimate(values) if values else None
 
     @property
     def predicted_iops(self) -> float | None:
@@ -72,7 +83,8 @@ def rows(record: ResultRecord) -> tuple[Row, ...]:
                 found.setdefault((cell.array, cell.workload, cell.phase, direction), []).append(cell)
     order = {array.name: number for number, array in enumerate(record.arrays)}
     keys = sorted(found, key=lambda key: (order.get(key[0], 99), key[3], _phase_rank(key[2]), key[1]))
-    return tuple(Row(*key, tuple(found[key])) for key in keys)
+    looks = looks_of(record)
+    return tuple(Row(*key, tuple(found[key]), looks) for key in keys)
 
 
 def row_for(all_rows: Iterable[Row], array: str, direction: str, phase: str = "healthy") -> Row | None:

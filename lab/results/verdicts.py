@@ -1,16 +1,24 @@
-"""What can be said of a ratio: faster, slower, the same, or that it cannot be told. Pure."""
+"""What can be said of ratios: faster, slower, the same, or that it cannot be told; many of them at a time. Pure.
+
+All comparisons that one table makes are a family. Of each two claims could be made that exclude each other (different
+and the same; as a study says and not so), so the smaller of their two p-values stands for the comparison, and these
+are adjusted for their number (Benjamini and Hochberg 1995): of all that a table claims, 5 % at most are expected to be
+wrong. Proof: at most one of a comparison's two claims is wrong, and a p-value that is small in spite of that makes the
+comparison one of those claimed, as in the original proof; it takes the comparisons to be independent, or to depend on
+each other positively, as those do that share an array.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.errors import SpecError
-from lab.results.statistics import WANTED_COVERAGE, Ratio
+from lab.results.ratios import SIGNIFICANCE, Ratio, RatioTest, repeats_needed
 
 DEFAULT_MARGIN = 0.05
 """Ratios within 5 % of 1 count as no difference."""
-SIGNIFICANCE = 0.05
 
 
 class Outcome(StrEnum):
@@ -30,36 +38,98 @@ class Verdict:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class PValues:
+    """Of the two claims that could be made of one comparison, of which one at most is wrong."""
+
+    claim: float
+    opposite: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One ratio to be judged."""
+
+    test: RatioTest
+    is_time: bool = False
+    """Less is faster."""
+
+
 def check_margin(margin: float) -> None:
     """Raises SpecError for a margin that is none."""
     if not 0 <= margin < 1:
         raise SpecError(f"a margin of {margin:g} is none", hint="write a part of 1, such as 0.05")
 
 
-def judge(
-    ratio: Ratio, *, margin: float = DEFAULT_MARGIN, is_time: bool = False, p_value: float | None = None
-) -> Verdict:
-    """The verdict on a ratio.
+def adjusted(family: Sequence[PValues]) -> list[PValues]:
+    """The p-values of a family of comparisons, each claim's adjusted for all comparisons."""
+    import numpy as np
+    from scipy import stats
 
-    A difference counts if the test rejects "none" *and* the ratio lies beyond the margin, so of runs without any
-    difference far fewer than 5 % are called different; "the same" only if the whole interval lies within the margin.
+    if not family:
+        return []
+    smaller = np.array([min(each.claim, each.opposite) for each in family])
 
-    Args:
-        ratio: of two medians.
-        margin: ratios from 1 / (1 + margin) to 1 + margin count as none.
-        is_time: less is faster.
-        p_value: the ratio's, adjusted for other comparisons made at the same time.
+    def one(place: int, p_value: float) -> float:
+        # The other comparisons count by the claim that is the surer of theirs.
+        beside = smaller.copy()
+        beside[place] = p_value
+        return float(stats.false_discovery_control(beside)[place])
+
+    return [PValues(one(n, each.claim), one(n, each.opposite)) for n, each in enumerate(family)]
+
+
+def difference_p_values(test: RatioTest, margin: float = DEFAULT_MARGIN, *, at: float = 1.0) -> PValues:
+    """Claim: another ratio than ``at``; opposite: one within the margin of it."""
+    return PValues(test.p_value(at=at), test.equivalence_p_value(margin, at=at))
+
+
+def is_beyond(ratio: Ratio, margin: float, *, at: float = 1.0) -> bool:
+    """Whether the estimate lies farther from ``at`` than the margin."""
+    return not at / (1 + margin) <= ratio.median <= at * (1 + margin)
+
+
+def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> list[Verdict]:
+    """The verdicts on all ratios of one table.
+
+    A difference counts if the test rejects "none" *and* the estimate lies beyond the margin, so of runs without any
+    difference far fewer than 5 % are called different; "the same" if the equivalence test shows that the ratio lies
+    within the margin: from 1 / (1 + margin) to 1 + margin.
     """
     check_margin(margin)
-    lowest, highest = 1 / (1 + margin), 1 + margin
-    if ratio.coverage < WANTED_COVERAGE:
-        what = "1 repeat is" if ratio.n == 1 else f"{ratio.n} repeats are"
-        return Verdict(Outcome.CANNOT_TELL, f"{what} too few: six of each are needed")
-    if lowest <= ratio.low and ratio.high <= highest:
+    raw = [difference_p_values(each.test, margin) for each in family]
+    sure = adjusted(raw)
+    return [
+        _verdict(each, alone, surely, margin, len(family))
+        for each, alone, surely in zip(family, raw, sure, strict=True)
+    ]
+
+
+def judge(test: RatioTest, *, margin: float = DEFAULT_MARGIN, is_time: bool = False) -> Verdict:
+    """The verdict on a ratio that stands alone."""
+    return judge_family([Asked(test, is_time)], margin=margin)[0]
+
+
+def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family: int) -> Verdict:
+    if sure.opposite <= SIGNIFICANCE:
         return Verdict(Outcome.SAME)
-    is_different = (ratio.p_value if p_value is None else p_value) <= SIGNIFICANCE
-    if is_different and not lowest <= ratio.median <= highest:
-        return Verdict(Outcome.FASTER if (ratio.median > 1) is not is_time else Outcome.SLOWER)
-    if is_different:
-        return Verdict(Outcome.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {margin:.0%}")
-    return Verdict(Outcome.CANNOT_TELL, "the interval holds both a difference and none")
+    ratio = asked.test.ratio
+    if sure.claim > SIGNIFICANCE:
+        return Verdict(Outcome.CANNOT_TELL, why_not(asked.test, alone.claim, family))
+    if is_beyond(ratio, margin):
+        return Verdict(Outcome.FASTER if (ratio.median > 1) is not asked.is_time else Outcome.SLOWER)
+    return Verdict(Outcome.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {margin:.0%}")
+
+
+def why_not(test: RatioTest, p_value: float, family: int) -> str:
+    """Why a difference is not sure: too few repeats for any, too many comparisons for so few, or too much noise."""
+    needed = repeats_needed(family, are_paired=test.second is None)
+    what = "1 repeat is" if test.n == 1 else f"{test.n} repeats are"
+    among = f" for one clear difference among {family} comparisons" if family > 1 else ""
+    if test.smallest_p_value > SIGNIFICANCE:
+        return f"{what} too few: {needed} are enough{among}"
+    if p_value <= SIGNIFICANCE:
+        if test.n < needed:
+            return f"clear alone, but not among {family} comparisons with {test.n} repeats: {needed} are enough"
+        return f"clear alone, but not among {family} comparisons: that takes more repeats or less noise"
+    return "the interval holds both a difference and none"

@@ -12,7 +12,7 @@ from lab.experiments.published import Published, find_published
 from lab.lint.rules import all_rules
 from lab.report.collected import Collected
 from lab.report.distribution import distribution_table
-from lab.report.findings import Compared, Holds, Theory, compared_findings, is_another, published_text, ratio_text
+from lab.report.findings import Compared, Holds, Theory, compared_findings, is_another, published_text
 from lab.report.labels import Labels, labels_of
 from lab.report.page.levels import LevelPlots, settings
 from lab.report.page.plot import Plot
@@ -20,6 +20,7 @@ from lab.report.page.ratios import distribution_plots, findings_plot, platform_p
 from lab.report.page.rebuilds import timeline_plot, times_plot
 from lab.report.page.sweeps import adaptraid_plots, chunk_plots
 from lab.report.platform_tables import platform_tables
+from lab.report.ratio_words import ratio_text
 from lab.report.series import rows
 from lab.report.sources import Loaded
 from lab.report.table import Column, Table
@@ -30,6 +31,7 @@ from lab.units import human_bytes, human_seconds
 SIGNS = {
     Holds.YES: "✓",
     Holds.ORDER_ONLY: "≈",
+    Holds.ORDER_AT_LEAST: "≈",
     Holds.NO: "✗",
     Holds.CANNOT_TELL: "?",
     Holds.NOT_MEASURED: "–",
@@ -37,7 +39,7 @@ SIGNS = {
 """Beside the words: no verdict is told by a colour alone."""
 _KINDS = (
     ("✓ holds", ((Holds.YES, True), (Holds.YES, False))),
-    ("≈ the order holds", ((Holds.ORDER_ONLY, True), (Holds.ORDER_ONLY, False))),
+    ("≈ the order holds", ((Holds.ORDER_ONLY, True), (Holds.ORDER_AT_LEAST, True))),
     ("✗ does not hold", ((Holds.NO, True), (Holds.NO, False))),
     ("? cannot tell, points there", ((Holds.CANNOT_TELL, True),)),
     ("? cannot tell, points elsewhere", ((Holds.CANNOT_TELL, False),)),

@@ -146,7 +146,7 @@ class LevelPlots:
 
     def _bars(self, what: str, unit: str, note: str, shown: Sequence[Quantified]) -> Plot:
         names = [wrapped(self.name(each.row), 20) for each in shown]
-        found = [estimate(each.values) for each in shown]
+        found = [each.row.estimate(each.values) for each in shown]
         traces = [_bar_trace(names, found, unit)]
         if any(each.n > 1 for each in found):
             traces.append(_repeats_trace(names, shown))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -8,6 +11,7 @@ from lab.experiments.schema import built_in_names, find_experiment
 from lab.report.findings import Holds, compared_findings, findings_table
 from lab.results.record import ResultRecord
 from tests.unit.report.records import load, repeated
+from tests.unit.results import records
 
 DRIFT = (1.1, 0.9, 1.02, 0.97, 1.05, 0.96)
 STUDIES = ("adaptraid", "antioquia", "ilsistemista", "linnaeus", "louwrentius")
@@ -155,3 +159,57 @@ def test_drives_of_several_kinds_have_no_theory_of_one_pace() -> None:
     loads = [each for each in compared_findings(record, published) if each.finding.workload]
     assert loads
     assert all(each.theory is None for each in loads)
+
+
+def drawn(ratio: float, noise: float, draw: random.Random, repeats: int = 8) -> ResultRecord:
+    """Two arrays, one of them ``ratio`` times as fast as the other, each repeat with noise of its own."""
+    levels = {"raid0": 1000.0, "raid1": 1000.0 * ratio}
+    cells = [
+        records.cell(name, "rand-write-4k", repeat, write_iops=level * draw.lognormvariate(0, noise))
+        for name, level in levels.items()
+        for repeat in range(repeats)
+    ]
+    return records.record(cells=tuple(cells))
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.54, 0.7])
+def test_noise_is_no_help_for_a_published_ratio_to_hold(truth: float) -> None:
+    """Of a study that says 0.5: true, near the edge, and far off; with more noise each holds more seldom, or never."""
+    shares = []
+    for noise in (0.01, 0.03, 0.06, 0.12, 0.25):
+        draw = random.Random(9)
+        found = [compared_findings(drawn(truth, noise, draw), study(Relation.LESS, 0.5))[0].holds for _ in range(60)]
+        shares.append(found.count(Holds.YES) / len(found))
+    assert all(later <= earlier + 0.05 for earlier, later in pairwise(shares))
+    assert shares[-1] == 0
+    assert (shares[0] == 1) is (truth == 0.5)
+    assert truth == 0.5 or max(shares) <= 0.05
+
+
+def test_the_order_may_be_known_and_nearness_not() -> None:
+    noisy = drawn(0.5, 0.12, random.Random(1))
+    (found,) = compared_findings(noisy, study(Relation.LESS, 0.5))
+    assert found.holds is Holds.ORDER_AT_LEAST
+    assert "neither" in found.reason
+    table = findings_table(noisy, study(Relation.LESS, 0.5))
+    assert table
+    assert "the order holds; how near cannot be told" in table.rows[0]
+    assert not any("Because" in note for note in table.notes)
+
+
+def test_a_repeat_that_one_side_lost_pairs_with_none() -> None:
+    whole = drawn(0.5, 0.0, random.Random(1))
+    rising = [
+        msgspec.structs.replace(
+            cell,
+            figures=msgspec.structs.replace(
+                cell.figures, writes=records.direction(cell.figures.writes.iops * 2**cell.repeat)
+            ),
+        )
+        for cell in whole.cells
+        if cell.figures.writes and (cell.array, cell.repeat) not in {("raid0", 0), ("raid1", 7)}
+    ]
+    (found,) = compared_findings(msgspec.structs.replace(whole, cells=tuple(rising)), study(Relation.LESS, 0.5))
+    assert found.measured
+    assert found.measured.n == 6
+    assert [found.measured.low, found.measured.high] == pytest.approx([0.5, 0.5])

@@ -7,11 +7,11 @@ import statistics
 
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import SpecError
-from lab.results.statistics import Estimate, Ratio, estimate, order_statistic_coverage, outliers, ratio_of_medians
+from lab.results.statistics import Estimate, estimate, order_statistic_coverage, outliers
 
 
 def test_coverage_of_the_range() -> None:
@@ -36,37 +36,6 @@ def test_the_range_of_few_and_inner_samples_of_many() -> None:
     assert (estimate(range(1, 21)).low, estimate(range(1, 21)).high) == (6, 15)
     with pytest.raises(SpecError):
         estimate([])
-
-
-def test_a_ratio_of_interleaved_repeats_is_not_widened_by_common_drift() -> None:
-    base = [100.0, 110.0, 120.0, 130.0, 140.0, 150.0]
-    ratio = ratio_of_medians([2 * each for each in base], base)
-    assert ratio == Ratio(2, ratio.low, ratio.high, 6, 0.96875, 0.03125)
-    assert [ratio.low, ratio.high] == pytest.approx([2, 2])
-
-
-def test_the_interval_of_runs_apart_holds_the_ratios_that_mann_whitney_does_not_reject() -> None:
-    ratio = ratio_of_medians([10.0] * 6, [4.0, 5.0, 5.0, 5.0, 5.0, 5.0, 8.0])
-    # All 42 ratios in order: six of 1.25, thirty of 2, six of 2.5. P(U <= 5) = 3 / 143 is the largest below 2.5 %.
-    assert [ratio.median, ratio.low, ratio.high] == pytest.approx([2, 1.25, 2.5])
-    assert ratio.n == 6
-    assert ratio.coverage >= 0.95
-
-
-def test_runs_apart_and_interleaved_runs_have_intervals_of_their_own() -> None:
-    ours, theirs = [90.0, 100.0, 110.0, 121.0, 133.0, 146.0], [100.0, 110.0, 121.0, 133.0, 146.0, 161.0]
-    interleaved = ratio_of_medians(ours, theirs)
-    apart = ratio_of_medians(ours, theirs, are_interleaved=False)
-    assert interleaved.high < 1 < apart.high
-    assert interleaved.p_value < 0.05 < apart.p_value
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_ratio_refuses_what_is_no_speed(bad: float) -> None:
-    with pytest.raises(SpecError):
-        ratio_of_medians([1.0, 2.0], [1.0, bad])
-    with pytest.raises(SpecError):
-        ratio_of_medians([bad, 2.0], [1.0, 3.0], are_interleaved=False)
 
 
 def test_a_sample_that_is_no_number_is_refused() -> None:
@@ -100,13 +69,6 @@ def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
     assert found.low <= found.median <= found.high
     assert found.median == statistics.median(samples)
     assert found.is_trustworthy == (len(samples) >= 6)
-
-
-@settings(max_examples=30, deadline=None)  # the first one loads scipy
-@given(st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e6)), min_size=1, max_size=30))
-def test_the_ratio_lies_in_its_interval(pairs: list[tuple[float, float]]) -> None:
-    found = ratio_of_medians([a for a, _ in pairs], [b for _, b in pairs])
-    assert found.low <= found.median <= found.high
 
 
 def test_the_coverage_is_true() -> None:

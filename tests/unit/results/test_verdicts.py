@@ -3,67 +3,110 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 import pytest
+import scipy.stats
 
 from lab.errors import SpecError
 from lab.report.series import rows
-from lab.results.ranks import adjusted, agreement
-from lab.results.statistics import Ratio, ratio_of_medians
+from lab.results.looks import looks
+from lab.results.ratios import RatioTest
+from lab.results.statistics import estimate
 from lab.results.store import decode_record
-from lab.results.verdicts import Outcome, judge
+from lab.results.verdicts import Asked, Outcome, PValues, adjusted, judge, judge_family
 
 RECORDED = Path(__file__).parents[1] / "report" / "data" / "antioquia-quick.json"
 PAIRS = 300
+DIFFERENT = (Outcome.FASTER, Outcome.SLOWER)
 
 
-def ratio(middle: float, low: float, high: float, *, coverage: float = 0.97, p_value: float = 0.03) -> Ratio:
-    return Ratio(middle, low, high, 6, coverage, p_value)
+def paired(ratios: Sequence[float]) -> RatioTest:
+    return RatioTest.paired(dict(enumerate(ratios)), dict.fromkeys(range(len(ratios)), 1.0))
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"),
+    ("ratios", "outcome"),
     [
-        (ratio(1.2, 1.1, 1.3), Outcome.FASTER),
-        (ratio(0.8, 0.7, 0.9), Outcome.SLOWER),
-        (ratio(1.2, 0.9, 1.5, p_value=0.2), Outcome.CANNOT_TELL),
-        (ratio(1.0, 0.98, 1.02, p_value=0.9), Outcome.SAME),
+        ((1.18, 1.2, 1.22, 1.19, 1.21, 1.2), Outcome.FASTER),
+        ((0.8, 0.81, 0.79, 0.82, 0.78, 0.8), Outcome.SLOWER),
+        ((0.9, 1.5, 1.2, 0.95, 1.3, 1.1), Outcome.CANNOT_TELL),
+        ((0.99, 1.01, 1.0, 1.02, 0.98, 1.01), Outcome.SAME),
         # A difference for certain, and of no weight.
-        (ratio(1.02, 1.01, 1.03), Outcome.SAME),
-        (ratio(1.03, 1.01, 1.08), Outcome.CANNOT_TELL),
-        (ratio(2.0, 1.9, 2.1, coverage=0.75, p_value=0.25), Outcome.CANNOT_TELL),
+        ((1.02, 1.01, 1.03, 1.02, 1.025, 1.015), Outcome.SAME),
+        ((1.03, 1.01, 1.08, 1.02, 1.06, 1.04), Outcome.CANNOT_TELL),
+        ((2.0, 1.9, 2.1), Outcome.CANNOT_TELL),
     ],
 )
-def test_a_verdict_needs_a_difference_that_is_sure_and_of_weight(found: Ratio, outcome: Outcome) -> None:
-    said = judge(found)
+def test_a_verdict_needs_a_difference_that_is_sure_and_of_weight(ratios: Sequence[float], outcome: Outcome) -> None:
+    said = judge(paired(ratios))
     assert said.outcome is outcome
     assert bool(said.reason) is (outcome is Outcome.CANNOT_TELL)
 
 
 def test_of_times_less_is_faster() -> None:
-    assert judge(ratio(0.8, 0.7, 0.9), is_time=True).outcome is Outcome.FASTER
-    assert judge(ratio(1.2, 1.1, 1.3), is_time=True).outcome is Outcome.SLOWER
+    assert judge(paired([0.8, 0.81, 0.79, 0.82, 0.78, 0.8]), is_time=True).outcome is Outcome.FASTER
+    assert judge(paired([1.2, 1.21, 1.19, 1.22, 1.18, 1.2]), is_time=True).outcome is Outcome.SLOWER
+
+
+CLEAR = (1.5, 1.6, 1.4, 1.55, 1.45, 1.52)
+NOISE = (0.8, 1.3, 0.9, 1.1, 1.2, 0.85)
 
 
 def test_other_comparisons_made_at_the_same_time_count() -> None:
-    found = ratio(1.2, 1.1, 1.3, p_value=0.03)
-    assert judge(found, p_value=adjusted([0.03, 0.4, 0.9])[0]).outcome is Outcome.CANNOT_TELL
-    assert judge(found, p_value=adjusted([0.03, 0.01, 0.02])[0]).outcome is Outcome.FASTER
+    clear, noise = Asked(paired(CLEAR)), Asked(paired(NOISE))
+    lost, *_ = judge_family([clear, noise, noise])
+    assert lost.outcome is Outcome.CANNOT_TELL
+    assert lost.reason == "clear alone, but not among 3 comparisons with 6 repeats: 7 are enough"
+    # Where most are clear, the few repeats of the built-in experiments can tell.
+    assert [each.outcome for each in judge_family([clear, clear, noise])][:2] == [Outcome.FASTER] * 2
+    assert judge_family([]) == []
+
+
+def test_with_as_many_repeats_as_it_says_one_clear_difference_stands_out() -> None:
+    family = [Asked(paired((*CLEAR, 1.5))), Asked(paired(NOISE)), Asked(paired(NOISE))]
+    assert judge_family(family)[0].outcome is Outcome.FASTER
+
+
+def test_too_few_repeats_say_how_many_are_enough() -> None:
+    assert judge(paired([2.0, 1.9, 2.1])).reason == "3 repeats are too few: 6 are enough"
+    few = [Asked(paired([2.0, 1.9, 2.1]))] * 5
+    assert (
+        judge_family(few)[0].reason
+        == "3 repeats are too few: 8 are enough for one clear difference among 5 comparisons"
+    )
+
+
+def test_the_surer_claim_is_adjusted_as_scipy_does_and_the_other_one_by_the_same_family() -> None:
+    family = [PValues(0.03, 0.9), PValues(0.6, 0.01), PValues(0.02, 0.2), PValues(0.5, 0.4)]
+    found = adjusted(family)
+    surer = [min(each.claim, each.opposite) for each in found]
+    assert surer == pytest.approx(scipy.stats.false_discovery_control([0.03, 0.01, 0.02, 0.4]))
+    # Of 0.2 in the place of 0.02: the others keep theirs, and it is the third of four.
+    assert found[2].opposite == pytest.approx(0.2 * 4 / 3)
     assert adjusted([]) == []
+
+
+def test_of_all_that_is_claimed_few_claims_are_wrong() -> None:
+    """A third equal, a third close to the margin's edge, a third different: what the family is promised to keep."""
+    draw = random.Random(4)
+    shares = []
+    for _ in range(150):
+        truths = [1.0, 1.05, 1.3] * 3
+        family = [Asked(paired([truth * draw.lognormvariate(0, 0.04) for _ in range(8)])) for truth in truths]
+        outcomes = [each.outcome for each in judge_family(family)]
+        wrong = {1.0: DIFFERENT, 1.05: (Outcome.SAME, Outcome.SLOWER), 1.3: (Outcome.SAME, Outcome.SLOWER)}
+        claimed = [(truth, each) for truth, each in zip(truths, outcomes, strict=True) if each != Outcome.CANNOT_TELL]
+        shares.append(sum(each in wrong[truth] for truth, each in claimed) / max(1, len(claimed)))
+    assert sum(shares) / len(shares) <= 0.05
 
 
 def test_the_margin_must_be_one() -> None:
     for margin in (-0.1, 1.0, float("nan")):
         with pytest.raises(SpecError):
-            judge(ratio(1, 1, 1), margin=margin)
-
-
-def test_the_agreement_of_two_orders() -> None:
-    assert agreement([1, 2, 3, 4], [10, 20, 30, 40]) == 1
-    assert agreement([1, 2, 3, 4], [40, 30, 20, 10]) == -1
+            judge(paired(CLEAR), margin=margin)
 
 
 def recorded_noise() -> list[float]:
@@ -84,20 +127,20 @@ def verdicts(draw: random.Random, slow_down: float, *, are_interleaved: bool, dr
         trend = [1 + drift * n for n in range(6)]
         ours = [draw.choice(noise) * level / (1 + slow_down) for level in trend]
         theirs = [draw.choice(noise) * level for level in trend]
-        found.append(judge(ratio_of_medians(ours, theirs, are_interleaved=are_interleaved)).outcome)
+        numbered = (dict(enumerate(ours)), dict(enumerate(theirs)))
+        found.append(judge(RatioTest.paired(*numbered) if are_interleaved else RatioTest.apart(ours, theirs)).outcome)
     return found
 
 
 @pytest.mark.parametrize("are_interleaved", [True, False])
 def test_the_same_twice_is_hardly_ever_called_different(are_interleaved: bool) -> None:
     found = verdicts(random.Random(5), 0.0, are_interleaved=are_interleaved)
-    false_alarms = sum(each in (Outcome.FASTER, Outcome.SLOWER) for each in found)
-    assert false_alarms <= 0.05 * PAIRS
+    assert sum(each in DIFFERENT for each in found) <= 0.05 * PAIRS
 
 
 def test_drift_is_not_mistaken_for_a_difference_between_interleaved_runs() -> None:
     found = verdicts(random.Random(6), 0.0, are_interleaved=True, drift=0.05)
-    assert sum(each in (Outcome.FASTER, Outcome.SLOWER) for each in found) <= 0.05 * PAIRS
+    assert sum(each in DIFFERENT for each in found) <= 0.05 * PAIRS
 
 
 @pytest.mark.parametrize("are_interleaved", [True, False])
@@ -107,12 +150,26 @@ def test_a_tenth_slower_is_found(are_interleaved: bool) -> None:
     assert found.count(Outcome.SLOWER) >= 0.95 * PAIRS
 
 
+def test_cells_that_stopped_at_different_looks_are_compared_by_the_rounds_that_both_have() -> None:
+    """How long each is measured hangs on how far its own repeats lie apart: that favours neither of the two."""
+    draw = random.Random(8)
+    planned = looks(6, 20)
+
+    def cell() -> dict[int, float]:
+        values: list[float] = []
+        for look in planned:
+            values += [draw.gauss(100, 7) for _ in range(look.n - len(values))]
+            if estimate(values, planned).half_width_fraction <= 0.05:
+                break
+        return dict(enumerate(values))
+
+    pairs = [(cell(), cell()) for _ in range(PAIRS)]
+    assert any(len(ours) != len(theirs) for ours, theirs in pairs)
+    found = [judge(RatioTest.paired(ours, theirs)).outcome for ours, theirs in pairs]
+    assert sum(each in DIFFERENT for each in found) <= 0.05 * PAIRS
+
+
 def test_more_samples_never_make_a_sure_difference_unsure() -> None:
     for count in range(6, 14):
-        sure = ratio_of_medians([100.0 + n for n in range(count)], [200.0 + n for n in range(count)])
-        assert judge(sure).outcome is Outcome.SLOWER
-    widths = [
-        ratio_of_medians([100 + n % 7 for n in range(count)], [100 + n % 5 for n in range(count)])
-        for count in (6, 12, 24, 48)
-    ]
-    assert all(later.high - later.low <= earlier.high - earlier.low for earlier, later in pairwise(widths))
+        ours, theirs = ([level + n for n in range(count)] for level in (100.0, 200.0))
+        assert judge(RatioTest.apart(ours, theirs)).outcome is Outcome.SLOWER
