@@ -27,7 +27,8 @@ from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.results.statistics import Estimate, ratio_of_medians
+from lab.results.ratios import paired_ratio
+from lab.results.statistics import Estimate
 from lab.units import MIB
 
 LEVELS = ("raid0", "raid10", "raid5", "raid6")
@@ -111,12 +112,12 @@ def remade(lab: Lab, before: ArraySpec | None, level: str) -> ArraySpec:
 def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
     """The claim's ratio with its interval; repeats pair up."""
 
-    def values(level: str) -> list[float]:
+    def values(level: str) -> dict[int, float]:
         cells = [cell for cell in found if (cell.level, cell.direction, cell.depth) == (level, *kind)]
-        return [found[cell] for cell in sorted(cells, key=lambda cell: cell.repeat)]
+        return {cell.repeat: found[cell] for cell in cells}
 
     kind = (claim.direction, claim.depth)
-    return ratio_of_medians(values(claim.above), values(claim.below))
+    return paired_ratio(values(claim.above), values(claim.below))
 
 
 def holds(claim: Claim, estimate: Estimate) -> bool:
@@ -127,7 +128,7 @@ def holds(claim: Claim, estimate: Estimate) -> bool:
 def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: argparse.Namespace) -> str:
     """The table of docs/theory.md."""
     lines = [
-        f"{repeats} repeats of {options.seconds:g} s in random order, `{options.on}`; ratio of medians with its "
+        f"{repeats} repeats of {options.seconds:g} s in random order, `{options.on}`; Hodges-Lehmann ratio with its "
         f"interval of {100 * min(each.coverage for each in estimates.values()):.0f} %.",
         "",
         "| claim | queue depth | ratio | interval | |",

@@ -1,1 +1,1 @@
-"""Results: immutable records, the folder that holds them, and statistics that assume no distribution."""
+"""Results: immutable records, the folder that holds them, and what can be said of their repeats."""

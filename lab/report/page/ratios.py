@@ -63,7 +63,7 @@ def findings_plot(found: Sequence[Compared], labels: Labels) -> Plot:
     traces = [
         _points("published", names, [each.finding.ratio for each in found], said, PUBLISHED, "star-open"),
         _points("theory", names, [each.theory for each in found], said, THEORY, "diamond-open"),
-        _intervals("measured here [95 % interval]", measured, MEASURED, "circle"),
+        _intervals("measured here [interval]", measured, MEASURED, "circle"),
     ]
     summary = f"{len(found)} findings as ratios; each is told in the table below."
     layout = {

@@ -1,0 +1,192 @@
+"""How often the 95 % interval of a cell's repeats holds the truth, over cells of different levels, loads and depths.
+
+Usage: coverage.py [--on TARGET] [--points FILE] [--minutes M]
+
+Each cell is a level, a load and a queue depth on emulated drives of 7200 rpm. Its repeats are short runs with other
+addresses each, six of them, or as many as the rule of adaptive length asks for; the truth is a run fifty times as long,
+with addresses of its own. The interval is the one that every table shows (lab.results.statistics).
+A drive at a constant pace gives as many I/Os in every run: then all repeats are the same count, and the interval is a
+point. A count says nothing of a part of an I/O, so such an interval is taken as one I/O wide to either side; how many
+cells needed that is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.support.report import finish, private_state
+from benchmarks.support.windows import Run, full_flight_seconds, measured_rates
+from lab.arrays import operations
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.machine import Host, parse_target
+from lab.results.looks import looks
+from lab.results.statistics import Estimate, estimate
+from lab.units import MIB
+
+LEVELS = {"single": 1, "raid0": 4, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 4}
+LOADS = ("randread", "randwrite", "randrw")
+DEPTHS = (1, 4, 16, 32)
+ADAPTIVE_DEPTHS = (4, 16)
+"""There cells are measured until their interval is narrow."""
+REPEATS, MOST_REPEATS, HALF_WIDTH = 6, 20, 0.05
+LOOKS = looks(REPEATS, MOST_REPEATS)
+WINDOW_SECONDS = 0.5
+TIMES_AS_LONG = 50
+DISK_BYTES = 64 * MIB
+BOUND = 0.93
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One cell, measured."""
+
+    level: str
+    load: str
+    depth: int
+    repeats: tuple[float, ...]
+    """I/Os a second; of an adaptive cell all that there may be."""
+    truth: float
+
+    @property
+    def is_adaptive(self) -> bool:
+        return self.depth in ADAPTIVE_DEPTHS
+
+    def interval(self) -> Estimate:
+        """As a table shows it; of an adaptive cell with the repeats up to the look at which it stops."""
+        if not self.is_adaptive:
+            return estimate(self.repeats[:REPEATS])
+        found = [estimate(self.repeats[: look.n], LOOKS) for look in LOOKS]
+        return next((each for each in found if each.half_width_fraction <= HALF_WIDTH), found[-1])
+
+
+def build(lab: Lab) -> dict[str, str]:
+    """Every level on disks of its own; level -> device."""
+    nodes = [disk.node for disk in lab.disks]
+    devices = {}
+    for number, (level, members) in enumerate(LEVELS.items()):
+        own, nodes = tuple(nodes[:members]), nodes[members:]
+        if level == "single":
+            devices[level] = own[0]
+            continue
+        # Blank drives agree with each other as they are.
+        spec = ArraySpec(level, own, name=f"md{number}", assume_clean=level != "raid0")
+        lab.execute(operations.create(spec))
+        devices[level] = spec.device
+    return devices
+
+
+def steps() -> list[tuple[str, int]]:
+    """Load and depth: what is measured in one start of fio, on all levels side by side."""
+    return [(load, depth) for load in LOADS for depth in DEPTHS]
+
+
+def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterator[Point]:
+    """One point for each level. They share no disk, and in virtual time no processor either."""
+    count = MOST_REPEATS if depth in ADAPTIVE_DEPTHS else REPEATS
+    windows = [WINDOW_SECONDS] * count + [WINDOW_SECONDS * TIMES_AS_LONG]
+    first_seed = 1 + 1_000_000 * steps().index((load, depth))
+    runs = [
+        Run(device, load, depth, full_flight_seconds(depth), window, first_seed + 1000 * n + place, place > 0)
+        for n, window in enumerate(windows)
+        for place, device in enumerate(devices.values())
+    ]
+    rates = measured_rates(lab, runs)
+    for place, level in enumerate(devices):
+        own = rates[place :: len(devices)]
+        yield Point(level, load, depth, tuple(own[:-1]), own[-1])
+
+
+def main() -> None:
+    """Measure what is missing, then judge."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--on", default="uml:?time=virtual")
+    parser.add_argument("--points", type=Path, help="a file of points, one a line; what it has is not measured again")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing more after this time")
+    options = parser.parse_args()
+    end = time.monotonic() + 60 * options.minutes
+    found = measured_before(options.points)
+    wanted = [step for step in steps() if step not in {(point.load, point.depth) for point in found}]
+    disks = specs(sum(LEVELS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
+    if wanted:
+        with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+            devices = build(lab)
+            for step in wanted:
+                if time.monotonic() > end:
+                    sys.exit("not everything is measured yet: run again with the same --points")
+                points = list(measured(lab, devices, *step))
+                found += points
+                if options.points:
+                    with options.points.open("a", encoding="utf-8") as file:
+                        file.writelines(json.dumps(asdict(point)) + "\n" for point in points)
+                print(f"{len(found)} of {len(steps()) * len(LEVELS)} cells", file=sys.stderr, flush=True)
+    report(found, options)
+
+
+def measured_before(path: Path | None) -> list[Point]:
+    """What an earlier run left in its file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+    made = [json.loads(line) for line in lines]
+    return [Point(**{**each, "repeats": tuple(each["repeats"])}) for each in made]
+
+
+def report(found: Sequence[Point], options: argparse.Namespace) -> None:
+    """The share of cells whose interval holds the truth, and every number that it is made of."""
+    resolution = 1 / WINDOW_SECONDS
+    lines = []
+    for point in found:
+        each = point.interval()
+        is_point = each.high - each.low < resolution / 2
+        slack = resolution if is_point else 0.0
+        lines.append(
+            {
+                "cell": f"{point.level}, {point.load}, depth {point.depth}",
+                "rule": "adaptive" if point.is_adaptive else "fixed",
+                "repeats": each.n,
+                "median": round(each.median, 2),
+                "interval": [round(each.low, 2), round(each.high, 2)],
+                "truth": round(point.truth, 3),
+                "is_one_count": is_point,
+                "holds": each.low - slack <= point.truth <= each.high + slack,
+                "holds_as_it_is": each.low <= point.truth <= each.high,
+            }
+        )
+    for line in lines:
+        print(json.dumps(line), file=sys.stderr)
+
+    def share(kept: list[dict[str, object]]) -> dict[str, object]:
+        held = sum(bool(line["holds"]) for line in kept)
+        return {"cells": len(kept), "held": held, "share": round(held / max(1, len(kept)), 4)}
+
+    adaptive = [line for line in lines if line["rule"] == "adaptive"]
+    uneven = [line for line in lines if not line["is_one_count"]]
+    finish(
+        "coverage",
+        f"share of cells whose 95 % interval holds the truth, a run {TIMES_AS_LONG} times as long; "
+        "of all, or of those whose repeats differ: the smaller",
+        min(sum(bool(line["holds"]) for line in kept) / len(kept) for kept in (lines, uneven)),
+        BOUND,
+        at_most=False,
+        details={
+            "all": share(lines),
+            "adaptive": share(adaptive),
+            "adaptive_stopped_at": {look.n: sum(line["repeats"] == look.n for line in adaptive) for look in LOOKS},
+            "fixed": share([line for line in lines if line["rule"] == "fixed"]),
+            "of_several_counts": share(uneven),
+            "of_one_count": share([line for line in lines if line["is_one_count"]]),
+            "held_without_the_allowance_of_one_io": sum(bool(line["holds_as_it_is"]) for line in lines),
+            "window_seconds": WINDOW_SECONDS,
+            "on": options.on,
+            "lines": lines,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
