@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.support.report import finish, private_state
-from benchmarks.support.windows import Run, full_flight_seconds, measured_rates
+from benchmarks.support.windows import Run, measured_rates, settling_seconds
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -30,10 +30,10 @@ from lab.results.looks import looks
 from lab.results.statistics import Estimate, estimate
 from lab.units import MIB
 
-LEVELS = {"single": 1, "raid0": 4, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 4}
+LEVELS = {"raid0": 4, "raid1": 2, "raid4": 3, "raid5": 3, "raid6": 4, "raid10": 4}
 LOADS = ("randread", "randwrite", "randrw")
-DEPTHS = (1, 4, 16, 32)
-ADAPTIVE_DEPTHS = (4, 16)
+DEPTHS = (1, 2, 4, 8, 32)
+ADAPTIVE_DEPTHS = (2, 8)
 """There cells are measured until their interval is narrow."""
 REPEATS, MOST_REPEATS, HALF_WIDTH = 6, 20, 0.05
 LOOKS = looks(REPEATS, MOST_REPEATS)
@@ -72,9 +72,6 @@ def build(lab: Lab) -> dict[str, str]:
     devices = {}
     for number, (level, members) in enumerate(LEVELS.items()):
         own, nodes = tuple(nodes[:members]), nodes[members:]
-        if level == "single":
-            devices[level] = own[0]
-            continue
         # Blank drives agree with each other as they are.
         spec = ArraySpec(level, own, name=f"md{number}", assume_clean=level != "raid0")
         lab.execute(operations.create(spec))
@@ -93,7 +90,7 @@ def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterat
     windows = [WINDOW_SECONDS] * count + [WINDOW_SECONDS * TIMES_AS_LONG]
     first_seed = 1 + 1_000_000 * steps().index((load, depth))
     runs = [
-        Run(device, load, depth, full_flight_seconds(depth), window, first_seed + 1000 * n + place, place > 0)
+        Run(device, load, depth, settling_seconds(depth), window, first_seed + 1000 * n + place, place > 0)
         for n, window in enumerate(windows)
         for place, device in enumerate(devices.values())
     ]

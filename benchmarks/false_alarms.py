@@ -37,8 +37,8 @@ from lab.units import MIB
 
 MOST_REPEATS = 20
 COUNTS = (6, 8, 10, 12, 16, 20)
-DEPTH = 16
-RAMP_SECONDS = 0.5
+DEPTH = 8
+RAMP_SECONDS = 1.0
 PERSONALITIES = {"pace-a": 20.4, "pace-b": 22.4}
 """Milliseconds with those of the transport; the delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
