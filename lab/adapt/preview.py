@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -11,7 +12,8 @@ from lab.adapt.tiers import default_reference
 from lab.adapt.windows import Composition, Rule
 from lab.arrays.geometry import usable_bytes
 from lab.arrays.levels import Raid5
-from lab.disks.kinds import LabDisk
+from lab.disks.kinds import DiskKind, LabDisk
+from lab.units import parse_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,14 @@ class Preview:
     def reads_words(self) -> str:
         """``never``, ``always`` or a percentage."""
         return {0.0: "never", 1.0: "always"}.get(self.reads_share, f"{100 * self.reads_share:.0f} %")
+
+
+def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
+    """Disks that exist on paper only, written ``1T``, ``2T``. Raises SpecError for what is no size."""
+    return tuple(
+        LabDisk(name=text, kind=DiskKind.FILE, node=f"/dev/disk{number}", size_bytes=parse_bytes(text))
+        for number, text in enumerate(sizes)
+    )
 
 
 def preview(disks: tuple[LabDisk, ...], chunk_bytes: int, reference: int | None = None) -> tuple[Preview, ...]:

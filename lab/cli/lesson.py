@@ -110,18 +110,20 @@ def show() -> None:
 
 
 @app.command
-def answer(key: Annotated[str, Parameter(help="One of the options, as the step lists them.")]) -> int:
-    """Predict: answer the question of this step."""
+def answer(
+    text: Annotated[str, Parameter(help="One of the options as the step lists them, or the number it asks for.")],
+) -> int:
+    """Predict, or type the number that this step has you read off."""
     context = current()
     seat = Desk(context.host).require_seat()
-    seat.answer(key)
+    seat.answer(text)
     step = seat.step
-    if step is not None and not step.checks:
+    if step is None or step.ask is None or text not in step.ask.options:
         return _tell(context, seat, look_once_more(seat, lambda: _opener(context)))
     if context.json:
         out_json(lesson_text.seat_value(seat))
-    elif step is not None and step.ask is not None:
-        out(seat.words.say("predicted", answer=step.ask.options[key]))
+    else:
+        out(seat.words.say("predicted", answer=step.ask.options[text]))
     return ExitCode.DONE
 
 
@@ -166,7 +168,7 @@ def do(
         for action in step.do:
             out(action.by_hand())
         if not step.do:
-            context.narrator.notice("there is nothing to do in this step but to answer: 'raidlab lesson answer KEY'")
+            context.narrator.notice("there is nothing to do in this step but to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
     seat.note_help()
 

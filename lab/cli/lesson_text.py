@@ -54,6 +54,9 @@ def show_seat(seat: Seat) -> None:
             f"- `{key}` {text}{' ←' if key == chosen else ''}" for key, text in step.ask.options.items()
         )
         say(f"**{words.say('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
+    if step.read is not None:
+        unit = f" ({step.read.unit})" if step.read.unit else ""
+        say(f"**{words.say('read-off')}** {step.read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
 def show_explanation(seat: Seat, step: ReadyStep) -> None:
@@ -78,7 +81,7 @@ def check_line(words: Words, view: CheckView) -> str:
     found = words.find(view.outcome.said, view.outcome.facts)
     if not view.is_passed:
         return f"{line}; {words.say('missing', found=found)}"
-    return f"{line}: {found}" if view.outcome.said.startswith("ratio") else line
+    return f"{line}: {found}" if view.outcome.said.startswith(("ratio", "reading")) else line
 
 
 def check_lines(seat: Seat, view: StepView) -> list[str]:
@@ -113,6 +116,8 @@ def step_value(seat: Seat, step: ReadyStep) -> dict[str, Any]:
         "question": ask.question if ask else None,
         "options": ask.options if ask else {},
         "answer": seat.progress.in_step(step.id).answer,
+        "read": {"question": step.read.question, "unit": step.read.unit} if step.read else None,
+        "number": seat.progress.in_step(step.id).reading,
         "by_hand": [action.by_hand() for action in step.do],
         "hints_shown": seat.hints_shown,
     }

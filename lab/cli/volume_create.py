@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from lab.adapt.names import free_volume_name
-from lab.adapt.preview import Preview, preview
+from lab.adapt.preview import Preview, disks_of_sizes, preview
 from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
 from lab.adapt.windows import Rule
 from lab.arrays.spec import ConsistencyPolicy
@@ -18,7 +18,7 @@ from lab.cli.context import Context, current
 from lab.cli.disk_words import chosen_disks, explicit_disks, split_words
 from lab.cli.output import out, out_json, table
 from lab.cli.session import open_session, plan_value, show_plan, wait_for_volume_with_bar
-from lab.disks import DiskKind, LabDisk
+from lab.disks import LabDisk
 from lab.errors import SpecError
 from lab.session import volumes
 from lab.session.checks import array_names, used_nodes
@@ -71,14 +71,11 @@ def capacity(
     context = current()
     chunk_bytes = DEFAULT_CHUNK_BYTES if chunk is None else parse_bytes(chunk, what="chunk")
     if sizes:
-        made = [
-            LabDisk(name=text, kind=DiskKind.FILE, node=f"/dev/disk{number}", size_bytes=parse_bytes(text))
-            for number, text in enumerate(word for given in sizes for word in split_words(given))
-        ]
+        made = disks_of_sizes([word for given in sizes for word in split_words(given)])
     else:
         with open_session(context) as session:
-            made = _free(session)
-    rows = preview(tuple(made), chunk_bytes, reference)
+            made = tuple(_free(session))
+    rows = preview(made, chunk_bytes, reference)
     if context.json:
         out_json({"disks": [disk.size_bytes for disk in made], "systems": rows})
         return

@@ -51,7 +51,7 @@ class RebuildCell:
 
 
 def victim_slot(repeat: int, members: int) -> int:
-    """The member that fails: another one in each repeat, since nothing may hang on which one it is."""
+    """The member that fails: another one in each repeat, since nothing may depend on which one it is."""
     return repeat % members
 
 

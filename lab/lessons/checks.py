@@ -93,7 +93,7 @@ class ArrayState(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.healthy"):
-    """Every member is there and in sync, and no sync is running or owed."""
+    """Every member is there and in sync, and no sync is running or pending."""
 
     def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
         if status.is_degraded:
@@ -190,7 +190,7 @@ class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
-    """The array lost more members than its level can do without; md says so in one of two ways."""
+    """The array lost more members than its level can survive; md says so in one of two ways."""
 
     parity_members: int = 0
     """Members that a parity level can miss: those levels never show the state ``broken`` (md.rst)."""
@@ -252,7 +252,7 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sync.finished"):
-    """Nothing is being rebuilt, resynchronised, scrubbed or reshaped, and nothing of that is owed."""
+    """Nothing is being rebuilt, resynchronised, scrubbed or reshaped, and nothing of that is pending."""
 
     def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
         if _owes_sync(status):
@@ -273,7 +273,7 @@ class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
-    """Known data lie on the array."""
+    """The array holds known data."""
 
     array: str = "md0"
 

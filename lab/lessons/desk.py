@@ -104,9 +104,9 @@ class Seat:
         """The measurements of this lesson that were found, by name."""
         return dict(self._found)
 
-    def answer(self, key: str) -> None:
-        """Answer the question of the current step. Raises SpecError with the nearest option."""
-        self._keep(engine.answer(self.lesson, self.progress, key))
+    def answer(self, text: str) -> None:
+        """Answer the question of the current step, or give the number that it asks for. Raises as the engine does."""
+        self._keep(engine.answer(self.lesson, self.progress, text))
 
     def hint(self) -> str:
         """The next hint. Raises LessonError when the lesson is done."""

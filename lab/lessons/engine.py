@@ -1,7 +1,8 @@
 """The state of a student in a lesson, and how it moves on. Pure: no clock, no files, no machine.
 
-A step is done when its question is answered and all its checks hold at one look; checks about something that happened
-stay passed for their step. Done steps stay done: a later step may well undo what they asked for.
+A step is done when its question is answered, its reading is right and all its checks hold at one look; a right reading
+and checks about something that happened stay passed for their step. Done steps stay done: a later step may well undo
+what they asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lab.errors import LessonError
 from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
 from lab.lessons.scene import Outcome, Scene
 from lab.lessons.schema import HINTS
-from lab.tomlfile import unknown_word
+from lab.tomlfile import nearest, unknown_word
 
 FORMAT_VERSION = 1
 
@@ -27,12 +28,14 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Empty: not yet."""
     answer: str = ""
     """The key of the chosen option."""
+    reading: str = ""
+    """The number that was typed, as it was typed."""
     hints: int = 0
     """How many hints were shown."""
     by_lab: bool = False
     """The lab carried the step out for the student."""
     passed: tuple[int, ...] = ()
-    """Checks about something that happened which were seen to hold."""
+    """Places of the checks about something that happened which were seen to hold; a right reading comes after them."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,17 +102,24 @@ def done_count(lesson: ReadyLesson, progress: Progress) -> int:
     return sum(progress.is_done(step.id) for step in lesson.steps)
 
 
-def answer(lesson: ReadyLesson, progress: Progress, key: str) -> Progress:
-    """Answer the question of the current step; a prediction may be changed until the step is done.
+def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
+    """Answer the question of the current step, or type the number that it asks for.
 
-    Raises LessonError where nothing is asked, SpecError with the nearest option.
+    Both may be changed until the step is done. Raises LessonError where nothing is asked, SpecError with the nearest
+    option, or for what is no number.
     """
     step = _require_step(lesson, progress)
-    if step.ask is None:
+    if step.ask is not None and text in step.ask.options:
+        return _with_step(progress, step, answer=text)
+    if step.ask is None and step.read is None:
         raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what is to be done")
-    if key not in step.ask.options:
-        raise unknown_word("answer", key, step.ask.options)
-    return _with_step(progress, step, answer=key)
+    options = step.ask.options if step.ask else {}
+    if step.read is None or nearest(text, options):
+        raise unknown_word("answer", text, options)
+    step.read.parse(text)
+    before = progress.in_step(step.id).passed
+    kept = tuple(number for number in before if number != _reading_place(step))
+    return _with_step(progress, step, reading=text, passed=kept)
 
 
 def take_hint(lesson: ReadyLesson, progress: Progress) -> tuple[Progress, int]:
@@ -135,6 +145,9 @@ def look(lesson: ReadyLesson, progress: Progress, scene: Scene) -> StepView | No
         outcome = check.look(scene)
         is_passed = outcome.is_passed or (check.lasts and number in kept)
         views.append(CheckView(check.wanted, dict(check.facts), is_passed, outcome))
+    if step.read is not None:
+        outcome = step.read.compare(progress.in_step(step.id).reading, scene)
+        views.append(CheckView("reading", {}, outcome.is_passed or _reading_place(step) in kept, outcome))
     is_done = all(view.is_passed for view in views)
     return StepView(step, tuple(views), None if is_done else _mistake(step, scene), is_done)
 
@@ -146,6 +159,8 @@ def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: st
     held = {
         number for number, check in enumerate(step.checks) if check.lasts and view.checks[number + offset].is_passed
     }
+    if step.read is not None and view.checks[-1].is_passed:
+        held.add(_reading_place(step))
     before = progress.in_step(step.id)
     if not view.is_done:
         kept = tuple(sorted(held | set(before.passed)))
@@ -153,6 +168,11 @@ def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: st
     progress = _with_step(progress, step, done_utc=now_utc)
     following = current_step(lesson, progress)
     return progress if following is None else _with_step(progress, following, began_utc=now_utc)
+
+
+def _reading_place(step: ReadyStep) -> int:
+    """Where a right reading is kept among the checks that were seen to hold."""
+    return len(step.checks)
 
 
 def _question_view(progress: Progress, step: ReadyStep) -> CheckView:

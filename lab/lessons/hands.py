@@ -100,6 +100,8 @@ def look_once_more(seat: Seat, opener: Callable[[], AbstractContextManager[LabSe
 
 
 def needs_lab(step: ReadyStep) -> bool:
-    """Whether any check of the step is about arrays, disks or data."""
+    """Whether any check of the step, or its reading, is about arrays, disks or data."""
+    if step.read is not None and step.read.source.needs_lab:
+        return True
     checks = (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
     return any(not isinstance(check, ResultSaved | Ratio | RebuildIntact) for check in checks)

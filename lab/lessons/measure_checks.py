@@ -23,25 +23,24 @@ class Figure(StrEnum):
     """What is compared."""
 
     IOPS = "iops"
-    """I/Os a second, of the typical moment."""
+    """I/Os a second."""
     BANDWIDTH = "bandwidth"
-    """Bytes a second, of the typical moment."""
+    """Bytes a second."""
     P50 = "p50"
     """Median latency."""
     P99 = "p99"
 
     def of(self, figures: DirectionFigures) -> float | None:
-        """The figure of one measured direction, in I/Os or bytes a second, or seconds.
-
-        By Little's law requests in flight = rate × mean latency, so the rate at which the *median* request was served
-        is rate × mean / median. A short run on a computer that does other things pauses now and then: pauses lengthen
-        the mean and leave the median alone.
-        """
-        if self is Figure.P50 or self is Figure.P99:
-            return figures.p50_seconds if self is Figure.P50 else figures.p99_seconds
-        typical = figures.mean_seconds / figures.p50_seconds if figures.p50_seconds else 1.0
-        rate = figures.iops if self is Figure.IOPS else figures.bandwidth_bytes_per_second
-        return rate * typical
+        """The figure of one measured direction, as it was measured: in I/Os or bytes a second, or seconds."""
+        match self:
+            case Figure.IOPS:
+                return figures.iops
+            case Figure.BANDWIDTH:
+                return figures.bandwidth_bytes_per_second
+            case Figure.P50:
+                return figures.p50_seconds
+            case Figure.P99:
+                return figures.p99_seconds
 
     def text(self, value: float) -> str:
         """With its unit, for people."""
@@ -79,7 +78,7 @@ class ResultSaved(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
     """One figure of two parts of a measurement, divided: it lies between ``at_least`` and ``at_most``.
 
-    With several repeats the ratio of every pair must agree; otherwise nobody can tell.
+    With several repeats the ratio of every pair must agree; otherwise the measurement is inconclusive.
     """
 
     measure: str
@@ -111,7 +110,7 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
         record = scene.results.get(self.measure)
         if record is None:
             return Outcome(False, "result-missing", {"measure": self.measure})
-        above, below = self._values(record, self.of), self._values(record, self.to)
+        above, below = values_of(record, self.of, self.figure), values_of(record, self.to, self.figure)
         if not above or not below or min(below) <= 0:
             return Outcome(False, "ratio-lacks", {**self.facts, "measure": self.measure})
         ratio = statistics.median(above) / statistics.median(below)
@@ -125,10 +124,6 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
         if any(inside) and not all(inside):
             return Outcome(False, "ratio-unclear", facts)
         return Outcome(all(inside), "ratio-is" if all(inside) else f"ratio-off-{self._band}", facts)
-
-    def _values(self, record: ResultRecord, choice: CellChoice) -> list[float]:
-        found = [self.figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]
-        return [value for value in found if value is not None]
 
 
 class RebuildIntact(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.data_unchanged"):
@@ -144,6 +139,12 @@ class RebuildIntact(Check, frozen=True, kw_only=True, forbid_unknown_fields=True
         verdicts: Sequence[bool | None] = [each.data_unchanged for each in record.rebuilds if each.array == self.array]
         is_intact = bool(verdicts) and all(verdicts)
         return Outcome(is_intact, "rebuild-intact" if is_intact else "rebuild-not-intact", self.facts)
+
+
+def values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
+    """A figure of one part of a result, one value per repeat, in order; without those that fio did not give."""
+    found = [figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]
+    return [value for value in found if value is not None]
 
 
 def _label(choice: CellChoice, other: CellChoice) -> str:

@@ -1,7 +1,8 @@
 """The proof of a lesson on a real lab.
 
 Nothing passes on a fresh lab, the lesson's own solution passes everything, and each recorded wrong solution fails in
-the way that the lesson recognises.
+the way that the lesson recognises. A measurement counts as it comes: what disturbs one is recognised where it is
+measured (lab.experiments.runner), without a look at what the lesson would like to see.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lab.lessons.actions import Action
 from lab.lessons.desk import Seat
 from lab.lessons.engine import StepView
 from lab.lessons.hands import Watch, carry_out, look_once_more
+from lab.lessons.readings import Reading
 from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.measure.samples import Sample
@@ -29,8 +31,8 @@ from lab.units import MIB
 
 DISK_BYTES = 64 * MIB
 """Small disks, so that syncs take an instant."""
-MEASURED_AGAIN = 2
-"""How often a measurement that does not come out as the lesson says is repeated: what is false stays false."""
+WRONG_BY = 1.5
+"""What a typed number is multiplied with to be wrong: no tolerance of a reading is that wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +138,28 @@ class _Prover:
             self._fail(step, "it is done before anything was done", seat, before)
         if step.ask is not None:
             seat.answer(step.ask.answer or next(iter(step.ask.options)))
-            if not step.checks:
-                return self._look(seat)
             asked = self._look(seat) if is_first_time else None
             if asked is not None and asked.is_done:
                 self._fail(step, "an answer alone passes it", seat, asked)
                 return asked
         view = self._carry_out(seat, step.do)
-        for _ in range(MEASURED_AGAIN):
-            if view is None or view.is_done or not step.measures:
-                break
-            # Another program may have had the computer for just these seconds; a student would measure again too.
-            view = self._carry_out(seat, step.do, is_again=True)
-        return view
+        return view if step.read is None else self._read_off(seat, step, step.read)
+
+    def _read_off(self, seat: Seat, step: ReadyStep, read: Reading) -> StepView | None:
+        """Type a wrong number, which must fail as such, and then the right one."""
+        with self._opener() as session:
+            expected = read.expected(Watch(seat, session).scene())
+        if expected is None:
+            self._fail(step, "there is nothing to read when it is done", seat, None)
+            return None
+        seat.answer(f"{expected * WRONG_BY + 1:.10g}")
+        view = self._look(seat)
+        outcome = view.checks[-1].outcome if view else None
+        if view is None or view.is_done or outcome is None or outcome.said != "reading-off":
+            self._fail(step, "a wrong number passes, or fails for another reason", seat, view)
+            return None
+        seat.answer(f"{expected:.10g}")
+        return self._look(seat)
 
     def _wrong(self, wrong: ReadyWrong) -> bool:
         """Whether a wrong solution fails as recorded."""
@@ -172,9 +183,9 @@ class _Prover:
             self._fail(step, f"the mistake {wrong.mistake} was to be recognised, and {found} was", seat, view)
         return found == wrong.mistake
 
-    def _carry_out(self, seat: Seat, actions: Sequence[Action], *, is_again: bool = False) -> StepView | None:
+    def _carry_out(self, seat: Seat, actions: Sequence[Action]) -> StepView | None:
         def measure(name: str) -> None:
-            if is_again or name not in seat.results:
+            if name not in seat.results:
                 self._measure(seat, name)
 
         return carry_out(actions, seat, opener=self._opener, run_measure=measure)

@@ -10,7 +10,8 @@ from lab.experiments import schema as experiments
 from lab.experiments.schema import Experiment
 from lab.lessons.actions import Action, Measure
 from lab.lessons.checks import Check
-from lab.lessons.registry import make_action, make_check
+from lab.lessons.readings import UNITS, Reading
+from lab.lessons.registry import make_action, make_check, make_source
 from lab.lessons.schema import SOURCE_LANGUAGE, Arguments, Lesson, Mistake, Question, Step, StepText, Translation, Wrong
 from lab.lessons.seeds import Values, draw, fill, fill_tree
 from lab.tomlfile import decode_toml, unknown_word
@@ -37,6 +38,7 @@ class ReadyStep:
     ask: Question | None
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
+    read: Reading | None
     hints: tuple[str, ...]
     """With ``BY_HAND`` still in them: see ``hints_by_hand``."""
     explain: str
@@ -55,8 +57,8 @@ class ReadyStep:
 
     @property
     def check_count(self) -> int:
-        """Checks of the step, its question included."""
-        return len(self.checks) + (self.ask is not None)
+        """Checks of the step, its question and its reading included."""
+        return len(self.checks) + (self.ask is not None) + (self.read is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ def _step(lesson: Lesson, step: Step, text: StepText | None, values: Values) -> 
         ask=_question(ask, values) if ask else None,
         do=do,
         checks=_checks(step.check, values, where),
+        read=_reading(step, text, values, where),
         hints=tuple(fill(hint, values) for hint in hints),
         explain=fill(text.explain if text else step.explain, values),
         mistakes=tuple(_mistake(each, text, values, where) for each in step.mistakes),
@@ -157,6 +160,20 @@ def _step(lesson: Lesson, step: Step, text: StepText | None, values: Values) -> 
 def _question(ask: Question, values: Values) -> Question:
     options = {key: fill(option, values) for key, option in ask.options.items()}
     return Question(question=fill(ask.question, values), options=options, answer=fill(ask.answer, values))
+
+
+def _reading(step: Step, text: StepText | None, values: Values, where: str) -> Reading | None:
+    plan = step.read
+    if plan is None:
+        return None
+    if plan.unit not in UNITS and plan.value.get("get") != "number":
+        raise unknown_word(f"unit in {where}", plan.unit, UNITS)
+    return Reading(
+        question=fill((text.read if text else "") or plan.question, values),
+        unit=plan.unit,
+        source=make_source(fill_tree(plan.value, values), where=f"{where}, reading"),
+        within_percent=plan.within_percent,
+    )
 
 
 def _mistake(mistake: Mistake, text: StepText | None, values: Values, where: str) -> ReadyMistake:

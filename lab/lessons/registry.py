@@ -1,4 +1,4 @@
-"""The names that a lesson may use: every check and every action, and how text becomes one."""
+"""The names that a lesson may use: every check, action and source of a reading, and how text becomes one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from lab.errors import SpecError
-from lab.lessons import actions, checks, measure_checks
+from lab.lessons import actions, checks, measure_checks, readings
 from lab.lessons.actions import Action
 from lab.lessons.checks import Check
+from lab.lessons.readings import Source
 from lab.tomlfile import convert_tree, nearest
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -33,6 +34,7 @@ def _kinds(module: object, key: str) -> list[type]:
 
 CHECKS: Mapping[str, type[Check]] = _by_tag([*_kinds(checks, "that"), *_kinds(measure_checks, "that")])
 ACTIONS: Mapping[str, type[Action]] = _by_tag(_kinds(actions, "act"))
+SOURCES: Mapping[str, type[Source]] = _by_tag(_kinds(readings, "get"))
 
 
 def make_check(written: Mapping[str, Any], *, where: str) -> Check:
@@ -43,6 +45,11 @@ def make_check(written: Mapping[str, Any], *, where: str) -> Check:
 def make_action(written: Mapping[str, Any], *, where: str) -> Action:
     """An action as written. Raises SpecError that names the nearest action or key."""
     return _make(written, ACTIONS, "action", "act", where)
+
+
+def make_source(written: Mapping[str, Any], *, where: str) -> Source:
+    """Where a reading comes from, as written. Raises SpecError that names the nearest source or key."""
+    return _make(written, SOURCES, "source of a reading", "get", where)
 
 
 def _make(written: Mapping[str, Any], kinds: Mapping[str, type[T]], what: str, key: str, where: str) -> T:

@@ -51,6 +51,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The key of the option that turns out right; empty: a matter of opinion."""
 
 
+class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number that the student reads off and types; it is compared with what is really there."""
+
+    question: str
+    value: Arguments
+    """Where the right number comes from: its name under ``get`` (lab.lessons.readings), and its arguments."""
+    unit: str = ""
+    """Such as ``ms``; empty: a plain number."""
+    within_percent: float = 0.0
+    """How far a typed number may lie from the right one: as much as rounding in what is shown makes of it."""
+
+
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A state that students get into by mistake, and what helps them out of it."""
 
@@ -61,7 +73,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step: say, ask, do, check, three hints, explain."""
+    """One step: say, ask, do, check, read, three hints, explain."""
 
     id: str
     say: str
@@ -70,7 +82,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     do: tuple[Arguments, ...] = ()
     """The step's own solution, which the app can carry out."""
     check: tuple[Arguments, ...] = ()
-    """What must hold on the real lab; a question counts as a check of its own."""
+    """What must hold on the real lab; a question and a reading count as checks of their own."""
+    read: ReadingPlan | None = None
+    """A number to be read off, once everything is done."""
     hints: tuple[str, ...]
     explain: str
     """Markdown, shown after success: why it is so."""
@@ -122,6 +136,8 @@ class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     say: str
     ask: QuestionText | None = None
+    read: str = ""
+    """The question of a reading; empty: there is none."""
     hints: tuple[str, ...]
     explain: str
     mistakes: dict[str, str] = {}

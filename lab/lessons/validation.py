@@ -14,11 +14,14 @@ from lab.errors import LabError, SpecError
 from lab.lessons.checks import Check
 from lab.lessons.course import Course, LessonFiles, built_in_course, is_lesson_name, read_lesson
 from lab.lessons.measure_checks import Ratio, RebuildIntact, ResultSaved
+from lab.lessons.readings import ResultFigure, ResultRatio, Source
 from lab.lessons.ready import ReadyLesson, ReadyStep, make_ready
 from lab.lessons.schema import FORMAT_VERSION, HINTS, Lesson, Step, StepText, Translation
 from lab.lessons.words import placeholders
 from lab.tomlfile import nearest
 
+MOST_WITHIN_PERCENT = 10.0
+"""A reading with a wider tolerance asks for no number."""
 TRIED_SEEDS = ("", *(f"try-{number}" for number in range(12)))
 """A lesson must be sound for whatever a seed chooses; so many are tried."""
 
@@ -110,8 +113,13 @@ def _one_step(step: Step) -> Iterator[str]:
         yield "a hint is empty: write it"
     if len(set(step.hints)) < len(step.hints):
         yield "two hints are the same: let each say more than the one before"
-    if not step.check and step.ask is None:
-        yield "nothing is checked or asked, so it can never be done: write a check or an [steps.ask]"
+    if not step.check and step.read is None:
+        yield "nothing is checked, so a guess passes it: write a check or a [steps.read]"
+    if step.read and not step.read.question.strip():
+        yield "its reading asks nothing: write the question"
+    if step.read and not 0 <= step.read.within_percent <= MOST_WITHIN_PERCENT:
+        wide = step.read.within_percent
+        yield f"within_percent is {wide:g}: write 0 to {MOST_WITHIN_PERCENT:g}, or a guess passes it"
     if step.check and not step.do:
         yield "it checks the lab and has no solution of its own: write do = […]"
     if step.ask and len(step.ask.options) < 2:
@@ -134,14 +142,16 @@ def _require_sound(ready: ReadyLesson) -> None:
             raise SpecError(f"{where}: the answer '{step.ask.answer}' is no option", hint=_choose("", step.ask.options))
         for check in _all_checks(step):
             _require_measured(ready, check, where)
+        if step.read is not None:
+            _require_measured(ready, step.read.source, where)
 
 
 def _all_checks(step: ReadyStep) -> Iterable[Check]:
     return (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
 
 
-def _require_measured(ready: ReadyLesson, check: Check, where: str) -> None:
-    if not isinstance(check, ResultSaved | Ratio | RebuildIntact):
+def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> None:
+    if not isinstance(check, ResultSaved | Ratio | RebuildIntact | ResultFigure | ResultRatio):
         return
     if check.measure not in ready.measures:
         raise SpecError(
@@ -149,7 +159,8 @@ def _require_measured(ready: ReadyLesson, check: Check, where: str) -> None:
         )
     experiment = ready.measures[check.measure][0]
     arrays = [array.id for array in experiment.arrays]
-    named = [check.of, check.to] if isinstance(check, Ratio) else []
+    named = [check.of, check.to] if isinstance(check, Ratio | ResultRatio) else []
+    named += [check.of] if isinstance(check, ResultFigure) else []
     asked = [choice.array for choice in named] + ([check.array] if isinstance(check, RebuildIntact) else [])
     for name in asked:
         if name not in arrays:
@@ -207,6 +218,10 @@ def _step_text_problems(step: Step, text: StepText) -> Iterator[str]:
         yield from _same_places(f"{where}.hints, number {number}", hint, other)
     if (step.ask is None) != (text.ask is None):
         yield f"{where}.ask is {'missing' if step.ask else 'not in the lesson'}: write what the lesson has"
+    if (step.read is None) == bool(text.read.strip()):
+        yield f"{where}.read is {'missing' if step.read else 'not in the lesson'}: write what the lesson has"
+    if step.read and text.read.strip():
+        yield from _same_places(f"{where}.read", step.read.question, text.read)
     if step.ask and text.ask:
         yield from _same_keys(f"{where}.ask.options", text.ask.options, step.ask.options)
         yield from _same_places(f"{where}.ask.question", step.ask.question, text.ask.question)

@@ -57,7 +57,7 @@ class Requests(ABC):
         """The member I/Os of the next request; none if md has all it needs in memory."""
 
     def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
-        """The stages at every place, where they hang on nothing else."""
+        """The stages at every place, where they depend on nothing else."""
         return None
 
     def copies_of(self, place: int) -> tuple[int, ...]:

@@ -69,6 +69,27 @@ def test_a_lesson_that_needs_more_disks_says_so(capfd: pytest.CaptureFixture[str
     assert "raidlab disks add --kind file --count 2" in text
 
 
+def test_a_number_is_typed_compared_and_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    reading = (
+        '[steps.read]\nquestion = "How much?"\nvalue = { get = "number", equals = 12.5 }\nunit = "TB"\n[steps.ask]'
+    )
+    text = LESSON.replace("[steps.ask]", reading, 1).replace(
+        'check = [{ that = "array.level", level = "{seed.level}" }, { that = "array.healthy" }]', "check = []", 1
+    )
+    path = str(write(tmp_path, text))
+    assert "**Read off** How much? (TB)" in said(capfd, "lesson", "start", path)
+    assert "'lots' is no number" in said(capfd, "lesson", "answer", "lots", status=2)
+    assert "You predicted: no" in said(capfd, "lesson", "answer", "no")
+    assert "125 TB is not what is there" in said(capfd, "lesson", "answer", "125", status=1)
+    shown = value(capfd, "lesson", "show")["step"]
+    assert (shown["read"], shown["number"], shown["answer"]) == (
+        {"question": "How much?", "unit": "TB"},
+        "125",
+        "no",
+    )
+    assert "Step 2 of 2" in said(capfd, "lesson", "answer", "12,5 TB")
+
+
 def test_the_prediction_is_kept_and_checked(capfd: pytest.CaptureFixture[str]) -> None:
     said(capfd, "lesson", "start", "1")
     assert "did you mean 'same'" in said(capfd, "lesson", "answer", "sam", status=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from lab.arrays.status import SyncAction, SyncProgress
@@ -14,6 +15,16 @@ from lab.lessons.schema import Lesson
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON, array, member, scene
 
+READING = LESSON.replace(
+    "[steps.ask]",
+    """[steps.read]
+question = "What does md0 hold?"
+value = { get = "array.size" }
+unit = "MiB"
+within_percent = 0.5
+
+[steps.ask]""",
+)
 EARLY, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
 WANTED = array("raid1")
 
@@ -32,6 +43,13 @@ def look(lesson: ReadyLesson, progress: Progress, at: Scene) -> tuple[engine.Ste
     view = engine.look(lesson, progress, at)
     assert view is not None
     return view, engine.note(lesson, progress, view, now_utc=LATER)
+
+
+def said(view: engine.StepView) -> str:
+    """What is said of the number."""
+    outcome = view.checks[-1].outcome
+    assert outcome is not None
+    return outcome.said
 
 
 def first_step_done(lesson: ReadyLesson, begun: Progress) -> Progress:
@@ -64,6 +82,84 @@ def test_an_unknown_answer_names_the_options(lesson: ReadyLesson, begun: Progres
 def test_where_nothing_is_asked_there_is_no_answer(lesson: ReadyLesson, begun: Progress) -> None:
     with pytest.raises(LessonError, match="asks nothing"):
         engine.answer(lesson, first_step_done(lesson, begun), "yes")
+
+
+def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: Progress) -> None:
+    lesson = make_ready(decode_toml(READING, Lesson))
+    view, _ = look(lesson, begun, scene(WANTED))
+    assert said(view) == "reading-not-given"
+    wrong = engine.answer(lesson, engine.answer(lesson, begun, "no"), "125")
+    view, kept = look(lesson, wrong, scene(WANTED))
+    assert (said(view), view.is_done) == ("reading-off", False)
+    assert kept.in_step("build").reading == "125", "what was typed stays"
+    view, done = look(lesson, engine.answer(lesson, kept, "124 MiB"), scene(WANTED))
+    assert view.is_done
+    assert done.is_done("build")
+
+
+@pytest.mark.parametrize(
+    ("typed", "outcome"),
+    [
+        ("124", "reading-right"),
+        (" 124,4 ", "reading-right"),
+        ("124.7 mib", "reading-off"),
+        ("130023424", "reading-off"),
+        ("126976", "reading-other-unit"),
+        ("0.121", "reading-other-unit"),
+        ("-124", "reading-off"),
+        ("1e999", "reading-off"),
+    ],
+)
+def test_a_typed_number_is_taken_as_it_is_meant(begun: Progress, typed: str, outcome: str) -> None:
+    lesson = make_ready(decode_toml(READING, Lesson))
+    view, _ = look(lesson, engine.answer(lesson, begun, typed), scene(WANTED))
+    assert said(view) == outcome
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("much", "this step asks for a number in MiB, such as 12.5"),
+        ("", "this step asks for a number in MiB, such as 12.5"),
+        ("nan", "this step asks for a number in MiB, such as 12.5"),
+        ("124 GiB", "this step asks for a number in MiB"),
+        ("yess", "did you mean 'yes'?"),
+    ],
+)
+def test_what_is_no_number_is_refused_and_nothing_is_lost(begun: Progress, typed: str, hint: str) -> None:
+    lesson = make_ready(decode_toml(READING, Lesson))
+    before = engine.answer(lesson, engine.answer(lesson, begun, "no"), "7")
+    with pytest.raises(SpecError) as caught:
+        engine.answer(lesson, before, typed)
+    assert caught.value.hint == hint
+    assert (before.in_step("build").answer, before.in_step("build").reading) == ("no", "7")
+
+
+def test_a_number_waits_for_what_it_is_read_off(begun: Progress) -> None:
+    lesson = make_ready(decode_toml(READING, Lesson))
+    typed = engine.answer(lesson, engine.answer(lesson, begun, "no"), "124")
+    view, kept = look(lesson, typed, scene())
+    assert (said(view), view.is_done) == ("reading-nothing-there", False)
+    assert look(lesson, kept, scene(WANTED))[0].is_done
+
+
+def test_a_right_number_stays_right_until_another_one_is_typed(begun: Progress) -> None:
+    lesson = make_ready(decode_toml(READING, Lesson))
+    _, read_off = look(lesson, engine.answer(lesson, begun, "124"), scene(WANTED))
+    view, _ = look(lesson, read_off, scene())
+    assert view.checks[-1].is_passed, "the array has gone since"
+    view, _ = look(lesson, engine.answer(lesson, read_off, "7"), scene(WANTED))
+    assert not view.checks[-1].is_passed
+
+
+def test_progress_of_earlier_versions_is_still_read(lesson: ReadyLesson) -> None:
+    kept = b"""{"lesson": "01-first", "began_utc": "2026-01-01T00:00:00Z", "steps": {
+      "build": {"began_utc": "2026-01-01T00:00:00Z", "done_utc": "2026-01-01T00:05:00Z", "answer": "no", "hints": 1},
+      "fail": {"began_utc": "2026-01-01T00:05:00Z", "passed": [1]}}}"""
+    progress = msgspec.json.decode(kept, type=Progress)
+    assert progress.is_done("build")
+    assert (progress.in_step("fail").passed, progress.in_step("fail").reading) == ((1,), "")
+    assert not look(make_ready(decode_toml(READING, Lesson)), progress, scene())[0].is_done
 
 
 def test_hints_come_one_by_one_and_the_last_stays(lesson: ReadyLesson, begun: Progress) -> None:

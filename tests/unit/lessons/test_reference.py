@@ -1,4 +1,4 @@
-"""docs/lessons.md lists every check and action with its keys, as the code has them."""
+"""docs/lessons.md lists every check, action and source of a reading with its keys, as the code has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from lab.cli.main import run
 from lab.lessons.course import built_in_course
-from lab.lessons.registry import ACTIONS, CHECKS
+from lab.lessons.registry import ACTIONS, CHECKS, SOURCES
 
 DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="utf-8")
 
@@ -23,14 +23,16 @@ def row(name: str, kind: type[msgspec.Struct]) -> str:
     return f"| `{name}` | {keys} | {said} |"
 
 
-@pytest.mark.parametrize(("name", "kind"), [*CHECKS.items(), *ACTIONS.items()], ids=lambda each: str(each))
+@pytest.mark.parametrize(
+    ("name", "kind"), [*CHECKS.items(), *ACTIONS.items(), *SOURCES.items()], ids=lambda each: str(each)
+)
 def test_every_name_that_a_lesson_may_use_is_documented(name: str, kind: type[msgspec.Struct]) -> None:
     assert row(name, kind) in DOCS.splitlines()
 
 
 def test_the_lesson_in_the_documentation_is_sound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```toml\n(.*?)^```$", DOCS, flags=re.DOTALL | re.MULTILINE)
-    lesson, translation = blocks[0], blocks[1]
+    lesson, translation = blocks[0], blocks[-1]
     (tmp_path / "20-my-mirror.toml").write_text(lesson, encoding="utf-8")
     (tmp_path / "20-my-mirror.sv.toml").write_text(translation, encoding="utf-8")
     assert run(["lesson", "verify", str(tmp_path / "20-my-mirror.toml")]) == 0

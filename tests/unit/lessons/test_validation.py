@@ -81,12 +81,33 @@ ERRORS = [
     (
         'check = [{ that = "array.degraded", equals = 1 }, { that = "scrub.found" }]',
         "",
-        "step fail: nothing is checked or asked",
+        "step fail: nothing is checked, so a guess passes it",
     ),
     (
         'say = "Let {seed.victim}',
         'say = "Let {seed.victm}',
         "there is no seed variable 'victm': did you mean 'victim'?",
+    ),
+    ("[steps.ask]", '[steps.read]\nquestion = "?"\nvalue = { get = "array.sise" }\n[steps.ask]', "mean 'array.size'?"),
+    (
+        "[steps.ask]",
+        '[steps.read]\nquestion = "?"\nvalue = { get = "array.size" }\nunit = "MB"\n[steps.ask]',
+        "no unit in lesson 01-first, step build 'MB'",
+    ),
+    (
+        "[steps.ask]",
+        '[steps.read]\nquestion = "?"\nvalue = { get = "array.size" }\nwithin_percent = 60.0\n[steps.ask]',
+        "within_percent is 60: write 0 to 10, or a guess passes it",
+    ),
+    (
+        "[steps.ask]",
+        '[steps.read]\nquestion = " "\nvalue = { get = "array.size" }\n[steps.ask]',
+        "step build: its reading asks nothing: write the question",
+    ),
+    (
+        "[steps.ask]",
+        '[steps.read]\nquestion = "?"\nvalue = { get = "result.figure", measure = "x", of.array = "a" }\n[steps.ask]',
+        "step build: there is no measurement 'x'",
     ),
     ('mistake = "striped"', 'mistake = "stripes"', "no mistake 'stripes' is told apart: did you mean 'striped'?"),
     ('step = "build"', 'step = "bild"', "wrong solution: there is no step 'bild': did you mean 'build'?"),
@@ -201,6 +222,16 @@ def test_a_question_that_is_not_translated_is_named(tmp_path: Path) -> None:
     text = head + "[steps.fail]" + rest.partition("[steps.fail]")[2]
     problems = lesson_problems(read_lesson(write(tmp_path, sv=text)))
     assert problems == ("01-first.sv.toml: steps.build.ask is missing: write what the lesson has",)
+
+
+def test_a_reading_that_is_not_translated_is_named(tmp_path: Path) -> None:
+    reading = '[steps.read]\nquestion = "{seed.level}?"\nvalue = { get = "array.size" }\n[steps.ask]'
+    text = LESSON.replace("[steps.ask]", reading)
+    problems = lesson_problems(read_lesson(write(tmp_path, text, sv=TRANSLATION)))
+    assert problems == ("01-first.sv.toml: steps.build.read is missing: write what the lesson has",)
+    translated = TRANSLATION.replace('explain = "Därför."', 'explain = "Därför."\nread = "?"')
+    problems = lesson_problems(read_lesson(write(tmp_path, text, sv=translated)))
+    assert problems == ("01-first.sv.toml: steps.build.read lacks {seed.level}: use the same places in braces",)
 
 
 def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Where the number of a reading comes from, for each source: the student's own result, the lab, or a count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.errors import SpecError
+from lab.lessons.readings import UNITS, Reading
+from lab.lessons.registry import SOURCES, make_source
+from lab.lessons.scene import Scene
+from tests.unit.lessons.samples import array, scene
+from tests.unit.lessons.test_checks import SPLIT, cell, figures, measured
+
+ONE = measured(cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
+MIXED = "1T 1T 1T 1T 1T 2T 2T 2T 2T"
+
+
+def reading(unit: str = "", within_percent: float = 0.0, **written: Any) -> Reading:
+    return Reading("?", unit, make_source(written, where="test"), within_percent)
+
+
+FOUND: list[tuple[Reading, Scene, float]] = [
+    (reading("TB", get="number", equals=12.5), scene(), 12.5),
+    (reading("IOPS", get="result.figure", measure="m", of={"array": "a"}), ONE, 300.0),
+    (reading("ms", get="result.figure", measure="m", of={"array": "a"}, figure="p50"), ONE, 50.0),
+    (reading("KiB/s", get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth"), ONE, 1200.0),
+    (reading("IOPS", get="result.figure", measure="m", of={"array": "a"}), measured(*SPLIT), 200.0),
+    # As measured: mean and median latency have no part in it.
+    (reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}), ONE, 7.5),
+    (reading("MiB", get="array.size"), scene(array()), 124.0),
+    (reading("MiB", get="capacity", disks="32M 32M 32M 64M 64M", system="raid5"), scene(), 124.0),
+    (reading(get="capacity", disks=MIXED, system="adapt5", figure="arrays"), scene(), 5.0),
+    (reading(get="capacity", disks=MIXED, system="shr", figure="reads-percent"), scene(), 27.0),
+]
+
+
+@pytest.mark.parametrize(("read", "at", "expected"), FOUND, ids=[str(each[0].source) for each in FOUND])
+def test_the_right_number_is_found(read: Reading, at: Scene, expected: float) -> None:
+    assert read.expected(at) == pytest.approx(expected)
+    assert read.compare(f"{expected:.10g}", at).is_passed or read.within_percent == 0
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        reading("IOPS", get="result.figure", measure="m", of={"array": "a"}),
+        reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}),
+        reading("MiB", get="array.size"),
+    ],
+    ids=str,
+)
+def test_without_a_result_or_an_array_there_is_nothing_to_read(read: Reading) -> None:
+    assert read.expected(scene()) is None
+    assert read.compare("5", scene()).said == "reading-nothing-there"
+
+
+def test_a_part_that_was_not_measured_gives_no_ratio() -> None:
+    read = reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "c"})
+    assert read.expected(ONE) is None
+
+
+@pytest.mark.parametrize(("typed", "is_right"), [("50", True), ("50.5", True), ("49.4", False), ("50.6", False)])
+def test_a_number_may_be_as_far_off_as_the_step_says(typed: str, is_right: bool) -> None:
+    read = reading("ms", 1.0, get="result.figure", measure="m", of={"array": "a"}, figure="p50")
+    assert read.compare(typed, ONE).is_passed is is_right
+
+
+def test_a_unit_that_differs_by_a_prefix_or_by_bits_is_told() -> None:
+    read = reading("KiB/s", 1.0, get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth")
+    for typed in ("1.17", "1228800", "9600"):
+        assert read.compare(typed, ONE).said == "reading-other-unit", typed
+    assert read.compare("2400", ONE).said == "reading-off"
+
+
+def test_sizes_of_disks_are_checked_with_the_lesson() -> None:
+    with pytest.raises(SpecError, match="'1X'"):
+        make_source({"get": "capacity", "disks": "1T 1X", "system": "raid5"}, where="test")
+
+
+def test_every_source_is_tested_and_says_what_it_is() -> None:
+    assert {str(type(each[0].source).__struct_config__.tag) for each in FOUND} == set(SOURCES)
+    for kind in SOURCES.values():
+        assert (kind.__doc__ or "").strip().endswith(".")
+    assert UNITS[""] == 1.0
