@@ -38,7 +38,7 @@ def assemble(name: str, members: Sequence[str], *, force: bool = False) -> Plan:
 
     ``force`` also takes members whose event counts differ: it may bring back data that is out of date.
 
-    Where the array then is read-auto, as on Debian 12, a sync that is owed waits for the first write (md.rst).
+    Where the array then is read-auto, as on Debian 12, a pending sync waits for the first write (md.rst).
     """
     if not members:
         raise SpecError(f"array {name}: no members to assemble from", hint="name the devices that held the array")

@@ -86,7 +86,7 @@ def awake(status: ArrayStatus) -> Plan:
     if status.state is not ArrayState.READ_AUTO:
         return Plan(f"Use {status.name}")
     why = (
-        "An assembled array waits for its first write; from now on md records changes, and a sync that is owed goes on."
+        "An assembled array waits for its first write; from now on md records changes, and a pending sync goes on."
     )
     return Plan(
         f"Wake {status.name}",
