@@ -23,6 +23,7 @@ DOES: dict[str, str] = {
     "run.start": "run",
     "run.stop": "run",
     **{f"lessons.answer-{letter}": "lesson answer" for letter in "abcdef"},
+    "lessons.number": "lesson answer",
     "lessons.hint": "lesson hint",
     "lesson.hint": "lesson hint",
     "lessons.measure": "lesson measure",
@@ -51,7 +52,7 @@ VIEWS = frozenset(
         *("commands.all", "commands.copy", "commands.copy-all", "commands.clear", "commands.leave"),
         *("shell.older", "shell.newer"),
         *("lesson.large", "lesson.next", "lessons.next", "lesson.up", "lesson.down", "lessons.up", "lessons.down"),
-        "variant.cancel",
+        *("variant.cancel", "number.cancel"),
     }
 )
 """Bindings that only look, choose or leave."""

@@ -224,6 +224,7 @@ PICTURES = (
     Picture("results-compared", compared, mode="results"),
     Picture("lessons", course, mode="lessons"),
     Picture("lesson", in_lesson("05", "disk03; chunk 64 KiB", "h", "h", "h", label="raid5"), mode="lessons"),
-    Picture("lesson-why", in_lesson("04", "One block of every stripe", "a"), mode="lessons"),
+    Picture("lesson-why", in_lesson("04", "One block of every stripe", "a", "t", *"11101010", "enter"), mode="lessons"),
+    Picture("lesson-number", in_lesson("04", "is no number", "a", "t", "x", "enter"), mode="lessons"),
     Picture("lesson-beside", in_lesson("05", "Lesson 5, step 1, 2/5", label="raid5")),
 )

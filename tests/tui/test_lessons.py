@@ -20,6 +20,7 @@ from tui.lessons.view import LessonView, StepCard
 from tui.lessons.wording import in_app, key_for, steps_in_app
 from tui.registry import SCREENS
 from tui.screens.menu import MenuScreen
+from tui.screens.number import NumberScreen
 from tui.screens.plan import PlanScreen
 from tui.screens.variant import VariantScreen
 from tui.widgets.lesson_panel import LessonPanel
@@ -290,6 +291,41 @@ async def test_a_word_of_ones_own_varies_the_lesson(app_on: AppMaker, fake_lab: 
         assert plain is not None
         assert varied is not None
         assert varied.text != plain.text
+
+
+async def test_a_number_is_typed_and_what_is_none_is_told_where_it_was_typed(
+    app_on: AppMaker, fake_lab: FakeLab, tmp_path: Path
+) -> None:
+    reading = (
+        '[steps.read]\nquestion = "How large?"\nvalue = { get = "number", equals = 12.5 }\nunit = "TB"\n[steps.ask]'
+    )
+    checks = (
+        'check = [{ that = "array.level", level = "{seed.level}" }, { that = "array.disks", disks = "{seed.disks}" }]'
+    )
+    assert checks in MINE
+    path = str(write(tmp_path, MINE.replace(checks, "check = []").replace("[steps.ask]", reading)))
+    app = app_on()
+    async with running(app) as pilot:
+        await begin(app, pilot, fake_lab, path)
+        app.guide.answer("no")
+        await pilot.press("6")
+        await shown(app, pilot)
+        assert "Read off: How large? (TB)" in text_of(app)
+        await pilot.press("t")
+        await pilot.pause()
+        assert isinstance(app.screen, NumberScreen)
+        await pilot.press(*"lots", "enter")
+        await pilot.pause()
+        assert isinstance(app.screen, NumberScreen), "what was typed is still there"
+        assert "'lots' is no number" in text_of(app)
+        await pilot.press(*(["backspace"] * 4), *"125", "enter")
+        await shown(app, pilot)
+        assert "125 TB is not what is there" in text_of(app)
+        assert view_of(app).done_count == 0
+        await pilot.press("t")
+        await pilot.pause()
+        await pilot.press(*(["backspace"] * 3), *"12,5", "enter")
+        await until(pilot, lambda: view_of(app).done_count == 1, "the step is done")
 
 
 async def test_another_language_keeps_the_place(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:

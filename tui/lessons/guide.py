@@ -178,8 +178,10 @@ class Guide:
             return f"{where}, step {view.done_count + 1}: predict first. [b]F6[/b] shows the question."
         if view.activity:
             return f"{where}, step {view.done_count + 1}: measuring, {view.progress:.0%}."
-        if view.step.measures:
+        if view.step.must_measure:
             return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]r[/b] measures."
+        if view.step.must_read_off:
+            return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]t[/b] types the number."
         count = f"{view.step.passed_count}/{len(view.step.checks)}"
         return f"{where}, step {view.done_count + 1}, {count}; next: {view.next_line}"
 
@@ -259,16 +261,21 @@ class Guide:
 
         self._app.push_screen(PlanScreen(plan, note=BLANK_NOTE, on_done=then))
 
-    def answer(self, key: str) -> None:
-        """Predict."""
+    def answer(self, text: str) -> str:
+        """Predict, or type the number that the step asks for; the sentence that says what is wrong with it, or none."""
         seat = self._seat
         if seat is None or seat.step is None or self._is_unread:
-            return
-        self._try(lambda: seat.answer(key))
+            return ""
+        try:
+            seat.answer(text)
+        except LabError as error:
+            return f"{error.message}: {error.hint}" if error.hint else error.message
         self._look_without_lab(seat)
+        self.hear(self._app.lab)
+        return ""
 
     def _look_without_lab(self, seat: Seat) -> None:
-        """A step that asks and checks nothing else is done by its answer, whether the lab is open or not."""
+        """A step whose checks are all about results is done by its answer, whether the lab is open or not."""
         from lab.lessons.hands import needs_lab
         from lab.lessons.scene import Scene
 

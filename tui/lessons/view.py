@@ -70,6 +70,16 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadingCard:
+    """A number that the step asks for."""
+
+    question: str
+    unit: str
+    given: str
+    """As it was typed; empty: not yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepCard:
     """What is to be done now."""
 
@@ -90,6 +100,7 @@ class StepCard:
     """Measurements that the step needs."""
     can_be_done: bool
     """The lab could do it for the student."""
+    reading: ReadingCard | None = None
 
     @property
     def passed_count(self) -> int:
@@ -98,6 +109,21 @@ class StepCard:
     @property
     def must_answer(self) -> bool:
         return bool(self.question) and not self.answer
+
+    @property
+    def must_measure(self) -> bool:
+        """The measurement comes before the number that is read off it."""
+        return bool(self.measures) and not (self.reading and self._is_all_but_reading)
+
+    @property
+    def must_read_off(self) -> bool:
+        """Nothing but the number is missing."""
+        return self.reading is not None and self._is_all_but_reading
+
+    @property
+    def _is_all_but_reading(self) -> bool:
+        # The reading is the last of the checks.
+        return all(check.is_passed for check in self.checks[:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +177,7 @@ class Labels:
     now: str
     mistake: str
     hint: str
+    read_off: str
     why: str
     lesson_done: str
 
@@ -166,6 +193,7 @@ def labels_of(seat: Seat) -> Labels:
         now=words.frame["missing"],
         mistake=words.say("mistake"),
         hint=words.frame["hint-of"],
+        read_off=words.say("read-off"),
         why=words.say("why"),
         lesson_done=words.say("lesson-done", title=seat.lesson.title),
     )
@@ -235,13 +263,14 @@ def step_card(seat: Seat, step: ReadyStep, number: int, look: StepView | None) -
         hint_count=len(step.hints),
         measures=step.measures,
         can_be_done=bool(step.do),
+        reading=ReadingCard(in_app(step.read.question), step.read.unit, progress.reading) if step.read else None,
     )
 
 
 def _check_line(seat: Seat, check: CheckView) -> CheckLine:
     words = seat.words
     found = words.find(check.outcome.said, check.outcome.facts) if check.outcome else ""
-    is_figure = bool(check.outcome and check.outcome.said.startswith("ratio"))
+    is_figure = bool(check.outcome and check.outcome.said.startswith(("ratio", "reading")))
     return CheckLine(
         words.want(check.name, check.facts), found if is_figure or not check.is_passed else "", check.is_passed
     )

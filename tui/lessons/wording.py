@@ -14,7 +14,7 @@ from tui.drafts import title_of
 
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
-_LAB, _BUILD, _RUN, _LESSONS = "1 Lab", "2 Build", "3 Run", "6 Lessons"
+_LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
 _KEYS = {action.cli: action for action in ACTIONS}
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
@@ -23,6 +23,7 @@ _ELSEWHERE = {
     "lesson measure": (_LESSONS, "r"),
     "lesson answer": (_LESSONS, ""),
     "lesson hint": (_LESSONS, "h"),
+    "results show": (_RESULTS, ""),
     "run": (_RUN, ""),
 }
 

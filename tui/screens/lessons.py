@@ -51,6 +51,8 @@ class LessonsScreen(ModeScreen):
                     tooltip=f"Predict what the line {letter} says")
             for number, letter in enumerate(LETTERS)
         ),
+        Binding("t", "type_number", "Type number", id="lessons.number",
+                tooltip="Type the number that this step has you read off"),
         Binding("h", "hint", "Hint", id="lessons.hint", tooltip="One more hint for this step; the third is the answer"),
         Binding("r", "measure", "Measure", id="lessons.measure",
                 tooltip="Run the measurement of this step, on emulated drives of its own"),
@@ -123,8 +125,10 @@ class LessonsScreen(ModeScreen):
             return f"What do you expect? {letters} answer. A wrong guess costs nothing."
         if view.activity:
             return "The drives are being measured. [b]s[/b] ends it."
-        if step.measures:
+        if step.must_measure:
             return "[b]r[/b] measures, on emulated drives of its own."
+        if step.must_read_off:
+            return "[b]t[/b] types the number."
         return "[b]1[/b] goes to the lab, [b]2[/b] builds; the lesson looks on. [b]F6[/b] comes back."
 
     def _show_course(self) -> None:
@@ -215,6 +219,8 @@ class LessonsScreen(ModeScreen):
                 return view is not None and view.explanation is not None
             case "answer":
                 return step is not None and isinstance(parameters[0], int) and parameters[0] < len(step.options)
+            case "type_number":
+                return step is not None and step.reading is not None
             case "hint":
                 return step is not None and len(step.hints) < step.hint_count
             case "measure":
@@ -242,6 +248,13 @@ class LessonsScreen(ModeScreen):
         view = self.guide.view
         if view and view.step and number < len(view.step.options):
             self.guide.answer(view.step.options[number].key)
+
+    def action_type_number(self) -> None:
+        from tui.screens.number import NumberScreen
+
+        view = self.guide.view
+        if view and view.step and view.step.reading:
+            self.app.push_screen(NumberScreen(view.step.reading, self.guide.answer))
 
     def action_hint(self) -> None:
         self.guide.hint()

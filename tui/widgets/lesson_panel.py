@@ -60,7 +60,7 @@ class LessonPanel(VerticalScroll):
             background: $surface;
             max-height: 100;
         }
-        #lesson-checks { height: auto; margin: 0 0 1 0; }
+        #lesson-checks, #lesson-reading { height: auto; margin: 0 0 1 0; }
         #lesson-mistake { height: auto; border-left: thick $warning; padding: 0 0 0 1; margin: 0 0 1 0; }
         #lesson-hints { height: auto; border-left: thick $accent; padding: 0 0 0 1; margin: 0 0 1 0; }
         #lesson-activity { height: auto; margin: 0 0 1 0; }
@@ -105,6 +105,7 @@ class LessonPanel(VerticalScroll):
                 yield Static(id="lesson-question", classes="heading")
                 yield OptionList(id="lesson-options", markup=False)
             yield Static(id="lesson-activity")
+            yield Static(id="lesson-reading", classes="heading")
             yield Static(id="lesson-checks")
             yield Markdown(id="lesson-mistake", open_links=False)
             yield Markdown(id="lesson-hints", open_links=False)
@@ -173,6 +174,7 @@ class LessonPanel(VerticalScroll):
             self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
         self._show_question(view, step, glyphs)
         self._show_activity(view, glyphs)
+        self._show_reading(view, step, glyphs)
         self.query_one("#lesson-checks", Static).update(self._checks(view, step, glyphs))
         self._show_markdown("#lesson-mistake", f"**{view.labels.mistake}:** {step.mistake}" if step.mistake else "")
         total = step.hint_count
@@ -222,6 +224,22 @@ class LessonPanel(VerticalScroll):
         bar = glyphs.bar_full * full + glyphs.bar_empty * (_BAR_CELLS - full)
         text = f"{glyphs.busy} {view.activity} {bar} {view.progress:.0%}"
         widget.update(Content.styled(text, "$text-primary"))
+
+    def _show_reading(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
+        widget = self.query_one("#lesson-reading", Static)
+        reading = step.reading
+        widget.display = reading is not None
+        if reading is None:
+            return
+        unit = f" ({reading.unit})" if reading.unit else ""
+        given = reading.given or "…"
+        widget.update(
+            Content.assemble(
+                f"{glyphs.cursor} {view.labels.read_off}: {reading.question}{unit}",
+                ("\nt ", "bold $footer-key-foreground"),
+                (given, "bold $text-primary" if reading.given else "not bold $foreground-muted"),
+            )
+        )
 
     def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
         parts: list[tuple[str, str]] = [(view.labels.checks, "bold $primary")]
