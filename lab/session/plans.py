@@ -85,9 +85,7 @@ def awake(status: ArrayStatus) -> Plan:
     """Take a freshly assembled array out of read-auto: until then md writes no superblock, so it forgets a failure."""
     if status.state is not ArrayState.READ_AUTO:
         return Plan(f"Use {status.name}")
-    why = (
-        "An assembled array waits for its first write; from now on md records changes, and a pending sync goes on."
-    )
+    why = "An assembled array waits for its first write; from now on md records changes, and a pending sync goes on."
     return Plan(
         f"Wake {status.name}",
         (Step(("mdadm", "--readwrite", status.device), why, (), writes_devices=(status.device,)),),
