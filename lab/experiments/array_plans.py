@@ -76,7 +76,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     utilisation: dict[str, float] = {}
     """Pool -> how much a volume uses its disks relative to those used most; empty: all of each."""
     stripe_cache_pages: int | None = None
-    """Of each md array with parity, in pages for each member; md has 256."""
+    """Of each md array with parity, in pages for each member; md begins with 256."""
 
     @property
     def is_volume(self) -> bool:

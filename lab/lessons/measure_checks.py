@@ -118,7 +118,7 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
             **self.facts,
             "above": self.figure.text(statistics.median(above)),
             "below": self.figure.text(statistics.median(below)),
-            "ratio": f"{ratio:.2g}",
+            "ratio": f"{ratio:.3g}",
         }
         inside = [self.at_least <= a / b <= self.at_most for a, b in zip(above, below, strict=False)]
         if any(inside) and not all(inside):
