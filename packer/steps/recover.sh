@@ -15,11 +15,12 @@ orphans_of() {
 }
 
 end_orphans() {
-  local pids waited=0
+  local pids signal waited=0
   mapfile -t pids < <(orphans_of "$1")
   while ((${#pids[@]})); do
-    # Packer is given time to end its machine; a machine that hangs is not.
-    if ((waited < 50)); then as_root kill "${pids[@]}" 2>/dev/null || true; else as_root kill -KILL "${pids[@]}" 2>/dev/null || true; fi
+    # Packer is given time to end its machine; a machine that hangs is not. Root is asked only for what is not one's own.
+    if ((waited < 50)); then signal=TERM; else signal=KILL; fi
+    kill -s "$signal" "${pids[@]}" 2>/dev/null || as_root kill -s "$signal" "${pids[@]}" 2>/dev/null || true
     ((waited < 100)) || fail "processes of an unfinished bake do not end: ${pids[*]}; next: end them by hand"
     sleep 0.2
     waited=$((waited + 1))
