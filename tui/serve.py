@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import secrets
 import shlex
 import signal
 import sys
 import warnings
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, ToolMissing
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8642
 _TOKEN_BYTES = 24
+_LINK = re.compile(r"""<link\b[^>]*\bhref=["']([^"']*)["'][^>]*>""")
 Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
@@ -65,10 +67,15 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
         raise ToolMissing("the app in a browser needs the Python package textual-serve", hint=hint) from error
 
     class Quiet(Server):
-        """Without its banner, which would name an address without the token."""
+        """Without its banner, which would name an address without the token, and without a font of a foreign host."""
 
         async def on_startup(self, app: web.Application) -> None:
             return
+
+        async def handle_index(self, request: web.Request) -> Any:
+            page: Any = await super().handle_index(request)
+            page.text = own_page(page.text, self.public_url)
+            return page
 
     token = token or secrets.token_urlsafe(_TOKEN_BYTES)
     site = web.Application(middlewares=[_guard(token)])
@@ -94,6 +101,11 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
     return runner, f"{server.public_url}/{token}/"
 
 
+def own_page(page: str, address: str) -> str:
+    """textual-serve's page without the style sheet that it links from a host on the internet."""
+    return _LINK.sub(lambda link: link[0] if link[1].startswith((address, "/")) else "", page)
+
+
 def _guard(token: str) -> Middleware:
     """Refuses whatever does not begin with the token, and keeps the page from talking to anybody else."""
     from aiohttp import web
@@ -105,7 +117,8 @@ def _guard(token: str) -> Middleware:
             return web.Response(status=403, text="This address lacks the token that raidlab serve printed.\n")
         response = await handler(request)
         if not response.prepared:
-            # textual-serve's page asks another host for a font: it must not, least of all with the token as referrer.
+            # Should a later page of textual-serve ask another host for anything, it must not, least of all with the
+            # token as referrer.
             response.headers["Content-Security-Policy"] = (
                 "default-src 'self' 'unsafe-inline' data:; "
                 f"connect-src 'self' ws://{request.host}; frame-ancestors 'none'"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import socket
 import sys
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -119,3 +121,25 @@ async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.Mon
 def test_each_tab_runs_the_app_on_the_chosen_machine() -> None:
     assert serve.app_command("ssh:box").endswith(" -m tui ssh:box")
     assert serve.app_command(None).endswith(" -m tui")
+
+
+async def test_the_page_and_its_styles_name_no_foreign_host(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, _), aiohttp.ClientSession() as client:
+        async with client.get(address) as answer:
+            page = await answer.text()
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+        styles = re.findall(r'<link[^>]*href="([^"]+)"', page)
+        assert len(styles) == 1
+        async with client.get(styles[0]) as answer:
+            assert answer.status == 200
+            style = re.sub(r"/\*.*?\*/", "", await answer.text(), flags=re.DOTALL)
+        own = urlsplit(address).netloc
+        for text in (page.replace("http://www.w3.org/2000/svg", ""), style):
+            assert set(re.findall(r"(?:https?:|wss?:)?//([\w.:-]+)", text)) <= {own}
+
+
+def test_the_unaltered_page_of_textual_serve_does_name_one() -> None:
+    """Otherwise nothing would have to be taken out of it any more."""
+    page = (Path(find_spec("textual_serve").origin).parent / "templates/app_index.html").read_text()  # type: ignore[union-attr, arg-type]
+    assert "fonts.googleapis.com" in page
+    assert "fonts.googleapis.com" not in serve.own_page(page, "http://127.0.0.1:1")
