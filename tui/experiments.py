@@ -96,7 +96,7 @@ class Experiments:
         from lab.experiments.progress import RunProgress
 
         view = ExperimentView(name, RunProgress(label="starting a machine"))
-        view.earlier_count = earlier.cell_count if earlier else 0
+        view.earlier_count = earlier.measured_count if earlier else 0
 
         def advanced(progress: RunProgress) -> None:
             view.advance(progress)
@@ -166,7 +166,7 @@ def _kept_id(store: ResultStore, before: set[str]) -> str:
     """The result that has come, if anything was measured; one without a single measurement is taken away."""
     new = [each for each in store.list() if each.id not in before]
     for each in new:
-        if not each.cell_count and not each.problem:
+        if not each.measured_count and not each.problem:
             with suppress(LabError):
                 store.delete(each.id)
-    return next((each.id for each in new if each.cell_count), "")
+    return next((each.id for each in new if each.measured_count), "")

@@ -12,6 +12,7 @@ from lab.cli.context import current
 from lab.cli.output import out, out_json, table
 from lab.cli.render import render_markdown, render_result
 from lab.errors import ResultError
+from lab.lint.result_checks import as_shown
 from lab.report.tables import csv_of
 from lab.results.exchange import import_results
 from lab.results.record import RunStatus
@@ -37,10 +38,10 @@ def show_list() -> None:
         return
     rows = []
     for each in found:
-        cells = f"{each.cell_count}/{each.planned_cell_count}" if each.planned_cell_count else str(each.cell_count)
+        measured = "" if each.problem else f"{each.measured_count}/{each.planned_count}"
         status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
-        rows.append((each.id, each.created_utc, each.experiment, each.target, cells, status))
-    out(table(("id", "date", "experiment", "on", "cells", "status"), rows, right=("cells",)))
+        rows.append((each.id, each.created_utc, each.experiment, each.target, measured, status))
+    out(table(("id", "date", "experiment", "on", "measured", "status"), rows, right=("measured",)))
 
 
 @app.command
@@ -52,7 +53,7 @@ def show(
 ) -> None:
     """Show one result by id, the beginning of an id, or 'latest'."""
     context = current()
-    record = _store().load(name)
+    record = as_shown(_store().load(name))
     if context.json:
         out_json(record)
     elif csv:

@@ -55,8 +55,10 @@ class ResultSummary:
     experiment: str = ""
     target: str = ""
     status: RunStatus | None = None
-    cell_count: int = 0
-    planned_cell_count: int = 0
+    measured_count: int = 0
+    """Cells and rebuilds that are there."""
+    planned_count: int = 0
+    """Those that are there and those that are missing: an adaptive run measures more than was planned."""
     problem: str = ""
 
 
@@ -231,8 +233,8 @@ class ResultStore:
             record.experiment,
             record.conditions.target,
             record.status,
-            len(record.cells),
-            len(record.planned_cells),
+            len(record.done_keys),
+            len(record.done_keys) + len(record.missing_keys),
         )
 
 

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lab.cli.main import run
 from lab.cli.progress import ProgressReporter
 from lab.results.record import encode_record
+from tests.unit.results.records import cell as records_cell
+from tests.unit.results.records import rebuild, record
 from tests.unit.results.test_store import cell, draft
 
 
@@ -16,8 +19,6 @@ def stored(tmp_path: Path) -> str:
     record = draft()
     folder = tmp_path / "results" / record.id
     folder.mkdir(parents=True)
-    from msgspec.structs import replace
-
     (folder / "record.json").write_bytes(encode_record(replace(record, cells=(cell(0), cell(1)))))
     return record.id
 
@@ -32,6 +33,21 @@ def test_results_are_listed_and_shown(stored: str, capfd: pytest.CaptureFixture[
     assert json.loads(capfd.readouterr().out)[0]["id"] == stored
     assert run(["--json", "results", "show", stored]) == 0
     assert json.loads(capfd.readouterr().out)["id"] == stored
+
+
+def test_rebuilds_count_as_what_was_planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = record(cells=(records_cell("raid5", "w", 0, read_iops=1.0),), rebuilds=(rebuild("raid5", 0, 2.0),))
+    keys = tuple(sorted(made.done_keys))
+    whole, part = replace(made, planned_cells=keys), replace(made, id="part", planned_cells=(*keys, "more"))
+    for each in (whole, part):
+        folder = tmp_path / "results" / each.id
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_bytes(encode_record(each))
+    assert run(["results"]) == 0
+    assert [line.split()[4] for line in capfd.readouterr().out.splitlines()[1:]] == ["2/3", "2/2"]
+    assert run(["--json", "results"]) == 0
+    counts = [(each["measured_count"], each["planned_count"]) for each in json.loads(capfd.readouterr().out)]
+    assert counts == [(2, 3), (2, 2)]
 
 
 def test_results_are_deleted_by_id_alone(stored: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
