@@ -184,7 +184,7 @@ class ExperimentRunner:
             order_index=order_index,
             started_utc=self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             figures=measured.figures,
-            cpu=measured.cpu,
+            cpu=measured.cpu if self._journal.record.conditions.has_cpu_time else None,
             steady=measured.steady,
             job_text=measured.job_text,
             file_bytes=measured.file_bytes,

@@ -12,6 +12,9 @@ from lab.measure.samples import TICKS_PER_SECOND, Sample, busy_fraction
 from lab.results.record import CpuFigures
 from lab.units import GIB
 
+FEWEST_TICKS = 10
+"""With fewer busy ticks of the clock, the cost of one I/O is known to no better than one part in ten: no figure."""
+
 
 def idle_fraction(samples: Sequence[Sample]) -> float:
     """Busy part of all CPU time in samples that were taken while nothing ran; 0 where it cannot be told."""
@@ -38,13 +41,14 @@ def cpu_figures(
     busy, idle = last.busy - first.busy, last.idle - first.idle
     steal = last.steal - first.steal
     cpu_seconds = max(0.0, busy - idle_baseline * (busy + idle)) / TICKS_PER_SECOND
+    is_known = busy >= FEWEST_TICKS
     md_seconds = (samples[-1].md_thread_ticks - samples[0].md_thread_ticks) / TICKS_PER_SECOND
     return CpuFigures(
         cpu_seconds_total=cpu_seconds,
         job_cpu_seconds=job_cpu_seconds,
         md_thread_cpu_seconds=md_seconds,
-        cpu_microseconds_per_io=cpu_seconds * 1e6 / total_ios if total_ios else None,
-        cpu_seconds_per_gib=cpu_seconds * GIB / total_bytes if total_bytes else None,
+        cpu_microseconds_per_io=cpu_seconds * 1e6 / total_ios if total_ios and is_known else None,
+        cpu_seconds_per_gib=cpu_seconds * GIB / total_bytes if total_bytes and is_known else None,
         idle_baseline_fraction=idle_baseline,
         steal_fraction=steal / (busy + idle + steal) if busy + idle + steal else None,
     )

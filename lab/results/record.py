@@ -55,6 +55,11 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tunables: dict[str, str] = {}
     """Path under /sys or /proc -> value while measuring."""
 
+    @property
+    def has_cpu_time(self) -> bool:
+        """Whether CPU time means anything: a virtual clock stands still while the processor works."""
+        return not self.is_virtual_time
+
 
 class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One array as it was built."""
@@ -195,6 +200,12 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of all cells that the experiment asks for."""
     stamps: tuple[str, ...] = ()
     """Names of rules and notes that lower trust in the whole result."""
+
+    def __post_init__(self) -> None:
+        # Records of version 0.1 have an account of a virtual clock: the stray tick of a whole cell.
+        if not self.conditions.has_cpu_time and any(cell.cpu for cell in self.cells):
+            cells = tuple(msgspec.structs.replace(cell, cpu=None) for cell in self.cells)
+            msgspec.structs.force_setattr(self, "cells", cells)
 
     @property
     def done_keys(self) -> frozenset[str]:

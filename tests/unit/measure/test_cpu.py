@@ -41,6 +41,12 @@ def test_without_ios_there_is_no_cost_per_io() -> None:
     assert (found.cpu_microseconds_per_io, found.cpu_seconds_per_gib) == (None, None)
 
 
+def test_a_few_ticks_of_the_clock_are_no_cost() -> None:
+    assert figures_of(9, 991, 0.0).cpu_microseconds_per_io is None
+    assert figures_of(9, 991, 0.0).cpu_seconds_per_gib is None
+    assert figures_of(10, 990, 0.0).cpu_microseconds_per_io == pytest.approx(100.0)
+
+
 def test_threads_of_md_and_stolen_time() -> None:
     samples = (sample(busy=0, idle=0, md_ticks=10), sample(busy=60, idle=20, steal=20, md_ticks=35))
     found = cpu_figures(samples, idle_baseline=0.0, total_ios=1, total_bytes=1)

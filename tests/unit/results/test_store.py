@@ -24,6 +24,8 @@ from lab.results.journal import ResultNotStored, read_journal
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
 from lab.results.store import ResultStore, decode_record
 from lab.workloads.fio_output import parse_figures
+from tests.unit.results.records import cell as with_cpu
+from tests.unit.results.records import record
 
 RAW = Path(__file__).parents[1] / "workloads" / "data" / "mix.stdout"
 CONDITIONS = Conditions(
@@ -285,3 +287,13 @@ print("told")
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
     assert done.stdout == "told\n", done.stderr
+
+
+def test_a_record_of_virtual_time_has_no_cpu_account_even_if_its_file_has() -> None:
+    made = record(cells=(with_cpu("raid5", "w", 0, read_iops=1.0, cpu_microseconds=56.8),))
+    assert made.cells[0].cpu
+    value = msgspec.to_builtins(made)
+    value["conditions"]["is_virtual_time"] = True
+    read = decode_record(msgspec.json.encode(value), source="old")
+    assert not read.conditions.has_cpu_time
+    assert read.cells == (msgspec.structs.replace(made.cells[0], cpu=None),)
