@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lab.report.cells import interval_text
+from lab.report.cells import OFF_THEORY, interval_text
 from lab.report.series import READ, Row, rows
 from lab.results.record import RunStatus
 from lab.units import human_bytes, human_seconds
@@ -34,10 +34,9 @@ def summary_facts(summary: ResultSummary) -> str:
     """When and where it was measured, and how far it came."""
     if summary.problem:
         return "damaged"
-    planned = summary.planned_cell_count
-    is_whole = summary.status is RunStatus.COMPLETE or not planned
-    done = f"{summary.cell_count} cells" if is_whole else f"{summary.cell_count} of {planned}"
-    return f"{_short_date(summary.created_utc)}  {done}  {summary.target}"
+    is_whole = summary.status is RunStatus.COMPLETE
+    done = f"{summary.measured_count}" if is_whole else f"{summary.measured_count} of {summary.planned_count}"
+    return f"{_short_date(summary.created_utc)}  {done} measured  {summary.target}"
 
 
 def _short_date(created_utc: str) -> str:
@@ -50,11 +49,15 @@ def _short_date(created_utc: str) -> str:
 
 def iops_bars(record: ResultRecord) -> tuple[Bar, ...]:
     """IOPS of every array, workload by workload, reads beside writes; then the rebuilds."""
+    from lab.lint.theory_checks import beside_theory
+
     found = sorted(rows(record), key=lambda row: row.workload)
-    return (*(_bar(row, found) for row in found), *_rebuild_bars(record))
+    off = {(each.array, each.workload, each.phase) for each in beside_theory(record) if each.is_off}
+    bars = (_bar(row, found, is_off=(row.array, row.workload, row.phase) in off) for row in found)
+    return (*bars, *_rebuild_bars(record))
 
 
-def _bar(row: Row, all_rows: list[Row]) -> Bar:
+def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> Bar:
     estimate = row.iops
     has_phases = len({each.phase for each in all_rows}) > 1
     has_both = len({each.direction for each in all_rows if each.workload == row.workload}) > 1
@@ -63,7 +66,7 @@ def _bar(row: Row, all_rows: list[Row]) -> Bar:
         value=estimate.median,
         low=estimate.low,
         high=estimate.high,
-        text=interval_text(estimate),
+        text=interval_text(estimate) + (f" {OFF_THEORY}" if is_off else ""),
         colour=0 if row.direction == READ else 1,
         expected=row.predicted_iops,
         group=f"{row.workload}, IOPS",

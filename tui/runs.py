@@ -139,16 +139,6 @@ def live_iops(interval: LiveInterval | None) -> float | None:
     return sum(part.iops for part in (interval.reads, interval.writes) if part)
 
 
-def comparison(predicted: float, measured: float) -> str:
-    """What the ratio of the two says."""
-    if predicted <= 0:
-        return ""
-    ratio = measured / predicted
-    if 0.9 <= ratio <= 1.1:
-        return f"{ratio:.2f} \u00d7 the prediction: theory and array agree"
-    return f"{ratio:.2f} \u00d7 the prediction: ask what the theory leaves out"
-
-
 def ran_seconds(measured: Measured) -> float:
     """How long it was measured."""
     parts = (measured.figures.reads, measured.figures.writes)

@@ -15,6 +15,7 @@ from lab.compare.alike import CONDITIONS, UnlikeRuns, require_alike
 from lab.compare.cells import Compared, Comparison
 from lab.compare.cells import compare as compare_cells
 from lab.compare.loading import is_file_name
+from lab.lint.result_checks import shown_stamps, worked_out_stamps
 from lab.results.store import ResultStore
 from lab.results.verdicts import DEFAULT_MARGIN
 
@@ -62,8 +63,12 @@ def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -
     for name, only in ((before.id, found.only_first), (after.id, found.only_second)):
         if only:
             context.narrator.notice(f"only in {name}: {', '.join(only)}")
+    for record in (before, after):
+        for stamp in worked_out_stamps(record):
+            context.narrator.notice(f"{record.id}: {stamp}")
     if context.json:
-        value = {"first": before.id, "second": after.id, "margin": margin, "allowed": allowed}
+        stamps = {record.id: shown_stamps(record) for record in (before, after)}
+        value = {"first": before.id, "second": after.id, "margin": margin, "allowed": allowed, "stamps": stamps}
         out_json({**msgspec.to_builtins(value), **msgspec.to_builtins(found)})
     else:
         out(_text(found))

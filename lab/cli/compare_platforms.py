@@ -11,6 +11,7 @@ from lab.cli.output import out, out_json, table
 from lab.compare.loading import load_platforms
 from lab.compare.platforms import PlatformComparison, Transfer, by_experiment, compare_platforms
 from lab.errors import ResultError, SpecError
+from lab.lint.result_checks import worked_out_stamps
 from lab.report.platform_tables import AGREEMENT_HEADINGS, agreement_row, claim, transfers
 from lab.report.ratio_words import ratio_text
 from lab.results.store import ResultStore
@@ -35,7 +36,8 @@ def show_platforms(names: Sequence[str], margin: float) -> None:
             told.append(error.message)
             continue
         told += found[experiment].left_out
-        told += [f"{each.name}: {problem}" for each in found[experiment].platforms for problem in each.problems]
+        for each in found[experiment].platforms:
+            told += [f"{each.name}: {said}" for said in (*each.problems, *worked_out_stamps(each.record))]
     for problem in told:
         context.narrator.notice(problem)
     if not found:

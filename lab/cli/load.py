@@ -15,7 +15,7 @@ from lab.cli.session import open_session
 from lab.errors import ExitCode
 from lab.measure.job import Measured
 from lab.session.history import LoadMeasure, load_value
-from lab.session.load import Forecast, Load, predict
+from lab.session.load import Forecast, Load, beside_prediction, predict
 from lab.session.session import LabSession
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds, parse_bytes
 from lab.workloads.catalogue import all_workloads, find_workload
@@ -48,6 +48,8 @@ def load(
         out_json(_value(work, array, measured, forecast))
     else:
         out(_text(measured))
+        if forecast and forecast.iops:
+            out(f"  {beside_prediction(forecast.iops, measured)}")
     return ExitCode.DONE
 
 
@@ -122,6 +124,7 @@ def _value(work: Workload, array: str, measured: Measured, forecast: Forecast | 
         "file_bytes": measured.file_bytes,
         "predicted_iops": forecast.iops if forecast else None,
         "prediction_reason": forecast.reason if forecast else "",
+        "beside_prediction": beside_prediction(forecast.iops, measured) if forecast and forecast.iops else "",
         "figures": figures,
     }
 

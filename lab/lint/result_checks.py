@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from lab.lint.cell_checks import lint_cell
 from lab.lint.facts import CellFacts
 from lab.lint.findings import Check, Finding, Seen, distinct, run_checks
 from lab.lint.plan_checks import TRUSTWORTHY_REPEATS
 from lab.lint.rules import all_rules
+from lab.lint.theory_checks import is_without_service_time, off_theory, processor_bound
 from lab.results.record import CellRecord, Conditions, ResultRecord, RunStatus
 from lab.units import human_bytes
 
 IDLE_ENOUGH_FRACTION = 0.10
+_MOST_SHOWN = 12
 _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
@@ -29,6 +33,33 @@ def lint_result(record: ResultRecord) -> tuple[Finding, ...]:
         found += lint_cell(facts_of_cell(cell))
     found += stamped(record.stamps)
     return distinct(found)
+
+
+def worked_out_stamps(record: ResultRecord) -> tuple[str, ...]:
+    """What today's rules see in the figures of a result, whether or not it was stamped when it was measured."""
+    return summarised(run_checks(SHOWN_CHECKS, record), shown=_MOST_SHOWN)
+
+
+def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
+    """The stamps that a result is shown with: its own, and what today's rules see in a result from before.
+
+    First what is worked out from the record each time, so that its words are today's: whoever shows a result shows
+    these. What limits the whole result stands before everything else.
+    """
+    origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
+    said = (*worked_out_stamps(record), *origin)
+    rules = {_rule_of(stamp) for stamp in said}
+    return (*said, *(stamp for stamp in record.stamps if _rule_of(stamp) not in rules))
+
+
+def _rule_of(stamp: str) -> str:
+    return stamp.partition(": ")[0]
+
+
+def as_shown(record: ResultRecord) -> ResultRecord:
+    """The record with the stamps that it is shown with."""
+    stamps = shown_stamps(record)
+    return record if stamps == record.stamps else msgspec.structs.replace(record, stamps=stamps)
 
 
 def stamped(stamps: Iterable[str]) -> Iterator[Finding]:
@@ -48,9 +79,9 @@ def summarised(findings: Iterable[Finding], *, shown: int = 1) -> tuple[str, ...
         by_rule.setdefault(finding.rule_id, []).append(finding)
     stamps = []
     for group in by_rule.values():
-        more = len(group) - shown
-        for finding in group[:shown]:
-            stamps.append(f"{finding.stamp} (and {more} more)" if more > 0 else finding.stamp)
+        stamps += [finding.stamp for finding in group[:shown]]
+        if len(group) > shown:
+            stamps[-1] += f" (and {len(group) - shown} more)"
     return tuple(stamps)
 
 
@@ -78,7 +109,9 @@ def steady_words(range_fraction: float, slope_fraction: float) -> str:
 
 
 def _simulated_origin(conditions: Conditions) -> Iterator[Seen]:
-    if conditions.is_embedded:
+    if is_without_service_time(conditions):
+        yield Seen("machine", "an embedded kernel, its disks without a service time", "drives that set the pace")
+    elif conditions.is_embedded:
         clock = ", in virtual time" if conditions.is_virtual_time else ""
         yield Seen("machine", f"an embedded kernel{clock}", "compare ratios, never absolute IOPS or CPU")
     if any(disk.kind == "spindle" for disk in conditions.disks):
@@ -169,7 +202,14 @@ def _noisy_neighbour(record: ResultRecord) -> Iterator[Seen]:
         yield Seen("machine", f"{busy:.0%} busy before anything was measured", f"{IDLE_ENOUGH_FRACTION:.0%} at most")
 
 
+SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
+    "processor-bound": processor_bound,
+    "off-theory": off_theory,
+}
+"""Worked out from a record's figures whenever it is shown."""
+SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
+    **SHOWN_CHECKS,
     "too-few-repeats": _too_few_repeats,
     "no-dispersion": _no_dispersion,
     "no-percentiles": _no_percentiles,

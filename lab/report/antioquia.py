@@ -65,13 +65,15 @@ def _agreement(arrays: tuple[ArrayRecord, ...], published: Published) -> str:
 
 def performance_table(record: ResultRecord, published: Published) -> Table:
     """Fig. 5, extended by p99, CPU per I/O, rebuild time, data verdict, n and intervals, the published IOPS beside."""
+    all_rows = rows(record)
+    has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
     columns = (
         *(Column("level", False), Column("read IOPS"), Column("write IOPS"), Column("read MB/s"), Column("write MB/s")),
-        *(Column("read p99"), Column("write p99"), Column("CPU µs/read"), Column("CPU µs/write")),
+        *(Column("read p99"), Column("write p99")),
+        *((Column("CPU µs/read"), Column("CPU µs/write")) if has_cpu else ()),
         *(Column("rebuild s"), Column("data", False), Column("n"), Column("published read"), Column("published write")),
     )
-    all_rows = rows(record)
-    body = tuple(_performance_row(record, array.name, all_rows, published) for array in record.arrays)
+    body = tuple(_performance_row(record, array.name, all_rows, published, has_cpu) for array in record.arrays)
     coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
     note = (
         f"median [interval; covers the true median with at least {min(coverages):.1%}]"
@@ -87,7 +89,7 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
 
 
 def _performance_row(
-    record: ResultRecord, array: str, all_rows: tuple[Row, ...], published: Published
+    record: ResultRecord, array: str, all_rows: tuple[Row, ...], published: Published, has_cpu: bool
 ) -> tuple[str, ...]:
     reads, writes = row_for(all_rows, array, READ), row_for(all_rows, array, WRITE)
     theirs = published.figures_of(array)
@@ -100,8 +102,7 @@ def _performance_row(
         _megabytes(writes),
         seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
         seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
-        _cpu(reads),
-        _cpu(writes),
+        *((_cpu(reads), _cpu(writes)) if has_cpu else ()),
         interval_text(_rebuild_seconds(rebuilds), digits=1),
         integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else NOTHING,
         str(len(reads.cells)) if reads else "0",

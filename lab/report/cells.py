@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.lint.theory_checks import BesideTheory, beside_theory
 from lab.report.series import Row, rows
 from lab.report.table import Column, Table
 from lab.results.record import RebuildRecord, ResultRecord
@@ -9,6 +10,7 @@ from lab.results.statistics import Estimate, estimate, outliers
 from lab.units import human_rate, human_seconds
 
 NOTHING = "–"
+OFF_THEORY = "off-theory"
 
 
 def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
@@ -29,16 +31,29 @@ def _rate(value: float, digits: int) -> str:
 
 
 def figures_table(record: ResultRecord) -> Table:
-    """IOPS, throughput, latency and CPU cost of every row."""
+    """IOPS, throughput, latency and CPU cost of every row, beside theory where it predicts."""
     all_rows = rows(record)
-    has_theory = any(row.predicted_iops is not None for row in all_rows)
+    theory = {(each.array, each.workload, each.phase): each for each in beside_theory(record)}
+    has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
     columns = [Column("array", False), Column("workload", False), Column("phase", False), Column("direction", False)]
-    columns += [Column("IOPS"), Column("MB/s"), Column("p50"), Column("p99"), Column("CPU µs/IO"), Column("n")]
-    if has_theory:
-        columns.insert(5, Column("theory"))
-    body = tuple(_figures_row(row, has_theory) for row in all_rows)
-    notes = (_interval_note(all_rows), *outlier_notes(all_rows))
-    return Table(f"Figures of {record.experiment}", tuple(columns), body, notes)
+    columns.append(Column("IOPS"))
+    columns += [Column("theory"), Column("÷ theory", False)] if theory else []
+    columns += [Column("MB/s"), Column("p50"), Column("p99")]
+    columns += [Column("CPU µs/IO")] if has_cpu else []
+    body = tuple(
+        _figures_row(row, theory.get((row.array, row.workload, row.phase)), bool(theory), has_cpu) for row in all_rows
+    )
+    notes = (_interval_note(all_rows), *theory_notes(record), *outlier_notes(all_rows))
+    return Table(f"Figures of {record.experiment}", (*columns, Column("n")), body, notes)
+
+
+def theory_notes(record: ResultRecord) -> tuple[str, ...]:
+    """Why each figure that is off theory may be so, and whether it can be told."""
+    found = beside_theory(record)
+    notes = [f"{OFF_THEORY}: {each.name}: {each.words}" for each in found if each.is_off]
+    if any(each.share.n == 1 for each in found):
+        notes.append("with one repeat it cannot be told whether a figure is off theory")
+    return tuple(notes)
 
 
 def outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
@@ -52,19 +67,26 @@ def outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _figures_row(row: Row, has_theory: bool) -> tuple[str, ...]:
+def _figures_row(row: Row, theory: BesideTheory | None, has_theory: bool, has_cpu: bool) -> tuple[str, ...]:
     cpu = row.cpu_microseconds_per_io
     cells = [row.array, row.workload, row.phase, row.direction, interval_text(row.iops)]
     if has_theory:
-        cells.append(human_rate(row.predicted_iops) if row.predicted_iops else NOTHING)
+        cells += [human_rate(row.predicted_iops) if row.predicted_iops else NOTHING, theory_text(theory)]
     cells += [
         f"{row.bytes_per_second.median / 1e6:.1f}",
         seconds_text(row.latency_seconds("p50_seconds")),
         seconds_text(row.latency_seconds("p99_seconds")),
-        f"{cpu.median:.1f}" if cpu else NOTHING,
-        str(len(row.cells)),
     ]
-    return tuple(cells)
+    if has_cpu:
+        cells.append(f"{cpu.median:.1f}" if cpu else NOTHING)
+    return (*cells, str(len(row.cells)))
+
+
+def theory_text(found: BesideTheory | None) -> str:
+    """``0.98``, or ``0.80 off-theory``."""
+    if found is None:
+        return NOTHING
+    return f"{found.share.median:.2f} {OFF_THEORY}" if found.is_off else f"{found.share.median:.2f}"
 
 
 def _interval_note(all_rows: tuple[Row, ...]) -> str:

@@ -70,8 +70,12 @@ class Row:
 
     @property
     def predicted_iops(self) -> float | None:
-        """What theory said before."""
-        return self.cells[0].predicted_iops
+        """What theory said before; of a mix, which it predicts as a whole, this direction's part."""
+        cell, ours = self.cells[0], self.section(self.cells[0])
+        if cell.predicted_iops is None or not (cell.figures.reads and cell.figures.writes):
+            return cell.predicted_iops
+        both = cell.figures.reads.total_ios + cell.figures.writes.total_ios
+        return cell.predicted_iops * ours.total_ios / both if both else None
 
 
 def rows(record: ResultRecord) -> tuple[Row, ...]:

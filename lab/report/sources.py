@@ -13,6 +13,7 @@ from lab.compare.figures import bad_repeats, is_speed
 from lab.compare.loading import BUNDLE_SUFFIX, is_file_name
 from lab.compare.platforms import platform_words
 from lab.errors import LabError, ResultError
+from lab.lint.result_checks import as_shown
 from lab.results.bundle import Bundle, read_bundle
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
 from lab.results.store import ResultStore
@@ -42,7 +43,10 @@ class Loaded:
         if not rebuild.timeline_file:
             return None
         source = f"{self.record.id}/{rebuild.timeline_file}"
-        return decode_timeline(self.read_file(rebuild.timeline_file), source=source)
+        found = decode_timeline(self.read_file(rebuild.timeline_file), source=source)
+        if self.record.conditions.has_cpu_time:
+            return found
+        return msgspec.structs.replace(found, busy_fraction=(None,) * len(found.seconds))
 
 
 def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | str]:
@@ -127,7 +131,7 @@ def loaded(record: ResultRecord, source: str, read_file: Callable[[str], str]) -
     cells = tuple(cleaned for cell in record.cells if (cleaned := _cleaned(cell)))
     rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
     bad = [f"{each.key}: {each.rebuild_seconds:g} s, left out" for each in record.rebuilds if each not in rebuilds]
-    clean = msgspec.structs.replace(record, cells=cells, rebuilds=rebuilds)
+    clean = as_shown(msgspec.structs.replace(record, cells=cells, rebuilds=rebuilds))
     return Loaded(clean, source, (*_shortened(record), *bad), read_file)
 
 

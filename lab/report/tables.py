@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from lab.experiments.published import find_published
+from lab.lint.result_checks import shown_stamps
+from lab.lint.theory_checks import processor_bound
 from lab.report import adaptraid, antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
 from lab.report.findings import findings_table
@@ -12,6 +14,10 @@ from lab.report.series import rows
 from lab.report.table import Table, as_csv
 from lab.results.record import ResultRecord, RunStatus
 
+_PROCESSOR_BOUND = (
+    "Its disks answer as fast as it asks, so a level costs what its code costs, and levels look more alike than on "
+    "drives: neither figures nor ratios are those of drives."
+)
 STUDY_ANTIOQUIA = "antioquia"
 STUDY_ADAPTRAID = "adaptraid"
 
@@ -90,4 +96,10 @@ def heading(record: ResultRecord) -> str:
 
 def cautions(record: ResultRecord) -> tuple[str, ...]:
     """The stamps of a result, for printing under its tables."""
-    return record.stamps
+    return shown_stamps(record)
+
+
+def foremost(record: ResultRecord) -> str:
+    """What stands before every figure of the result, since it decides how all are read; empty for nothing."""
+    seen = next(iter(processor_bound(record)), None)
+    return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}" if seen else ""

@@ -11,7 +11,7 @@ from lab.report.collected import Collected
 from lab.report.distribution import distribution_table
 from lab.report.platform_tables import platform_tables
 from lab.report.table import Column, Table, as_csv
-from lab.report.tables import cautions, csv_of, figure_lines, heading, tables_of
+from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading, tables_of
 from lab.results.atomic import write_file
 
 
@@ -53,6 +53,8 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
         parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{problem}" for problem in found.problems))))
     for each in found.detailed:
         parts.append(f"{'## ' if is_markdown else ''}{heading(each.record)}")
+        if said := foremost(each.record):
+            parts.append(f"First of all: {said}")
         notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
         try:
             parts += [_form(table, is_markdown) for table in tables_of(each.record)]

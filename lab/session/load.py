@@ -12,6 +12,7 @@ from lab.adapt.summary import VolumeArray
 from lab.arrays.levels import Raid5
 from lab.disks.personalities import find_personality
 from lab.errors import LabError, MachineLost, SpecError, WorkloadError
+from lab.lint.theory_checks import AGREEMENT_FRACTION
 from lab.machine.api import RunningCommand
 from lab.measure.job import Measured, joined_figures
 from lab.session.checks import level_of
@@ -243,7 +244,9 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
         return Forecast(None, f"no number for '{work.id}': how requests are merged on the way decides")
     if rates is None:
         return Forecast(
-            None, f"these disks have no service time of their own: the processor is the limit. For small writes, {cost}"
+            None,
+            "these disks have no service time of their own: the processor is the limit, and levels look alike. "
+            f"For small writes, {cost}",
         )
     if status.is_degraded:
         return Forecast(None, f"{name} is degraded: reads of what is missing cost reads of all others. {cost}")
@@ -252,6 +255,15 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     except SpecError as error:
         return Forecast(None, error.message)
     return Forecast(prediction.value, prediction.reason)
+
+
+def beside_prediction(predicted_iops: float, measured: Measured) -> str:
+    """What one run says beside its prediction: how near it came, and never more, since one run has no interval."""
+    sections = (measured.figures.reads, measured.figures.writes)
+    share = sum(section.iops for section in sections if section) / predicted_iops
+    if abs(share - 1) <= AGREEMENT_FRACTION:
+        return f"{share:.2f} × the prediction: within {AGREEMENT_FRACTION:.0%} of it"
+    return f"{share:.2f} × the prediction; whether it is off theory cannot be told from one run: experiments repeat it"
 
 
 def _of_volume(status: VolumeArray) -> Forecast:

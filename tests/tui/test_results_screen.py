@@ -212,7 +212,12 @@ def test_a_damaged_result_is_named_and_does_not_hide_the_others(tmp_path: Path, 
 
 
 def test_one_that_broke_off_can_be_resumed(tmp_path: Path, store: ResultStore) -> None:
-    keep(store, result(1, status=RunStatus.INCOMPLETE, planned_cells=tuple(f"cell{n}" for n in range(10))))
+    keep(
+        store,
+        result(
+            1, status=RunStatus.INCOMPLETE, planned_cells=tuple(f"raid5/rand-read-4k/healthy/{n}" for n in range(10))
+        ),
+    )
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         assert "6 of 10" in text_of(app)

@@ -154,11 +154,13 @@ class ResultsScreen(ModeScreen):
         self.action_next_view()
 
     def _load(self) -> None:
+        from lab.lint.result_checks import as_shown
+
         self._record = None
         if self._shown is None:
             return
         try:
-            self._record = self._store.load(self._shown.id)
+            self._record = as_shown(self._store.load(self._shown.id))
         except LabError as error:
             self.query_one(ResultPanel).show_error(error)
         self._show()

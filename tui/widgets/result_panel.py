@@ -197,13 +197,16 @@ def _heading(record: ResultRecord) -> str:
 
 
 def _bars_legend(record: ResultRecord, panel: ResultPanel) -> str:
+    from lab.report.cells import theory_notes
+    from lab.report.tables import foremost
     from tui.glyphs import glyphs_of
 
     glyphs = glyphs_of(panel)
     parts = [f"{glyphs.bar_loose} interval of the median"]
     if any(cell.predicted_iops for cell in record.cells) or any(each.predicted_seconds for each in record.rebuilds):
         parts.append(f"{glyphs.expected} what theory says")
-    lines = ["   ".join(parts)]
+    lines = [said, ""] if (said := foremost(record)) else []
+    lines += ["   ".join(parts), *(f"{glyphs.notice} {note}" for note in theory_notes(record))]
     if record.stamps:
         counted = "1 caution" if len(record.stamps) == 1 else f"{len(record.stamps)} cautions"
         lines += ["", f"{glyphs.notice} {counted}: see Lint (v)"]

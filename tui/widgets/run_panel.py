@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from lab.errors import LabError
 from tui.quantities import Unit, format_value
-from tui.runs import RunItem, comparison, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
+from tui.runs import RunItem, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
 from tui.tones import Tone
 from tui.views import marks_of
 from tui.widgets.bars import SyncBar, SyncView
@@ -195,7 +195,9 @@ def _first_counted(state: LabState) -> float | None:
 
 
 def _load_verdict(measured: Measured, load: LoadView, predicted: float | None) -> tuple[Tone, str, str]:
-    compared = comparison(predicted, iops_of(measured)) if predicted else ""
+    from lab.session.load import beside_prediction
+
+    compared = beside_prediction(predicted, measured) if predicted else ""
     if measured.figures.interrupted and load.runtime_seconds:
         ran = f"{ran_seconds(measured):.0f} of {load.runtime_seconds:.0f} s"
         return Tone.NOTICE, "STOPPED", f"after {ran} on {load.array}; the figures are of what ran. {compared}".rstrip()
@@ -204,9 +206,21 @@ def _load_verdict(measured: Measured, load: LoadView, predicted: float | None) -
 
 def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) -> tuple[Tone, str, str]:
     if not isinstance(outcome, LabError):
-        return Tone.GOOD, "MEASURED", f"Stored as {view.result_id}; 4 shows it."
+        return Tone.GOOD, "MEASURED", f"Stored as {view.result_id}; 4 shows it.{_cautions(outcome)}"
     go_on = " Screen 4 goes on with it." if view.result_id else ""
     if view.was_cancelled:
         return Tone.NOTICE, "CANCELLED", view.kept() + go_on
     hint = f" {outcome.hint}." if outcome.hint and not view.result_id else ""
     return Tone.BAD, "FAILED", f"{outcome.message}.{hint} {view.kept()}{go_on}"
+
+
+def _cautions(record: ResultRecord) -> str:
+    """What decides how the result is read, at its first sight."""
+    from lab.lint.theory_checks import beside_theory
+    from lab.report.tables import foremost
+
+    found = beside_theory(record)
+    off = sum(each.is_off for each in found)
+    count = f"{off} of {len(found)} figures are off theory." if off else ""
+    said = f"{foremost(record)} {count}".strip()
+    return f" {said}" if said else ""

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from lab.compare.platforms import PlatformComparison
 from lab.errors import LabError
 from lab.experiments.published import Published, find_published
+from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
+from lab.lint.theory_checks import BesideTheory, beside_theory
+from lab.report.cells import OFF_THEORY
 from lab.report.collected import Collected
 from lab.report.distribution import distribution_table
 from lab.report.findings import Compared, Holds, Theory, compared_findings, is_another, published_text
 from lab.report.labels import Labels, labels_of
-from lab.report.page.levels import LevelPlots, settings
+from lab.report.page.levels import LevelPlots, Setting, settings
 from lab.report.page.plot import Plot
 from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
 from lab.report.page.rebuilds import timeline_plot, times_plot
@@ -24,7 +27,7 @@ from lab.report.ratio_words import ratio_text
 from lab.report.series import rows
 from lab.report.sources import Loaded
 from lab.report.table import Column, Table
-from lab.report.tables import STUDY_ADAPTRAID, study_of, tables_of
+from lab.report.tables import STUDY_ADAPTRAID, foremost, study_of, tables_of
 from lab.results.record import ResultRecord
 from lab.units import human_bytes, human_seconds
 
@@ -81,6 +84,7 @@ class Group:
     note: str = ""
     plots: tuple[Plot, ...] = ()
     tables: tuple[Table, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class Section:
     anchor: str
     title: str
     lead: str = ""
+    foremost: str = ""
+    """What decides how every figure of the section is read."""
     badges: tuple[str, ...] = ()
     findings: tuple[FindingLine, ...] = ()
     findings_plot: Plot | None = None
@@ -233,6 +239,7 @@ def _result_section(each: Loaded, title: str) -> Section:
         _anchor(record.id),
         title,
         labels.question,
+        foremost(record),
         tuple(_badges(each)),
         lines,
         plot,
@@ -251,20 +258,30 @@ def _groups(each: Loaded, labels: Labels, published: Published | None, problems:
         yield Group("By the number of fast disks", plots=tuple(adaptraid_plots(record)))
     else:
         all_settings = settings(rows(record))
-        theory = Theory(record)
+        theory, beside = Theory(record), beside_theory(record)
         chunks = tuple(chunk_plots(record, all_settings, labels))
         for setting in all_settings:
             title = labels.workload(setting.workload)
             both = sum(other.workload == setting.workload for other in all_settings) > 1
             title = f"{title}: {setting.direction}s" if both else title
             plots = tuple(LevelPlots(setting, labels, published, theory).plots())
-            yield Group(title, "" if title == setting.workload else f"job {setting.workload}", plots)
+            note = "" if title == setting.workload else f"job {setting.workload}"
+            yield Group(title, note, plots, warnings=tuple(_off_theory(setting, beside, labels)))
         if chunks:
             note = "arrays that differ in nothing but their chunk size"
             yield Group("Chunk size", note, chunks)
     if record.rebuilds:
         plots = (times_plot(record, labels), *_timelines(each, labels, problems))
         yield Group("Rebuilds", plots=plots)
+
+
+def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: Labels) -> Iterator[str]:
+    """Of a mix, which is predicted as a whole, both directions say the same."""
+    shown = {(row.array, row.workload, row.phase) for row in setting.rows}
+    for each in beside:
+        if each.is_off and (each.array, each.workload, each.phase) in shown:
+            phase = "" if each.phase == HEALTHY else f", {each.phase}"
+            yield f"{OFF_THEORY}: {labels.array(each.array)}{phase}: {each.words}"
 
 
 def _timelines(each: Loaded, labels: Labels, problems: list[str]) -> Iterator[Plot]:

@@ -5,27 +5,48 @@ import pytest
 
 from lab.report.cells import figures_table, integrity_text, interval_text, rebuild_table, timings_table
 from lab.report.series import READ, WRITE, row_for, rows
-from lab.report.tables import csv_of, heading, study_of, tables_of
+from lab.report.tables import csv_of, figure_lines, heading, study_of, tables_of
 from lab.results.record import RebuildRecord, RunStatus
 from lab.results.statistics import estimate
 from tests.unit.report.records import load, repeated
+from tests.unit.results.records import cell
+from tests.unit.results.records import record as plain_record
 
 ANTIOQUIA = load("antioquia-quick")
 LOUWRENTIUS = load("louwrentius-quick")
 
 
 def test_figures_as_text() -> None:
-    assert figures_table(LOUWRENTIUS).as_text() == "\n".join(
-        [
-            "Figures of louwrentius-quick",
-            "",
-            "array   workload            phase    direction  IOPS  theory  MB/s      p50      p99  CPU µs/IO  n",
-            "──────  ──────────────────  ───────  ─────────  ────  ──────  ────  ───────  ───────  ─────────  ─",
-            "raid5   rand-write-4k-qd32  healthy  write        88     113   0.4   342 ms   583 ms      871.2  1",
-            "single  rand-read-4k-qd4    healthy  read         75      75   0.3  53.2 ms  57.4 ms      279.7  1",
-            "  one repeat: no interval can be given",
-        ]
-    )
+    assert figures_table(LOUWRENTIUS).as_text().splitlines() == [
+        "Figures of louwrentius-quick",
+        "",
+        "array   workload            phase    direction  IOPS  theory  ÷ theory  MB/s      p50      p99  CPU µs/IO  n",
+        "──────  ──────────────────  ───────  ─────────  ────  ──────  ────────  ────  ───────  ───────  ─────────  ─",
+        "raid5   rand-write-4k-qd32  healthy  write        88     113  0.78       0.4   342 ms   583 ms      871.2  1",
+        "single  rand-read-4k-qd4    healthy  read         75      75  0.99       0.3  53.2 ms  57.4 ms      279.7  1",
+        "  one repeat: no interval can be given",
+        "  with one repeat it cannot be told whether a figure is off theory",
+    ]
+
+
+def test_a_figure_off_theory_says_so_and_why() -> None:
+    table = figures_table(repeated(LOUWRENTIUS, (1.02, 0.98)))
+    assert [row[6] for row in table.rows] == ["0.78 off-theory", "0.99"]
+    (note,) = [note for note in table.notes if note.startswith("off-theory: ")]
+    assert "raid5/rand-write-4k-qd32/healthy: 0.78 [0.77–0.80] of theory; likely: " in note
+
+
+def test_in_virtual_time_no_cost_is_shown() -> None:
+    conditions = msgspec.structs.replace(LOUWRENTIUS.conditions, is_virtual_time=True)
+    record = msgspec.structs.replace(LOUWRENTIUS, conditions=conditions)
+    assert all(cell.cpu for cell in LOUWRENTIUS.cells)
+    assert "CPU" not in figures_table(record).as_text()
+    assert [line[-1] for line in figure_lines(record)[1]] == ["", ""]
+
+
+def test_a_prediction_of_a_mix_is_shared_out_among_its_directions() -> None:
+    mixed = cell("raid5", "mix", 0, read_iops=70.0, write_iops=30.0, predicted_iops=120.0)
+    assert [row.predicted_iops for row in rows(plain_record(cells=(mixed,)))] == pytest.approx([84.0, 36.0])
 
 
 def test_without_predictions_there_is_no_theory() -> None:

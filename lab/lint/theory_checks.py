@@ -1,0 +1,200 @@
+"""Measured beside predicted: which figures are off theory, and what the record's own evidence says about why.
+
+Where nothing is predicted because no disk has a service time of its own, it tells what set the pace instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+
+from lab.compare.figures import is_speed
+from lab.disks.personalities import find_personality
+from lab.errors import LabError
+from lab.lint.findings import Seen
+from lab.results.record import CellRecord, Conditions, ResultRecord
+from lab.results.statistics import Estimate, estimate
+
+AGREEMENT_FRACTION = 0.05
+"""An interval that reaches this near to theory agrees with it."""
+BUSY_FRACTION = 0.85
+"""From here on a processor is taken for the limit. Not 1: /proc/stat counts whole ticks, and a machine that waits for
+its own interrupts is idle."""
+DRAIN_FRACTION = 0.02
+"""A queue that empties within this part of the measured time is not worth a word."""
+_DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
+_CACHED = "io-not-on-members"
+_TOO_SHORT = "too-short-for-latency"
+_SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
+_RUNTIME = re.compile(r"^runtime=(\d+)(ms|s)?\s*$", re.MULTILINE)
+_WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
+
+
+@dataclass(frozen=True, slots=True)
+class BesideTheory:
+    """All repeats of one array, workload and phase beside the prediction; both directions of a mix together."""
+
+    array: str
+    workload: str
+    phase: str
+    share: Estimate
+    """Measured ÷ predicted."""
+    limiters: tuple[str, ...] = ()
+    """What may be the reason, the best supported first; none where theory is not off."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the whole interval lies away from theory. One repeat has no interval."""
+        return self.share.n > 1 and not (
+            self.share.low <= 1 + AGREEMENT_FRACTION and self.share.high >= 1 - AGREEMENT_FRACTION
+        )
+
+    @property
+    def name(self) -> str:
+        """``raid5/rand-read-4k/healthy``."""
+        return f"{self.array}/{self.workload}/{self.phase}"
+
+    @property
+    def words(self) -> str:
+        """``0.80 [0.78–0.83] of theory; likely: …``."""
+        return f"{share_text(self.share)} of theory; likely: {'; or '.join(self.limiters)}"
+
+
+def share_text(share: Estimate) -> str:
+    """``0.80 [0.78–0.83]``; of one repeat without an interval."""
+    return f"{share.median:.2f}" if share.n == 1 else f"{share.median:.2f} [{share.low:.2f}–{share.high:.2f}]"
+
+
+def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
+    """Everything that was measured and predicted, in the order of the record."""
+    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
+    for cell in record.cells:
+        if cell.predicted_iops is not None and is_speed(cell.predicted_iops) and is_speed(total_iops(cell)):
+            groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
+    return tuple(_beside(*key, cells, record.conditions) for key, cells in groups.items())
+
+
+def _beside(array: str, workload: str, phase: str, cells: Sequence[CellRecord], conditions: Conditions) -> BesideTheory:
+    share = estimate([total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells])
+    found = BesideTheory(array, workload, phase, share)
+    if not found.is_off:
+        return found
+    limiters = tuple(_limiters(cells, conditions, is_above=share.median > 1))
+    return BesideTheory(array, workload, phase, share, limiters or ("something that the model leaves out",))
+
+
+def total_iops(cell: CellRecord) -> float:
+    """Reads and writes together: a prediction is of both."""
+    return sum(section.iops for section in (cell.figures.reads, cell.figures.writes) if section)
+
+
+def _limiters(cells: Sequence[CellRecord], conditions: Conditions, *, is_above: bool) -> Iterator[str]:
+    stamps = [stamp.partition(": ")[0] for cell in cells for stamp in cell.stamps]
+    if _SEQUENTIAL.search(cells[0].job_text):
+        yield "how requests are merged on the way to the drives"
+    if _CACHED in stamps or (is_above and conditions.host_cache_notes):
+        yield "a cache: fio moved more than the members did" if _CACHED in stamps else "a cache below the machine"
+    elif is_above:
+        yield "requests that were merged, or answered without a drive (md's stripe cache)"
+    if not is_above:
+        yield from _slowed(cells, conditions)
+    disturbed = [name for name in _DISTURBED if name in stamps]
+    if disturbed:
+        yield f"disturbed runs ({', '.join(disturbed)})"
+    if _has_mechanics(conditions):
+        yield "the drives' mechanics: how far the arm goes, and in which order a drive answers"
+
+
+def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str]:
+    busy = [found for cell in cells if (found := busy_fraction(cell, conditions)) is not None]
+    if busy and median(busy) >= BUSY_FRACTION:
+        yield f"the machine's processor, busy {median(busy):.0%} of the time"
+    elif (threads := [used for cell in cells if (used := _md_threads(cell)) is not None]) and (
+        median(threads) >= BUSY_FRACTION
+    ):
+        yield f"md's kernel thread, which kept a processor busy {median(threads):.0%} of the time"
+    drains = [drain for cell in cells if (drain := _drain_seconds(cell)) is not None]
+    if drains:
+        asked, counted = median(asked for asked, _ in drains), median(counted for _, counted in drains)
+        if counted > asked * (1 + DRAIN_FRACTION):
+            by_itself = f"which by itself gives {asked / counted:.2f}"
+            yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s, {by_itself}"
+    if any(stamp.startswith(_TOO_SHORT) for cell in cells for stamp in cell.stamps):
+        yield "a run too short for the latency of its queue"
+
+
+def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
+    """Part of the machine's processors that was busy while the cell was measured; None without an account.
+
+    From the cost of one I/O, since the samples of an account do not cover the measured time to its edges.
+    """
+    cpu = cell.cpu
+    if cpu is None or not cpu.cpu_microseconds_per_io or not conditions.cpu_count:
+        return None
+    used = cpu.cpu_microseconds_per_io / 1e6 * total_iops(cell) / conditions.cpu_count
+    return min(1.0, used + cpu.idle_baseline_fraction)
+
+
+def _md_threads(cell: CellRecord) -> float | None:
+    """Processors that the array's kernel threads kept busy."""
+    cpu = cell.cpu
+    if cpu is None or not cpu.cpu_microseconds_per_io or not cpu.cpu_seconds_total:
+        return None
+    return cpu.md_thread_cpu_seconds / cpu.cpu_seconds_total * cpu.cpu_microseconds_per_io / 1e6 * total_iops(cell)
+
+
+def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
+    """For how long I/Os were issued, and over how long fio counted them: it waits for those still in flight."""
+    found = _RUNTIME.search(cell.job_text)
+    if found is None or not int(found[1]):
+        return None
+    asked = int(found[1]) / (1000 if found[2] == "ms" else 1)
+    counted = max(part.runtime_seconds for part in (cell.figures.reads, cell.figures.writes) if part)
+    return asked, counted
+
+
+def _has_mechanics(conditions: Conditions) -> bool:
+    for name in {disk.personality for disk in conditions.disks if disk.personality}:
+        # A personality of another computer's user.
+        with suppress(LabError):
+            if find_personality(name).mechanics:
+                return True
+    return False
+
+
+def off_theory(record: ResultRecord) -> Iterator[Seen]:
+    """Every figure whose whole interval lies away from its prediction."""
+    for each in beside_theory(record):
+        if each.is_off:
+            yield Seen(each.name, each.words, f"an interval that comes within {AGREEMENT_FRACTION:.0%} of theory")
+
+
+def is_without_service_time(conditions: Conditions) -> bool:
+    """Whether the embedded kernel works in real time on disks that answer as fast as it can ask."""
+    return (
+        conditions.is_embedded
+        and not conditions.is_virtual_time
+        and bool(conditions.disks)
+        and all(disk.kind in _WITHOUT_SERVICE_TIME and not disk.personality for disk in conditions.disks)
+    )
+
+
+def processor_bound(record: ResultRecord) -> Iterator[Seen]:
+    """The embedded kernel on disks without a service time: its own processor is what was measured."""
+    if not is_without_service_time(record.conditions):
+        return
+    busy: dict[str, list[float]] = {}
+    for cell in record.cells:
+        if (found := busy_fraction(cell, record.conditions)) is not None:
+            busy.setdefault(f"{cell.array}/{cell.workload}", []).append(found)
+    cells = [each for values in busy.values() for each in values]
+    if not cells or median(cells) < BUSY_FRACTION:
+        return
+    observed = f"busy {median(cells):.0%} of the time in the median of {len(cells)} cells"
+    less = [f"{name} {median(values):.0%}" for name, values in busy.items() if median(values) < BUSY_FRACTION]
+    if less:
+        observed += f" (less, waiting for the computer below: {', '.join(less)})"
+    yield Seen("processor of the embedded kernel", observed, "disks that are slower than the processor")

@@ -1,0 +1,182 @@
+"""Measured beside predicted: when it is off, what the evidence names, and a processor that is the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.lint.result_checks import as_shown, lint_result, shown_stamps
+from lab.lint.theory_checks import BesideTheory, beside_theory, busy_fraction, processor_bound
+from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
+from tests.unit.results.records import CONDITIONS, cell, record
+
+DRIVES = msgspec.structs.replace(
+    CONDITIONS,
+    is_embedded=True,
+    cpu_count=1,
+    disks=(DiskRecord(name="disk01", path="/dev/nbd0", kind="spindle", personality="hdd-7200", size_bytes=2**26),),
+)
+FILES = msgspec.structs.replace(
+    DRIVES, disks=(DiskRecord(name="disk01", path="/dev/ubdb", kind="file", size_bytes=2**26),)
+)
+JOB = "[global]\ntime_based=1\nruntime=30000ms\n[x]\nrw=randwrite\n"
+
+
+def cpu(microseconds_per_io: float, *, md_share: float = 0.1) -> CpuFigures:
+    return CpuFigures(
+        cpu_seconds_total=10.0,
+        md_thread_cpu_seconds=10.0 * md_share,
+        cpu_microseconds_per_io=microseconds_per_io,
+        idle_baseline_fraction=0.0,
+    )
+
+
+def made(iops: tuple[float, ...], conditions: Conditions = DRIVES, **changes: Any) -> ResultRecord:
+    """One array that theory gives 100 writes a second."""
+    changes = {"predicted_iops": 100.0, "job_text": JOB, **changes}
+    cells = (cell("raid5", "w", repeat, write_iops=value, **changes) for repeat, value in enumerate(iops))
+    return record(cells=tuple(cells), conditions=conditions)
+
+
+def only(found: ResultRecord) -> BesideTheory:
+    (each,) = beside_theory(found)
+    return each
+
+
+@pytest.mark.parametrize(
+    ("iops", "is_off"),
+    [
+        ((94.0, 94.9), True),
+        ((94.0, 95.0), False),
+        ((80.0, 130.0), False),
+        ((105.0, 107.0), False),
+        ((105.1, 107.0), True),
+        ((50.0,), False),
+    ],
+)
+def test_off_is_an_interval_wholly_more_than_five_per_cent_away(iops: tuple[float, ...], is_off: bool) -> None:
+    assert only(made(iops)).is_off is is_off
+
+
+def test_both_directions_of_a_mix_are_one_figure() -> None:
+    mixed = [cell("raid5", "mix", n, read_iops=70.0, write_iops=30.0 + n, predicted_iops=100.0) for n in range(3)]
+    assert only(record(cells=tuple(mixed), conditions=DRIVES)).share.median == pytest.approx(1.01)
+
+
+def test_each_repeat_stands_beside_its_own_prediction() -> None:
+    cells = [cell("raid5", "w", n, write_iops=value, predicted_iops=value) for n, value in enumerate((50.0, 100.0))]
+    assert only(record(cells=tuple(cells))).share.high == 1.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0])
+def test_what_is_no_speed_is_not_compared(bad: float) -> None:
+    (good,) = made((90.0,)).cells
+    assert good.figures.writes
+    section = msgspec.structs.replace(good.figures.writes, iops=bad)
+    stopped = msgspec.structs.replace(good, figures=msgspec.structs.replace(good.figures, writes=section))
+    assert beside_theory(record(cells=(stopped,))) == ()
+    assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
+
+
+def test_the_processor_is_named_where_it_was_busy() -> None:
+    # 80 I/Os a second of 12 ms each keep the one processor busy for 96 % of the time.
+    busy = only(made((80.0, 80.0), cpu=cpu(12_000.0)))
+    assert busy.limiters[0] == "the machine's processor, busy 96% of the time"
+    idle = only(made((80.0, 80.0), cpu=cpu(1_000.0)))
+    assert "processor" not in idle.words
+
+
+def test_of_several_processors_the_one_of_mds_thread() -> None:
+    conditions = msgspec.structs.replace(DRIVES, cpu_count=8)
+    found = only(made((80.0, 80.0), conditions, cpu=cpu(24_000.0, md_share=0.5)))
+    assert found.limiters[0] == "md's kernel thread, which kept a processor busy 96% of the time"
+
+
+def test_of_virtual_time_no_processor_is_named() -> None:
+    conditions = msgspec.structs.replace(DRIVES, is_virtual_time=True)
+    assert "processor" not in only(made((80.0, 80.0), conditions, cpu=cpu(12_000.0))).words
+
+
+def test_the_drain_is_told_from_the_time_that_fio_counted() -> None:
+    # Figures of 30 s; the job asked for less.
+    drained = only(made((80.0, 80.0), job_text=JOB.replace("30000", "24000")))
+    (drain,) = drained.limiters
+    assert drain == "the drain of the queue: 24.00 s of load are counted over 30.00 s, which by itself gives 0.80"
+    assert only(made((80.0, 80.0))).limiters == ("something that the model leaves out",)
+    assert "drain" not in only(made((120.0, 120.0), job_text=JOB.replace("30000", "24000"))).words
+
+
+@pytest.mark.parametrize(
+    ("changes", "iops", "words"),
+    [
+        ({"job_text": JOB.replace("randwrite", "write")}, 80.0, "how requests are merged"),
+        ({"stamps": ("io-not-on-members: x: y; needed: z",)}, 130.0, "a cache: fio moved more than the members did"),
+        ({}, 130.0, "requests that were merged, or answered without a drive"),
+        ({"stamps": ("unsteady: x: y; needed: z",)}, 80.0, "disturbed runs (unsteady)"),
+        ({"stamps": ("too-short-for-latency: x: y; needed: z",)}, 80.0, "too short for the latency"),
+    ],
+)
+def test_other_evidence(changes: dict[str, Any], iops: float, words: str) -> None:
+    assert words in only(made((iops, iops), **changes)).words
+
+
+def test_drives_with_mechanics_and_those_that_nobody_here_knows() -> None:
+    def on(personality: str) -> str:
+        (disk,) = DRIVES.disks
+        disks = (msgspec.structs.replace(disk, personality=personality),)
+        return only(made((80.0, 80.0), msgspec.structs.replace(DRIVES, disks=disks))).words
+
+    assert "the drives' mechanics" in on("sata-7200")
+    assert "mechanics" not in on("hdd-7200")
+    assert "mechanics" not in on("of-another-computer")
+
+
+def test_the_lint_and_whoever_shows_the_result_say_it() -> None:
+    found = made((80.0, 80.0))
+    assert "off-theory" in {finding.rule_id for finding in lint_result(found)}
+    assert as_shown(found).stamps[0].startswith("off-theory: raid5/w/healthy: 0.80 [0.80–0.80] of theory; likely: ")
+    assert as_shown(as_shown(found)) == as_shown(found)
+
+
+def test_stored_stamps_stay_unless_todays_rules_say_it_anew() -> None:
+    old = ("simulated-origin: machine: x; needed: compare ratios", "unsteady: a: b; needed: c")
+    on_files = msgspec.structs.replace(made((80.0, 80.0), FILES), stamps=old)
+    stamps = shown_stamps(on_files)
+    assert stamps[-1] == old[1]
+    assert not any("compare ratios" in stamp for stamp in stamps)
+    assert shown_stamps(record(stamps=old)) == old
+
+
+def bound(*microseconds: float, conditions: Conditions = FILES) -> ResultRecord:
+    cells: list[CellRecord] = [
+        cell(f"raid{n}", "w", 0, write_iops=8_000.0, cpu=cpu(value)) for n, value in enumerate(microseconds)
+    ]
+    return record(cells=tuple(cells), conditions=conditions)
+
+
+def test_on_files_the_embedded_kernels_processor_is_the_limit_and_stands_first() -> None:
+    found = bound(121.0, 123.0, 60.0)
+    (seen,) = processor_bound(found)
+    assert (
+        seen.observed
+        == "busy 97% of the time in the median of 3 cells (less, waiting for the computer below: raid2/w 48%)"
+    )
+    assert shown_stamps(found)[0].startswith("processor-bound: ")
+    assert busy_fraction(found.cells[0], FILES) == pytest.approx(0.968)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        bound(121.0, conditions=DRIVES),
+        bound(121.0, conditions=CONDITIONS),
+        bound(121.0, conditions=msgspec.structs.replace(FILES, is_virtual_time=True)),
+        bound(30.0, 40.0),
+        made((80.0,), FILES),
+    ],
+    ids=["emulated drives", "another machine", "virtual time", "an idle processor", "no account"],
+)
+def test_otherwise_it_is_not(found: ResultRecord) -> None:
+    assert list(processor_bound(found)) == []
