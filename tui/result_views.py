@@ -34,9 +34,7 @@ def summary_facts(summary: ResultSummary) -> str:
     """When and where it was measured, and how far it came."""
     if summary.problem:
         return "damaged"
-    is_whole = summary.status is RunStatus.COMPLETE
-    done = f"{summary.measured_count}" if is_whole else f"{summary.measured_count} of {summary.planned_count}"
-    return f"{_short_date(summary.created_utc)}  {done} measured  {summary.target}"
+    return f"{_short_date(summary.created_utc)}  {summary.measured_count} of {summary.planned_count}  {summary.target}"
 
 
 def _short_date(created_utc: str) -> str:

@@ -27,7 +27,7 @@ def lint_conditions(conditions: Conditions) -> Iterator[Finding]:
 
 def lint_result(record: ResultRecord) -> tuple[Finding, ...]:
     """Everything that a stored result shows, and the stamps that it carries."""
-    found = [*lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
+    found = [*run_checks(SHOWN_CHECKS, record), *lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
     for cell in record.cells:
         found += stamped(cell.stamps)
         found += lint_cell(facts_of_cell(cell))

@@ -15,8 +15,8 @@ from lab.report.table import Table, as_csv
 from lab.results.record import ResultRecord, RunStatus
 
 _PROCESSOR_BOUND = (
-    "Its disks answer as fast as it asks, so a level costs what its code costs, and levels look more alike than on "
-    "drives: neither figures nor ratios are those of drives."
+    "Its disks answer as fast as it asks, so levels look more alike than on drives: neither figures nor ratios are "
+    "those of drives."
 )
 STUDY_ANTIOQUIA = "antioquia"
 STUDY_ADAPTRAID = "adaptraid"

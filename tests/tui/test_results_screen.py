@@ -16,6 +16,7 @@ from lab.results.record import RunStatus
 from lab.results.store import RECORD_NAME, ResultStore, decode_record
 from tests.tui.results import STEADY, keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
+from tests.unit.lint.test_theory_checks import FILES, cpu
 from tests.unit.results.records import CONDITIONS, array, rebuild
 from tui.app import RaidlabApp
 from tui.experiments import ExperimentView
@@ -207,6 +208,32 @@ def test_a_damaged_result_is_named_and_does_not_hide_the_others(tmp_path: Path, 
         found.highlighted = found.get_option_index("20261121T100100Z-try")
         await quiet(app, pilot)
         assert "rand-read-4k, IOPS" in text_of(app)
+
+    show(tmp_path, act)
+
+
+def test_a_result_that_measured_the_processor_says_so_before_its_figures(tmp_path: Path, store: ResultStore) -> None:
+    made = result(1, conditions=FILES)
+    cells = tuple(msgspec.structs.replace(each, cpu=cpu(9_500.0), predicted_iops=None) for each in made.cells)
+    keep(store, msgspec.structs.replace(made, cells=cells))
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        for _ in range(2):
+            text = " ".join(text_of(app).split())
+            assert text.index("PROCESSOR-BOUND") < text.index("100 [99–")
+            assert "95%" in text
+            await pilot.press("v")
+            await quiet(app, pilot)
+
+    show(tmp_path, act)
+
+
+def test_a_figure_off_theory_is_marked_and_explained(tmp_path: Path, store: ResultStore) -> None:
+    keep(store, result(1, iops=(90.0, 91.0, 92.0)))
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        assert "91 [90–92] off-theory" in text_of(app)
+        assert "off-theory: raid5/rand-read-4k/healthy: 0.87" in text_of(app)
 
     show(tmp_path, act)
 

@@ -125,12 +125,15 @@ class ResultPanel(Vertical):
         heading.update(_heading(record))
         if self.view is ResultView.COMPARE and self._other:
             self._paint_comparison(self._other, record)
-        elif self.view is ResultView.BARS:
+            return
+        from lab.report.tables import foremost, tables_of
+
+        if self.view in (ResultView.BARS, ResultView.TABLES) and (said := foremost(record)):
+            self.query_one("#results-verdict", Verdict).show(Tone.NOTICE, "PROCESSOR-BOUND", said)
+        if self.view is ResultView.BARS:
             self.query_one(BarChart).show(iops_bars(record))
             text.update(_bars_legend(record, self))
         elif self.view is ResultView.TABLES:
-            from lab.report.tables import tables_of
-
             text.update("\n\n".join(table.as_text() for table in tables_of(record)))
         else:
             text.update("\n".join((lint_lines if self.view is ResultView.LINT else condition_lines)(record)))
@@ -198,15 +201,13 @@ def _heading(record: ResultRecord) -> str:
 
 def _bars_legend(record: ResultRecord, panel: ResultPanel) -> str:
     from lab.report.cells import theory_notes
-    from lab.report.tables import foremost
     from tui.glyphs import glyphs_of
 
     glyphs = glyphs_of(panel)
     parts = [f"{glyphs.bar_loose} interval of the median"]
     if any(cell.predicted_iops for cell in record.cells) or any(each.predicted_seconds for each in record.rebuilds):
         parts.append(f"{glyphs.expected} what theory says")
-    lines = [said, ""] if (said := foremost(record)) else []
-    lines += ["   ".join(parts), *(f"{glyphs.notice} {note}" for note in theory_notes(record))]
+    lines = ["   ".join(parts), *(f"{glyphs.notice} {note}" for note in theory_notes(record))]
     if record.stamps:
         counted = "1 caution" if len(record.stamps) == 1 else f"{len(record.stamps)} cautions"
         lines += ["", f"{glyphs.notice} {counted}: see Lint (v)"]
