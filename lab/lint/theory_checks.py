@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from lab.compare.figures import is_speed
 from lab.disks.personalities import find_personality
 from lab.errors import LabError
 from lab.lint.findings import Seen
+from lab.results.looks import looks_of
 from lab.results.record import CellRecord, Conditions, ResultRecord
 from lab.results.statistics import Estimate, estimate
 
@@ -74,16 +75,16 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
     for cell in record.cells:
         if cell.predicted_iops is not None and is_speed(cell.predicted_iops) and is_speed(total_iops(cell)):
             groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
-    return tuple(_beside(*key, cells, record.conditions) for key, cells in groups.items())
-
-
-def _beside(array: str, workload: str, phase: str, cells: Sequence[CellRecord], conditions: Conditions) -> BesideTheory:
-    share = estimate([total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells])
-    found = BesideTheory(array, workload, phase, share)
-    if not found.is_off:
-        return found
-    limiters = tuple(_limiters(cells, conditions, is_above=share.median > 1))
-    return BesideTheory(array, workload, phase, share, limiters or ("something that the model leaves out",))
+    looks = looks_of(record)
+    beside = []
+    for key, cells in groups.items():
+        share = estimate([total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
+        found = BesideTheory(*key, share)
+        if found.is_off:
+            limiters = tuple(_limiters(cells, record.conditions, is_above=share.median > 1))
+            found = replace(found, limiters=limiters or ("something that the model leaves out",))
+        beside.append(found)
+    return tuple(beside)
 
 
 def total_iops(cell: CellRecord) -> float:
