@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
@@ -15,7 +16,7 @@ from lab.cli.run_request import process_started_seconds, request_of, saved_elsew
 from lab.cli.run_seeds import QUICK, SEEDS, run_seeds
 from lab.errors import ExitCode, SpecError
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
-from lab.experiments.schema import Experiment, built_in_names, find_experiment
+from lab.experiments.schema import MOST_SEED, Experiment, built_in_names, find_experiment, seeded
 from lab.experiments.service import resume_experiment, run_experiment
 from lab.report.tables import csv_of
 from lab.results.record import ResultRecord
@@ -34,6 +35,13 @@ def run(
         bool, Parameter(negative="", help="Print what would be measured, in its order, and do nothing.")
     ] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
+    seed: Annotated[
+        int | None,
+        Parameter(
+            help="Other addresses and another order than the experiment's own; 0 or more.",
+            validator=Number(gte=0, lte=MOST_SEED),
+        ),
+    ] = None,
     allow: Annotated[
         list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
     ] = None,
@@ -44,18 +52,22 @@ def run(
     """
     context = current()
     if name == SEEDS:
-        if resume or csv:
-            raise SpecError("'seeds' is several experiments", hint="resume, or write CSV of, one result at a time")
+        if resume or csv or seed is not None:
+            raise SpecError(
+                "'seeds' is several experiments", hint="resume, seed, or write CSV of, one experiment at a time"
+            )
         return run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
     if name and resume:
         raise SpecError(
             "an experiment and --resume together", hint="the result knows its experiment: give only --resume"
         )
+    if resume and seed is not None:
+        raise SpecError("--resume goes on with the seed that the result has", hint="leave --seed out")
     if plan and name:
-        _print_plan(find_experiment(name)[0], context)
+        _print_plan(seeded(find_experiment(name)[0], seed), context)
     elif name or resume:
-        _run(context, name, resume, csv, frozenset(allow or ()))
+        _run(context, name, resume, csv, frozenset(allow or ()), seed)
     else:
         _list(context)
     return ExitCode.DONE
@@ -80,7 +92,14 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
         out(key)
 
 
-def _run(context: Context, name: str | None, resume: str | None, csv: Path | None, allowed: frozenset[str]) -> None:
+def _run(
+    context: Context,
+    name: str | None,
+    resume: str | None,
+    csv: Path | None,
+    allowed: frozenset[str],
+    seed: int | None,
+) -> None:
     if csv is not None and not csv.parent.is_dir():
         raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
     experiment, text = find_experiment(name) if name else (None, "")
@@ -90,7 +109,7 @@ def _run(context: Context, name: str | None, resume: str | None, csv: Path | Non
         with saved_elsewhere():
             if experiment is not None:
                 progress.start(estimated_seconds(experiment), 0)
-                record = run_experiment(experiment, text, request)
+                record = run_experiment(experiment, text, request, seed=seed)
             else:
                 progress.start(0, 0)
                 record = resume_experiment(resume or "latest", request)

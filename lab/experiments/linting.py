@@ -10,6 +10,7 @@ from lab.arrays.geometry import usable_bytes
 from lab.arrays.level_names import level_with_layout
 from lab.disks import Lab
 from lab.disks.kinds import DiskKind
+from lab.disks.personalities import find_personality
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.bench import BuiltArray
@@ -24,8 +25,9 @@ from lab.lint.publication_checks import lint_publication
 from lab.lint.result_checks import steady_words
 from lab.lint.rules import find_rule
 from lab.measure.job import Measured
+from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
-from lab.workloads.workload import SYNCHRONOUS_ENGINES, Direction, Workload
+from lab.workloads.workload import SYNCHRONOUS_ENGINES, Direction, Pattern, Workload
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 _DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
@@ -112,7 +114,28 @@ def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]
         warmup_seconds=workload.warmup_seconds,
         total_file_bytes=workload.file_bytes * workload.region_count if workload.file_bytes else None,
         recipe=workload.recipe,
+        expected_latency_seconds=_expected_latency_seconds(experiment, workload, arrays),
+        # A recipe brings seeds of its own, or none: that is told of what was measured.
+        has_own_seeds=workload.vary_seed or workload.pattern is not Pattern.RANDOM or bool(workload.recipe),
     )
+
+
+def _expected_latency_seconds(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> float | None:
+    """By closed form, of the array that answers last; None without drives of a known service time, or for a stream."""
+    plain = workload.pattern is Pattern.RANDOM and not workload.recipe and not workload.trace
+    if not experiment.disks.personality or experiment.disks.pools or not plain:
+        return None
+    disk = nominal_rates(find_personality(experiment.disks.personality))
+    form = random_write_iops if workload.writes else random_read_iops
+    longest = 0.0
+    for plan in experiment.arrays:
+        if plan.is_volume or (arrays and plan.id not in arrays):
+            continue
+        with suppress(SpecError):
+            level = level_with_layout(plan.level, plan.layout)
+            iops = form(level, [disk] * plan.disk_count, workload.depth_total).value
+            longest = max(longest, workload.depth_total / iops)
+    return longest or None
 
 
 def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[Finding, ...]:
@@ -178,6 +201,7 @@ def lint_measured(
         member_written_bytes=members.written_bytes if members else None,
         sync_actions=measured.sync_actions,
         steal_fraction=measured.cpu.steal_fraction if measured.cpu else None,
+        waited_fraction=measured.waited_fraction,
         is_steady=steady.is_steady if steady else None,
         steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
         fewest_ios=min(percentiles, default=None),

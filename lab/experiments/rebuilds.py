@@ -10,7 +10,7 @@ from lab.arrays.filesystem import FileSystem, mount_point
 from lab.arrays.state import read_array
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RecordMaker, RunContext
-from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, victim_slot
+from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, load_seconds, victim_slot
 from lab.measure.caches import make_cold
 from lab.measure.integrity import DataSum, Verdict, sum_device, sum_files
 from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
@@ -130,7 +130,12 @@ class RebuildRunner:
         @contextmanager
         def load_beside(recorder: Recorder) -> Iterator[None]:
             background = BackgroundLoad(
-                self._lab, built.place, load, self._options(load), longest_run_seconds=LONGEST_REBUILD_SECONDS
+                self._lab,
+                built.place,
+                load,
+                self._options(load),
+                longest_run_seconds=LONGEST_REBUILD_SECONDS,
+                repeat=cell.repeat,
             )
             try:
                 background.wait_until_busy()
@@ -163,7 +168,7 @@ class RebuildRunner:
         """Measure one; what was sampled meanwhile goes to ``recordings``."""
         make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
-        self._context.observer.doing(label, load.runtime_seconds + load.warmup_seconds + 1.5)
+        self._context.observer.doing(label, load_seconds(load) + 1.5)
         measured = run_workload(
             self._lab,
             built.place,

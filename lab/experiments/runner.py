@@ -8,9 +8,20 @@ from lab.errors import MachineLost, SpecError, WorkloadError
 from lab.experiments.adaptive import wide_cells, wide_notes
 from lab.experiments.bench import Bench, BuiltArray
 from lab.experiments.context import RunContext
+from lab.experiments.disturbed import SpareMeasurements
 from lab.experiments.linting import lint_bench, lint_kernel, lint_measured, require_sound
 from lab.experiments.rebuilds import RebuildRunner
-from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, Cell, extra_cells, remaining, victim_slot
+from lab.experiments.schedule import (
+    DEGRADED,
+    HEALTHY,
+    REBUILDING,
+    Cell,
+    extra_cells,
+    load_seconds,
+    planned_keys,
+    remaining,
+    victim_slot,
+)
 from lab.experiments.schema import Cache
 from lab.experiments.stamps import stamps_of
 from lab.lint.findings import Finding
@@ -40,6 +51,7 @@ class ExperimentRunner:
         self._arrays = {array.name: array for array in context.journal.record.arrays}
         self._bench = Bench(context.lab, context.experiment, context.stopwatch, self._narrate, self._on_built)
         self._rates: DiskRates | None = None
+        self._spare = SpareMeasurements(len(planned_keys(context.experiment)))
         self._idle_baseline = 0.0
 
     def run(self) -> ResultRecord:
@@ -114,40 +126,54 @@ class ExperimentRunner:
 
     def _options(self, workload: Workload) -> MeasureOptions:
         return MeasureOptions(
-            file_bytes=workload.file_bytes, hertz=self._experiment.sampling_hertz, idle_baseline=self._idle_baseline
+            file_bytes=workload.file_bytes,
+            seed=self._experiment.seed,
+            hertz=self._experiment.sampling_hertz,
+            idle_baseline=self._idle_baseline,
         )
 
     def _measure_cell(self, cell: Cell) -> None:
         built = self._bench.array(cell.array)
         workload = cell.workload
-        expected = workload.runtime_seconds + workload.warmup_seconds + 1.5
+        expected = load_seconds(workload) + 1.5
         label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._repeats_words}"
-        events: tuple[str, ...] = ()
-        if self._experiment.cache is Cache.COLD:
-            events = make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
-        self._observer.doing(label, expected)
-        started = self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        disturbed_before = 0
         try:
-            measured = run_workload(
-                self._lab,
-                built.place,
-                workload,
-                self._options(workload),
-                repeat=cell.repeat,
-                on_sample=self._observer.on_sample,
-                is_cancelled=self._context.is_cancelled,
-            )
+            while True:
+                events = self._cache_events(built)
+                self._observer.doing(f"{label}{', again: disturbed' if disturbed_before else ''}", expected)
+                started = self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+                measured = run_workload(
+                    self._lab,
+                    built.place,
+                    workload,
+                    self._options(workload),
+                    repeat=cell.repeat,
+                    on_sample=self._observer.on_sample,
+                    is_cancelled=self._context.is_cancelled,
+                )
+                if not self._spare.take(measured.waited_fraction, disturbed_before):
+                    break
+                disturbed_before += 1
         except (WorkloadError, SpecError) as error:
             if not self._experiment.keeps_going:
                 raise
             self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
         else:
             record = self._cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
-            record = msgspec.structs.replace(record, started_utc=started, cache_events=events)
+            record = msgspec.structs.replace(
+                record, started_utc=started, cache_events=events, disturbed_before=disturbed_before
+            )
             self._journal.add(self._stamped(record, workload, measured))
         # A later cold start then need not wait for it.
         self._lab.start_writing_out(built.disks)
         self._observer.done(cell.key)
+
+    def _cache_events(self, built: BuiltArray) -> tuple[str, ...]:
+        """Make the caches as the experiment wants them; what was done for it."""
+        if self._experiment.cache is not Cache.COLD:
+            return ()
+        return make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
 
     def _stamped(self, record: CellRecord, workload: Workload, measured: Measured) -> CellRecord:
         wants_cold = self._experiment.cache is Cache.COLD
@@ -188,6 +214,8 @@ class ExperimentRunner:
             steady=measured.steady,
             job_text=measured.job_text,
             file_bytes=measured.file_bytes,
+            addresses=measured.addresses,
+            waited_fraction=measured.waited_fraction,
             predicted_iops=prediction.value if prediction else None,
             prediction_reason=prediction.reason if prediction else "",
         )

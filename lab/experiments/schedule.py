@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lab.experiments.array_plans import ArrayPlan, Sharing
 from lab.experiments.schema import Experiment, Order
+from lab.workloads.window import window_for
 from lab.workloads.workload import Workload
 
 HEALTHY, DEGRADED, REBUILDING, RESTORED = "healthy", "degraded", "rebuilding", "restored"
@@ -146,7 +147,7 @@ def estimated_seconds(experiment: Experiment) -> float:
     total = 10.0
     standing = ""
     for cell in cells(experiment):
-        total += cell.workload.runtime_seconds + cell.workload.warmup_seconds + per_cell
+        total += load_seconds(cell.workload) + per_cell
         if experiment.disks.sharing is Sharing.SHARED and cell.array != standing:
             standing = cell.array
             total += _build_seconds(experiment, experiment.array(standing))
@@ -155,8 +156,13 @@ def estimated_seconds(experiment: Experiment) -> float:
     for rebuild in rebuild_cells(experiment):
         total += 8.0
         if rebuild.under:
-            total += 3 * (rebuild.under.runtime_seconds + rebuild.under.warmup_seconds + per_cell)
+            total += 3 * (load_seconds(rebuild.under) + per_cell)
     return total
+
+
+def load_seconds(workload: Workload) -> float:
+    """How long the load of one measurement runs: its warm-up, what is measured, and a little more."""
+    return window_for(workload.warmup_seconds, workload.runtime_seconds).issue_seconds
 
 
 def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:

@@ -19,6 +19,7 @@ from lab.workloads.catalogue import find_workload
 from lab.workloads.workload import Workload
 
 FORMAT_VERSION = 1
+MOST_SEED = 2**32 - 1
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
@@ -94,6 +95,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``repeats``.
     """
     seed: int = 1
+    """Of the order, and with each repeat's number of its addresses."""
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
     sampling_hertz: float = 4.0
@@ -141,6 +143,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         raise unknown_word("array of this experiment", array_id, [array.id for array in self.arrays])
 
 
+def seeded(experiment: Experiment, seed: int | None) -> Experiment:
+    """The experiment with another seed: other addresses, another order. None: as it is."""
+    return experiment if seed is None else msgspec.structs.replace(experiment, seed=seed)
+
+
 def _complaints(experiment: Experiment) -> list[str]:
     ids = [array.id for array in experiment.arrays]
     job_ids = [job.id or job.workload for job in experiment.jobs]
@@ -148,6 +155,7 @@ def _complaints(experiment: Experiment) -> list[str]:
     checks: list[tuple[object, str]] = [
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
         (experiment.repeats < 1, "repeats must be 1 or more"),
+        (not 0 <= experiment.seed <= MOST_SEED, f"seed must be between 0 and {MOST_SEED:,}"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
         (experiment.rounds_per_build < 1, "rounds_per_build must be 1 or more"),
         (

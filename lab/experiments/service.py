@@ -14,7 +14,7 @@ from lab.experiments.context import CancellableObserver, Observer, RunContext, n
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.runner import ExperimentRunner
 from lab.experiments.schedule import planned_keys
-from lab.experiments.schema import Experiment, check
+from lab.experiments.schema import Experiment, check, seeded
 from lab.experiments.stopwatch import Stopwatch
 from lab.lint.result_checks import summarised
 from lab.machine import Host, Machine, Target
@@ -46,11 +46,12 @@ class RunRequest:
     """When the user's command began, on the host's clock; None: now."""
 
 
-def run_experiment(experiment: Experiment, text: str, request: RunRequest) -> ResultRecord:
-    """Run from the start. ``text`` is the experiment's file, kept in the result.
+def run_experiment(experiment: Experiment, text: str, request: RunRequest, *, seed: int | None = None) -> ResultRecord:
+    """Run from the start. ``text`` is the experiment's file, kept in the result; ``seed`` goes before the one in it.
 
     Raises what stops the run; what was measured until then is stored as an incomplete result.
     """
+    experiment = seeded(experiment, seed)
     store = ResultStore(request.host.state.results)
     for summary in store.list():
         if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
@@ -65,6 +66,7 @@ def run_experiment(experiment: Experiment, text: str, request: RunRequest) -> Re
                 raidlab_version=__version__,
                 experiment=experiment.id,
                 experiment_toml=text,
+                seed=seed,
                 conditions=conditions,
                 planned_cells=planned_keys(experiment),
             )
@@ -81,6 +83,7 @@ def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
     store = ResultStore(request.host.state.results)
     earlier = store.load(name)
     experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
+    experiment = seeded(experiment, earlier.seed)
     check(experiment)
 
     def begin(conditions: Conditions) -> RunJournal:

@@ -12,6 +12,8 @@ from lab.units import MIB, human_bytes
 FEWEST_FOR_P99 = 1_000
 MOST_STEAL_FRACTION = 0.02
 MOST_CACHED_FRACTION = 0.05
+MOST_WAITED_FRACTION = 0.10
+"""A measurement during which the machine waited longer than this for a processor was disturbed."""
 _PHASES_WITH_SYNC = frozenset({"rebuilding"})
 
 
@@ -60,6 +62,12 @@ def _noisy_neighbour(cell: CellFacts) -> Iterator[Seen]:
         yield Seen(cell.name, f"{cell.steal_fraction:.0%} of CPU time was stolen", f"{MOST_STEAL_FRACTION:.0%} at most")
 
 
+def _disturbed(cell: CellFacts) -> Iterator[Seen]:
+    if cell.waited_fraction is not None and cell.waited_fraction > MOST_WAITED_FRACTION:
+        observed = f"the machine waited for a processor in {cell.waited_fraction:.0%} of the time"
+        yield Seen(cell.name, observed, f"{MOST_WAITED_FRACTION:.0%} at most")
+
+
 def _warm_cache(cell: CellFacts) -> Iterator[Seen]:
     if cell.declared_cold and not cell.is_cold:
         yield Seen(cell.name, "no cache was emptied before it", "unmount, drop_caches, mount")
@@ -72,5 +80,6 @@ CHECKS: Mapping[str, Check[CellFacts]] = {
     "unsteady": _unsteady,
     "too-few-samples": _too_few_samples,
     "noisy-neighbour": _noisy_neighbour,
+    "disturbed": _disturbed,
     "warm-cache": _warm_cache,
 }

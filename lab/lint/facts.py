@@ -39,6 +39,10 @@ class JobFacts:
     """Over all its jobs; None: the free space decides."""
     recipe: str = ""
     """A literal fio job file."""
+    expected_latency_seconds: float | None = None
+    """What theory expects at the mean, on the slowest of its arrays; None: theory expects nothing."""
+    has_own_seeds: bool = True
+    """Whether each repeat has addresses of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class CellFacts:
     member_written_bytes: int | None = None
     sync_actions: frozenset[str] = frozenset()
     steal_fraction: float | None = None
+    waited_fraction: float | None = None
     is_steady: bool | None = None
     steady_words: str = ""
     fewest_ios: int | None = None

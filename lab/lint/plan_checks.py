@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping
 from lab.lint.facts import PlanFacts
 from lab.lint.findings import Check, Finding, Seen, run_checks
 from lab.lint.recipe_checks import lint_fio
-from lab.units import SECTOR_BYTES, human_bytes
+from lab.units import SECTOR_BYTES, human_bytes, human_seconds
 
 TRUSTWORTHY_REPEATS = 6
+SHORTEST_IN_LATENCIES = 10
+"""A run is so many mean latencies long, or it measures how its queue was filled."""
+WARMUP_IN_LATENCIES = 2
+"""After so many every request of the first burst has been answered, and the queues are mixed."""
 ROOM_FRACTION = 0.97
 """What a file system leaves of an array for files, about: ext4 without reserved blocks, xfs with its log."""
 
@@ -86,6 +90,25 @@ def _runtime_short(plan: PlanFacts) -> Iterator[Seen]:
             yield Seen(job.id, observed, "at least as long as the warm-up")
 
 
+def _too_short_for_latency(plan: PlanFacts) -> Iterator[Seen]:
+    for job in plan.jobs:
+        expected = job.expected_latency_seconds
+        if expected is None or job.recipe:
+            continue
+        if job.runtime_seconds < SHORTEST_IN_LATENCIES * expected:
+            observed = f"{job.runtime_seconds:g} s, and an I/O should take {human_seconds(expected)}"
+            yield Seen(job.id, observed, f"{human_seconds(SHORTEST_IN_LATENCIES * expected)} or more")
+        elif job.warmup_seconds < WARMUP_IN_LATENCIES * expected:
+            observed = f"{job.warmup_seconds:g} s of warm-up, and an I/O should take {human_seconds(expected)}"
+            yield Seen(job.id, observed, f"{human_seconds(WARMUP_IN_LATENCIES * expected)} or more")
+
+
+def _same_addresses(plan: PlanFacts) -> Iterator[Seen]:
+    for job in plan.jobs:
+        if plan.repeats > 1 and not job.has_own_seeds:
+            yield Seen(job.id, f"{plan.repeats} repeats on one sequence of addresses", "another one for each")
+
+
 def _misaligned(plan: PlanFacts) -> Iterator[Seen]:
     for job in plan.jobs:
         if job.block_bytes % SECTOR_BYTES:
@@ -102,5 +125,7 @@ CHECKS: Mapping[str, Check[PlanFacts]] = {
     "never-written": _never_written,
     "depth-without-async": _depth_without_async,
     "runtime-short": _runtime_short,
+    "too-short-for-latency": _too_short_for_latency,
+    "same-addresses": _same_addresses,
     "misaligned": _misaligned,
 }

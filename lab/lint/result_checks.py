@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from lab.lint.address_checks import same_addresses
 from lab.lint.cell_checks import lint_cell
 from lab.lint.facts import CellFacts
 from lab.lint.findings import Check, Finding, Seen, distinct, run_checks
@@ -96,6 +97,7 @@ def facts_of_cell(cell: CellRecord) -> CellFacts:
         # Whether both directions were meant, only its plan knew: runs are checked for it when they are measured.
         is_mix=True,
         steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
+        waited_fraction=cell.waited_fraction,
         is_steady=steady.is_steady if steady else None,
         steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
         fewest_ios=min(percentiles, default=None),
@@ -211,6 +213,7 @@ SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
     **SHOWN_CHECKS,
     "too-few-repeats": _too_few_repeats,
+    "same-addresses": same_addresses,
     "no-dispersion": _no_dispersion,
     "no-percentiles": _no_percentiles,
     "file-fits-cache": _file_fits_cache,

@@ -133,4 +133,11 @@ class Machine(Protocol):
 
     def sample(self, request: SampleRequest) -> SampleStream: ...
 
+    def waited_seconds(self) -> float | None:
+        """Time so far in which the machine could have run and the computer under it gave the processor to others.
+
+        None where that cannot be told: a machine that is no process of this computer counts it as steal (proc(5)).
+        """
+        ...
+
     def close(self) -> None: ...

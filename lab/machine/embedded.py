@@ -15,7 +15,7 @@ import platformdirs
 
 from lab.errors import LabError, MachineLost, SpecError, ToolMissing
 from lab.machine.channel import Channel
-from lab.machine.state_folder import KERNEL_RECORD, FolderLock, StateFolder, kill_recorded_kernel
+from lab.machine.state_folder import KERNEL_RECORD, FolderLock, StateFolder, kernel_group, kill_recorded_kernel
 from lab.seams.files import HostFiles
 from lab.seams.processes import Processes, RunningProcess
 from lab.units import MIB, human_bytes
@@ -136,6 +136,15 @@ class EmbeddedKernel:
         finally:
             shutil.rmtree(self._instance.folder, ignore_errors=True)
             self._instance.release()
+
+    def waited_seconds(self) -> float | None:
+        """How long its process has been ready to run without a processor: the second number of its schedstat.
+
+        Source: Documentation/scheduler/sched-stats.rst. None where this computer's kernel does not count it.
+        """
+        group = kernel_group(self._instance.folder)
+        fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
+        return int(fields[1]) / 1e9 if len(fields) > 1 else None
 
     def explain_loss(self) -> LabError:
         """Why the kernel is gone, from its exit status and the last lines of its console."""

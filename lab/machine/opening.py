@@ -86,7 +86,8 @@ def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOption
 def _greet(target: Target, channel: Channel, started: EmbeddedKernel | AgentProcess) -> ChannelMachine:
     try:
         hello = channel.wait_hello(START_TIMEOUT_SECONDS)
-        return ChannelMachine(channel, _facts(target, hello), started.release)
+        waited = started.waited_seconds if isinstance(started, EmbeddedKernel) else lambda: None
+        return ChannelMachine(channel, _facts(target, hello), started.release, waited)
     except BaseException:
         channel.hang_up()
         started.release(has_left=False)

@@ -33,12 +33,20 @@ class ChannelMachine:
         channel: an open channel whose agent has greeted.
         facts: what the agent said about the machine.
         on_close: releases what the target started (kernel, ssh); told whether the agent has agreed to leave.
+        waited_seconds: how long the machine's process has waited for a processor.
     """
 
-    def __init__(self, channel: Channel, facts: MachineFacts, on_close: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        facts: MachineFacts,
+        on_close: Callable[[bool], None],
+        waited_seconds: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._channel = channel
         self._facts = facts
         self._on_close = on_close
+        self._waited_seconds = waited_seconds
         self._log: deque[CommandResult] = deque(maxlen=LOG_LENGTH)
         self._listeners: list[Callable[[CommandResult], None]] = []
         self._close_lock = threading.Lock()
@@ -108,6 +116,10 @@ class ChannelMachine:
             thread_prefixes=list(request.thread_prefixes),
         )
         return ChannelSamples(self, pending)
+
+    def waited_seconds(self) -> float | None:
+        """See Machine.waited_seconds."""
+        return self._waited_seconds()
 
     def close(self) -> None:
         """Ask the agent to leave, then release what the target started. A second call does nothing."""

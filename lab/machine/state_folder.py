@@ -114,6 +114,14 @@ def read_owner(folder: Path) -> Owner | None:
         return None
 
 
+def kernel_group(folder: Path) -> int | None:
+    """The process, and process group, of a folder's kernel; None if its record is not there or torn."""
+    try:
+        return int(json.loads((folder / KERNEL_RECORD).read_text(encoding="ascii"))["kernel_group"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
     """Kill the kernel that a folder's record names, unless its warden lives, which has the same duty and is at it."""
     try:

@@ -18,14 +18,18 @@ from lab.measure.samples import DEFAULT_HERTZ, Sample
 from lab.measure.steady import steadiness
 from lab.results.record import CpuFigures, SteadyFigures
 from lab.seams.clock import wait_for
+from lab.workloads.addresses import fingerprint
 from lab.workloads.dd_job import dd_invocation, parse_dd
 from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations, prepare_invocation
 from lab.workloads.fio_output import DirectionFigures, JobFigures, parse_figures
 from lab.workloads.live import LiveFeed, LiveInterval
+from lab.workloads.window import WindowCut
 from lab.workloads.workload import Program, Workload
 
 START_SECONDS = 60.0
 """More than fio needs to lay out what it lacks and begin."""
+BACKGROUND_INTERVAL_SECONDS = 0.5
+"""Between the counters of a load in the background: what is not measured at its end is at most so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,12 @@ class Place:
     """Size of the device, or free bytes of the file system before any job's files exist."""
     virtual_time: bool = False
 
-    def job_target(self, *, repeat: int, file_bytes: int | None) -> JobTarget:
+    def job_target(self, *, repeat: int, file_bytes: int | None, seed: int = 0) -> JobTarget:
         """The place as fio jobs need it."""
         is_raw = self.file_system is FileSystem.RAW
         path = self.device if is_raw else filesystem.mount_point(self.device)
         kind = TargetKind.DEVICE if is_raw else TargetKind.DIRECTORY
-        return JobTarget(path, kind, self.available_bytes, file_bytes, repeat, self.virtual_time)
+        return JobTarget(path, kind, self.available_bytes, file_bytes, repeat, seed, self.virtual_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,17 @@ class MeasureOptions:
     runtime_seconds: float | None = None
     warmup_seconds: float | None = None
     file_bytes: int | None = None
+    seed: int = 0
+    """Of the experiment."""
     hertz: float = DEFAULT_HERTZ
     idle_baseline: float = 0.0
     live_interval_seconds: float | None = None
-    """Ask fio for true interval values this often; None: only the sampler's."""
+    """Ask fio for its counters at least this often; None: as often as the measured stretch needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """What the members moved while fio ran, its warm-up too, until the last sample."""
+    """What the members moved from the start of fio until the last sample, so its warm-up and its end too."""
 
     read_bytes: int
     written_bytes: int
@@ -86,6 +92,11 @@ class Measured:
     members: MemberBytes | None = None
     sync_actions: frozenset[str] = frozenset()
     """What md did in the measured stretch, as sync_action words."""
+    waited_fraction: float | None = None
+    """Part of the time in which the machine could have run and this computer gave its processor to others; None where
+    that cannot be told."""
+    addresses: str = ""
+    """Fingerprint of the addresses of a random load; empty for others."""
 
 
 def prepare(lab: Lab, place: Place, workload: Workload, file_bytes: int | None) -> None:
@@ -112,56 +123,129 @@ def run_workload(
     ``is_cancelled`` is asked at every sample; fio is stopped when it says so.
     Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled.
     """
-    target = place.job_target(repeat=repeat, file_bytes=options.file_bytes)
-    invocations = _invocations(workload, target, options)
-    parts: list[tuple[Invocation, JobFigures, CommandResult]] = []
+    target = place.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
+    parts: list[tuple[Invocation, Finished]] = []
     watch = _CancelWatch(is_cancelled, on_sample)
+    waited = lab.machine.waited_seconds()
+    began = lab.host.clock.monotonic_seconds()
     with Recorder(lab.machine, place.array, place.members, hertz=options.hertz, on_sample=watch.hear) as recorder:
-        for invocation in invocations:
+        for invocation in _invocations(workload, target, options):
             lab.guard.check(invocation.step())
-            watch.command = command = lab.machine.stream(invocation.argv, stdin_text=invocation.stdin_text)
-            result = _follow(command, on_live if invocation.phase is not Phase.PREPARE else None)
-            if is_cancelled():
+            watch.command = command = lab.machine.stream(
+                invocation.argv, stdin_text=invocation.stdin_text, keeps_output=False
+            )
+            finished = follow(command, invocation, workload, on_live=on_live, accept_interrupted=is_cancelled)
+            if finished is None or is_cancelled():
                 raise RunCancelled(f"{workload.title} was stopped before its end")
-            figures = _figures(workload, result)
             if invocation.phase is not Phase.PREPARE:
-                parts.append((invocation, figures, result))
-    figures = joined_figures([part[1] for part in parts])
-    _, first, result = parts[0]
-    end_seconds = result.started_seconds + result.duration_seconds
-    window = recorder.between(end_seconds - longest_seconds(first), end_seconds)
+                parts.append((invocation, finished))
+    waited_fraction = _waited_fraction(lab, waited, began)
+    figures = joined_figures([part[1].figures for part in parts])
+    invocation, first = parts[0]
+    begin, end = first.stretch
+    window = recorder.between(begin, end)
+    cpu = account(window, first.figures, options.idle_baseline)
     return Measured(
         figures,
-        account(window, first, options.idle_baseline),
+        cpu,
         recorder.samples,
-        parts[0][0].job_text,
+        invocation.job_text,
         target.file_bytes,
-        steadiness(recorder.samples, place.array or place.members[0], longest_seconds(first)),
-        member_bytes(recorder.samples, place.members, result, longest_seconds(first)),
+        steadiness(
+            [sample for sample in recorder.samples if sample.time_seconds <= end],
+            place.array or place.members[0],
+            end - begin,
+        ),
+        member_bytes(recorder.samples, place.members, first.result.started_seconds, begin, end),
         frozenset(sample.sync_action for sample in window if place.array),
+        waited_fraction if waited_fraction is not None or cpu is None else cpu.steal_fraction,
+        fingerprint(invocation.job_text, invocation.traces, figures.fio_version),
     )
 
 
+def _waited_fraction(lab: Lab, waited_before: float | None, began_seconds: float) -> float | None:
+    waited = lab.machine.waited_seconds()
+    # In virtual time a machine that waits loses nothing.
+    if waited is None or waited_before is None or lab.machine.facts.is_virtual_time:
+        return None
+    return (waited - waited_before) / max(1e-9, lab.host.clock.monotonic_seconds() - began_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One start of fio or dd that has ended."""
+
+    figures: JobFigures
+    result: CommandResult
+    load_seconds: float
+    """From the first request to the last answer."""
+
+    @property
+    def stretch(self) -> tuple[float, float]:
+        """Begin and end of what was measured, on the machine's clock."""
+        end = self.result.started_seconds + self.result.duration_seconds
+        seconds = longest_seconds(self.figures)
+        if self.figures.window_begin_seconds is None:
+            return end - seconds, end
+        begin = end - self.load_seconds + self.figures.window_begin_seconds
+        return begin, begin + seconds
+
+
+def follow(
+    command: RunningCommand,
+    invocation: Invocation,
+    workload: Workload,
+    *,
+    on_live: Callable[[LiveInterval], None] | None = None,
+    accept_interrupted: Callable[[], bool] = lambda: False,
+) -> Finished | None:
+    """Read what a start prints until it ends; None if it was told to end before it had printed any figures.
+
+    Raises WorkloadError if it fails.
+    """
+    feed = LiveFeed(WindowCut(invocation.window) if invocation.window else None)
+    tell = on_live if on_live and invocation.phase is not Phase.PREPARE else lambda _: None
+    for chunk in command.chunks():
+        for interval in feed.feed(chunk):
+            tell(interval)
+    for interval in feed.finish():
+        tell(interval)
+    result = command.result()
+    if workload.program is Program.DD:
+        figures = parse_dd(result.stderr, workload, exit_status=result.status)
+        return Finished(figures, result, longest_seconds(figures))
+    if not feed.last_document and accept_interrupted():
+        return None
+    figures = feed.figures(
+        exit_status=result.status, stderr_text=result.stderr, accept_interrupted=accept_interrupted()
+    )
+    return Finished(figures, result, feed.load_seconds)
+
+
 def member_bytes(
-    samples: tuple[Sample, ...], members: tuple[str, ...], command: CommandResult, seconds: float
+    samples: tuple[Sample, ...],
+    members: tuple[str, ...],
+    started_seconds: float,
+    measured_from: float,
+    measured_until: float,
 ) -> MemberBytes | None:
     """From the members' counters, from the start of fio on; None if they are not in the samples.
 
     More than fio counts is in it, as its warm-up: less than fio moved must not be.
     """
-    before = [sample for sample in samples if sample.time_seconds <= command.started_seconds] or list(samples[:1])
+    before = [sample for sample in samples if sample.time_seconds <= started_seconds] or list(samples[:1])
     if (
         not samples
-        or not seconds
+        or measured_until <= measured_from
         or any(name not in each.disks for name in members for each in (before[-1], samples[-1]))
     ):
         return None
     first, last = before[-1].disks, samples[-1].disks
-    measured_from = command.started_seconds + command.duration_seconds - seconds
+    share = (samples[-1].time_seconds - measured_from) / (measured_until - measured_from)
     return MemberBytes(
         read_bytes=sum(last[name].read_bytes - first[name].read_bytes for name in members),
         written_bytes=sum(last[name].written_bytes - first[name].written_bytes for name in members),
-        share=max(0.0, min(1.0, (samples[-1].time_seconds - measured_from) / seconds)),
+        share=max(0.0, min(1.0, share)),
     )
 
 
@@ -175,12 +259,6 @@ def _invocations(workload: Workload, target: JobTarget, options: MeasureOptions)
         warmup_seconds=options.warmup_seconds,
         status_interval_seconds=options.live_interval_seconds,
     )
-
-
-def _figures(workload: Workload, result: CommandResult) -> JobFigures:
-    if workload.program is Program.DD:
-        return parse_dd(result.stderr, workload, exit_status=result.status)
-    return parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
 
 
 class _CancelWatch:
@@ -219,18 +297,6 @@ def longest_seconds(figures: JobFigures) -> float:
     return max((part.runtime_seconds for part in (figures.reads, figures.writes) if part), default=0.0)
 
 
-def _follow(command: RunningCommand, on_live: Callable[[LiveInterval], None] | None) -> CommandResult:
-    if on_live is None:
-        return command.result()
-    feed = LiveFeed()
-    for chunk in command.chunks():
-        for interval in feed.feed(chunk):
-            on_live(interval)
-    for interval in feed.finish():
-        on_live(interval)
-    return command.result()
-
-
 def joined_figures(parts: list[JobFigures]) -> JobFigures:
     """A verify workload's writing and reading half as one set of figures."""
     first = parts[0]
@@ -241,21 +307,41 @@ def joined_figures(parts: list[JobFigures]) -> JobFigures:
 
 
 class BackgroundLoad:
-    """A workload that runs while something else happens, until it is stopped; its figures cover exactly that time."""
+    """A workload that runs while something else happens, until it is stopped.
+
+    Its figures are those of the time between the first and the last document that fio printed meanwhile; of a load that
+    was over before there were two, of its whole time.
+    """
 
     def __init__(
-        self, lab: Lab, place: Place, workload: Workload, options: MeasureOptions, *, longest_run_seconds: float
+        self,
+        lab: Lab,
+        place: Place,
+        workload: Workload,
+        options: MeasureOptions,
+        *,
+        longest_run_seconds: float,
+        repeat: int = 0,
     ) -> None:
         self._idle_baseline = options.idle_baseline
-        target = place.job_target(repeat=0, file_bytes=options.file_bytes)
+        self._workload = workload
+        target = place.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
         invocations = fio_invocations(
-            workload, target, runtime_seconds=longest_run_seconds, warmup_seconds=0.0, prepare=False
+            workload,
+            target,
+            runtime_seconds=longest_run_seconds,
+            warmup_seconds=0.0,
+            status_interval_seconds=BACKGROUND_INTERVAL_SECONDS,
+            is_endless=True,
+            prepare=False,
         )
         self._invocation = invocations[-1]
         lab.guard.check(self._invocation.step())
         self._lab, self._kernel_name = lab, place.array or place.members[0]
         self._ios_before = self._ios()
-        self._command = lab.machine.stream(self._invocation.argv, stdin_text=self._invocation.stdin_text)
+        self._command = lab.machine.stream(
+            self._invocation.argv, stdin_text=self._invocation.stdin_text, keeps_output=False
+        )
 
     def _ios(self) -> int:
         # Fields 1 and 5: reads and writes that were completed (kernel document block/stat).
@@ -277,13 +363,17 @@ class BackgroundLoad:
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
         """End the load by SIGINT, on which fio prints its result. ``samples`` gives those of a stretch of time."""
         self._command.stop()
-        result = self._command.result()
-        figures = parse_figures(
-            result.stdout, exit_status=result.status, stderr_text=result.stderr, accept_interrupted=True
-        )
-        if not figures.reads and not figures.writes:
+        finished = follow(self._command, self._invocation, self._workload, accept_interrupted=lambda: True)
+        figures = finished.figures if finished else None
+        if finished is None or figures is None or not (figures.reads or figures.writes):
             raise WorkloadError("the load did no I/O before the rebuild was over", hint="use larger disks")
-        end_seconds = result.started_seconds + result.duration_seconds
-        window = samples(end_seconds - longest_seconds(figures), end_seconds)
+        window = samples(*finished.stretch)
         cpu = account(window, figures, self._idle_baseline)
-        return Measured(figures, cpu, window, self._invocation.job_text, self._invocation.target.file_bytes)
+        return Measured(
+            figures,
+            cpu,
+            window,
+            self._invocation.job_text,
+            self._invocation.target.file_bytes,
+            addresses=fingerprint(self._invocation.job_text, (), figures.fio_version),
+        )

@@ -8,7 +8,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.disks import Lab, LabDisk
 from lab.disks.personalities import find_personality
 from lab.measure.job import MeasureOptions, Place, run_workload
-from lab.theory.model import DiskRates
+from lab.theory.model import DiskRates, nominal_rates
 from lab.workloads.catalogue import find_workload
 
 PROBE_SECONDS = 1.0
@@ -31,13 +31,4 @@ def probe_disk(lab: Lab, disk: LabDisk) -> DiskRates:
         rates[direction] = section.bandwidth_bytes_per_second if section else 0.0
     if not disk.personality:
         return DiskRates(0.0, 0.0, rates["read"], rates["write"])
-    drive = find_personality(disk.personality)
-    random_iops = 1 / drive.service_seconds
-    return DiskRates(
-        random_iops,
-        random_iops,
-        rates["read"],
-        rates["write"],
-        concurrent_requests=drive.concurrent_requests,
-        is_rotational=drive.is_rotational,
-    )
+    return nominal_rates(find_personality(disk.personality), sequential=(rates["read"], rates["write"]))

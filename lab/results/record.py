@@ -123,6 +123,13 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     cache_events: tuple[str, ...] = ()
     job_text: str = ""
     file_bytes: int | None = None
+    addresses: str = ""
+    """Fingerprint of a random load's addresses (lab.workloads.addresses); empty for others, and in older records."""
+    waited_fraction: float | None = None
+    """Part of the time in which the machine could have run and the computer gave its processor to others; None where
+    that cannot be told."""
+    disturbed_before: int = 0
+    """How often it was measured before and thrown away, because the computer did something else meanwhile."""
     predicted_iops: float | None = None
     prediction_reason: str = ""
     stamps: tuple[str, ...] = ()
@@ -190,6 +197,8 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str
     experiment_toml: str
     """The whole file, as it was run."""
+    seed: int | None = None
+    """In place of the file's; None: the file's."""
     status: RunStatus = RunStatus.INCOMPLETE
     conditions: Conditions
     arrays: tuple[ArrayRecord, ...] = ()

@@ -11,19 +11,19 @@ from enum import StrEnum
 from lab.adapt.summary import VolumeArray
 from lab.arrays.levels import Raid5
 from lab.disks.personalities import find_personality
-from lab.errors import LabError, MachineLost, SpecError, WorkloadError
+from lab.errors import LabError, MachineLost, SpecError
 from lab.lint.theory_checks import AGREEMENT_FRACTION
 from lab.machine.api import RunningCommand
-from lab.measure.job import Measured, joined_figures
+from lab.measure.job import Measured, follow, joined_figures
 from lab.session.checks import level_of
 from lab.session.session import LabSession
 from lab.session.site import Site, place_of, site_of
-from lab.theory.model import DiskRates, small_write_cost, workload_iops
+from lab.theory.model import DiskRates, nominal_rates, small_write_cost, workload_iops
 from lab.units import MIB, human_bytes
 from lab.workloads.catalogue import find_workload
 from lab.workloads.fio_job import Invocation, JobTarget, Phase, fio_invocations, prepare_invocation
-from lab.workloads.fio_output import JobFigures, parse_figures
-from lab.workloads.live import LiveFeed, LiveInterval
+from lab.workloads.fio_output import JobFigures
+from lab.workloads.live import LiveInterval
 from lab.workloads.workload import Direction, Pattern, Verify, Workload
 
 WORKING_SET_BYTES = 256 * MIB
@@ -175,6 +175,7 @@ class Load:
             runtime_seconds=runtime,
             warmup_seconds=warmup,
             status_interval_seconds=LIVE_SECONDS,
+            is_endless=endless,
         )
 
     def _start(self, invocation: Invocation) -> JobFigures | None:
@@ -188,32 +189,21 @@ class Load:
                 invocation.argv, stdin_text=invocation.stdin_text, keeps_output=False
             )
             self._command = command
-        feed = LiveFeed()
-        for chunk in command.chunks():
-            for interval in feed.feed(chunk):
-                self._tell(interval, is_measured)
-        for interval in feed.finish():
-            self._tell(interval, is_measured)
-        result = command.result()
-        with self._lock:
-            self._command = None
-        text = "\n".join(feed.splitter.notes) + "\n" + feed.last_document
-        stopped = self._is_stopped.is_set()
         try:
-            figures = parse_figures(
-                text, exit_status=result.status, stderr_text=result.stderr, accept_interrupted=stopped
+            finished = follow(
+                command, invocation, self.workload, on_live=self._tell, accept_interrupted=self._is_stopped.is_set
             )
-        except WorkloadError:
-            if stopped and not feed.last_document:
-                return None
-            raise
-        has_measured = bool(figures.reads or figures.writes)
-        return None if stopped and not (is_measured and has_measured) else figures
+        finally:
+            with self._lock:
+                self._command = None
+        if finished is None:
+            return None
+        has_measured = bool(finished.figures.reads or finished.figures.writes)
+        return None if self._is_stopped.is_set() and not (is_measured and has_measured) else finished.figures
 
-    def _tell(self, interval: LiveInterval, is_measured: bool) -> None:
-        if is_measured:
-            self._enter(LoadPhase.WARMING_UP if interval.is_warmup else LoadPhase.RUNNING)
-            self._on_live(interval)
+    def _tell(self, interval: LiveInterval) -> None:
+        self._enter(LoadPhase.WARMING_UP if interval.is_warmup else LoadPhase.RUNNING)
+        self._on_live(interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +275,7 @@ def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
         disk = by_node.get(node)
         if disk is None or not disk.personality:
             return None
-        iops = 1 / find_personality(disk.personality).service_seconds
-        rates.append(DiskRates(iops, iops, iops * MIB, iops * MIB))
+        rates.append(nominal_rates(find_personality(disk.personality)))
     return rates or None
 
 

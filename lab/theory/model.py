@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lab.arrays.levels import Level
+from lab.disks.personalities import Personality
 from lab.errors import SpecError
 from lab.theory.demands import Demand, ceiling_iops, demand
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
 from lab.theory.servers import Server
-from lab.units import human_bytes
+from lab.units import MIB, human_bytes
 from lab.workloads.workload import Direction, Pattern, Workload
 
 _ROUNDING = 1e-9
@@ -37,6 +38,16 @@ class DiskRates:
     """How many I/Os it works on at a time."""
     is_rotational: bool = True
     """What it tells the kernel; md chooses the copy to read by it."""
+
+
+def nominal_rates(drive: Personality, *, sequential: tuple[float, float] | None = None) -> DiskRates:
+    """What an emulated drive should do. ``sequential``: bytes a second that were measured, reading and writing.
+
+    Without it a drive of constant service streams as fast as it serves requests of 1 MiB.
+    """
+    iops = 1 / drive.service_seconds
+    read, write = sequential or (iops * MIB, iops * MIB)
+    return DiskRates(iops, iops, read, write, drive.concurrent_requests, drive.is_rotational)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
   ``offset_increment`` = ``size`` gives each its own region of one device.
 - Neither ``verify_only`` nor ``rw=read`` with ``verify=crc32c`` notices a valid block of an *earlier* run at the same
   place. So a verify workload first overwrites its file with plain random data: a lost write then shows as a bad header.
+- ``randseed`` chooses the addresses only with ``randrepeat=0``: up to fio 3.34 the default, 1, gives every run of a
+  random load the same ones, whatever the seed (lab.workloads.addresses).
 - A failed verification ends with status 1, ``"error": 84`` (EILSEQ) in the JSON and the block on standard error.
 """
 
@@ -20,6 +22,7 @@ from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger, Step
 from lab.units import MIB, human_bytes
 from lab.workloads.traces import trace_texts
+from lab.workloads.window import SHORTEST_INTERVAL_SECONDS, Window, window_for
 from lab.workloads.workload import Direction, Pattern, Verify, Workload
 
 TRACE_PATH = "/run/raidlab-trace.log"
@@ -31,6 +34,8 @@ _KEEP_TRACES = (
 PERCENTILES = "50:95:99:99.9"
 FILE_PREFIX = "raidlab"
 _MARGIN_FRACTION = 0.02
+_SEEDS_OF_AN_EXPERIMENT = 1_000_000
+"""Far more than it has repeats, so that those of two experiments do not meet."""
 _PREPARE_BLOCK_BYTES = MIB
 _STEP_SLACK_SECONDS = 300.0
 
@@ -70,6 +75,8 @@ class JobTarget:
     file_bytes: int | None = None
     """Bytes per job; wins over the workload's own. Without either, the available bytes are shared out."""
     repeat: int = 0
+    seed: int = 0
+    """Of the experiment: another one means other addresses, also in equal repeats."""
     virtual_time: bool = False
     """The machine's clock is simulated: fio must ask the kernel and not read the processor's counter."""
 
@@ -87,8 +94,10 @@ class Invocation:
     job_text: str
     target: JobTarget
     expected_seconds: float
-    """Warm-up and runtime; 0 where fio ends when all is covered."""
+    """Until it ends by itself; 0 where fio ends when all is covered."""
     writes: bool
+    window: Window | None = None
+    """The stretch that is measured; None: all of the run."""
     traces: tuple[str, ...] = ()
     """What each job replays; files at ``TRACE_PATH`` before fio starts, and in front of the job on standard input."""
 
@@ -118,12 +127,14 @@ def fio_invocations(
     runtime_seconds: float | None = None,
     warmup_seconds: float | None = None,
     status_interval_seconds: float | None = None,
+    is_endless: bool = False,
     prepare: bool | None = None,
 ) -> tuple[Invocation, ...]:
     """The starts of fio, in order, that carry out one repeat of ``workload`` on ``target``.
 
     ``prepare`` (by default for ``reread`` verify workloads only) puts a start first that writes every byte;
-    ``status_interval_seconds`` (0.1 or more) makes the measured start print what lab.workloads.live reads.
+    ``status_interval_seconds`` (0.1 or more): how often the measured start prints its counters, where once in a quarter
+    of the runtime is too seldom to look at; ``is_endless``: it is stopped before its runtime is over.
     Raises SpecError for times that do not fit, WorkloadError ``file-exceeds-fs`` if the data have no room.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
@@ -133,21 +144,22 @@ def fio_invocations(
             f"runtime-short: workload '{workload.id}' would measure {runtime:g} s after {warmup:g} s of warm-up",
             hint="measure at least as long as the warm-up",
         )
-    interval = status_interval_seconds
-    if interval is not None and interval < 0.1:
-        raise SpecError(f"a status interval of {interval:g} s is too short", hint="use 0.1 s or more")
+    window = _window(runtime, warmup, status_interval_seconds, is_endless=is_endless)
     size = job_bytes(workload, target)
     steps: list[Invocation] = []
     if prepare if prepare is not None else workload.verify is Verify.REREAD:
         steps.append(prepare_invocation(workload, target, job_path=job_path))
     for phase in _phases(workload):
         traces = _traces(workload, target, size, runtime)
+        # A recipe is measured as its authors did, and a trace or a reread from its beginning to its end.
+        is_cut = phase is Phase.MEASURE and not workload.recipe and not traces
+        issue = runtime if is_endless else window.issue_seconds
         if traces:
             text = _replay_text(workload, target, len(traces))
         else:
-            text = _job_text(workload, target, phase, size, runtime, warmup)
+            text = _job_text(workload, target, phase, size, issue if is_cut else runtime)
         timed = workload.verify is not Verify.REREAD
-        argv = _argv(job_path, interval)
+        argv = _argv(job_path, window.interval_seconds if is_cut else status_interval_seconds)
         steps.append(
             Invocation(
                 phase,
@@ -155,12 +167,23 @@ def fio_invocations(
                 job_path,
                 text,
                 target,
-                runtime + warmup if timed else 0.0,
+                (issue if is_cut else runtime + warmup) if timed else 0.0,
                 workload.writes and phase is not Phase.VERIFY,
+                window if is_cut else None,
                 traces,
             )
         )
     return tuple(steps)
+
+
+def _window(runtime: float, warmup: float, interval: float | None, *, is_endless: bool) -> Window:
+    if interval is not None and interval < SHORTEST_INTERVAL_SECONDS:
+        raise SpecError(
+            f"a status interval of {interval:g} s is too short", hint=f"use {SHORTEST_INTERVAL_SECONDS:g} s or more"
+        )
+    window = window_for(warmup, runtime)
+    every = min(interval or window.interval_seconds, window.interval_seconds)
+    return Window(warmup, None if is_endless else runtime, every)
 
 
 def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str = "-") -> Invocation:
@@ -170,7 +193,12 @@ def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str =
     """
     size = job_bytes(workload, target)
     lines = ["[global]", "ioengine=libaio", f"direct={int(workload.direct)}", "thread=1", "group_reporting=1"]
-    lines += [f"randseed={_seed(workload, target) + 1_000_003}", "refill_buffers=1", *_place(workload, target, size)]
+    lines += [
+        "randrepeat=0",
+        f"randseed={_seed(workload, target) + 1_000_003}",
+        "refill_buffers=1",
+        *_place(workload, target, size),
+    ]
     block = min(_PREPARE_BLOCK_BYTES, size)
     lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={workload.region_count}"]
     text = "\n".join(lines) + "\n"
@@ -217,7 +245,8 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _seed(workload: Workload, target: JobTarget) -> int:
-    return workload.seed + (target.repeat if workload.vary_seed else 0)
+    own = workload.seed + (target.repeat if workload.vary_seed else 0)
+    return own + _SEEDS_OF_AN_EXPERIMENT * target.seed
 
 
 def _escaped(path: str) -> str:
@@ -244,17 +273,13 @@ def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[s
             yield f"offset_increment={size_bytes}"
 
 
-def _job_text(
-    workload: Workload, target: JobTarget, phase: Phase, size_bytes: int, runtime: float, warmup: float
-) -> str:
+def _job_text(workload: Workload, target: JobTarget, phase: Phase, size_bytes: int, seconds: float) -> str:
     if workload.recipe:
-        return _literal_text(workload, target, size_bytes, runtime)
+        return _literal_text(workload, target, size_bytes, seconds)
     lines = [*_global_lines(workload, target)]
     lines += _place(workload, target, size_bytes)
     if phase is Phase.MEASURE:
-        lines += ["time_based=1", f"runtime={_milliseconds(runtime)}"]
-        if warmup:
-            lines.append(f"ramp_time={_milliseconds(warmup)}")
+        lines += ["time_based=1", f"runtime={_milliseconds(seconds)}"]
     lines += ["", f"[{workload.id}]", f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
     if workload.read_percent is not None:
         lines.append(f"rwmixread={workload.read_percent}")
@@ -265,7 +290,7 @@ def _job_text(
 def _global_lines(workload: Workload, target: JobTarget) -> Iterator[str]:
     yield from ("[global]", f"ioengine={workload.engine}", f"direct={int(workload.direct)}", "thread=1")
     yield from ("group_reporting=1", "lat_percentiles=1", "clat_percentiles=0", f"percentile_list={PERCENTILES}")
-    yield from ("randrepeat=1", f"randseed={_seed(workload, target)}", f"random_distribution={workload.distribution}")
+    yield from ("randrepeat=0", f"randseed={_seed(workload, target)}", f"random_distribution={workload.distribution}")
     if workload.random_data:
         yield "refill_buffers=1"
     if target.virtual_time:

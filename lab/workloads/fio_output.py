@@ -12,7 +12,7 @@ Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -105,8 +105,11 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ended by a signal before its time."""
     notes: tuple[str, ...] = ()
     """What fio printed beside its JSON."""
+    window_begin_seconds: float | None = None
+    """When the measured stretch began, since the start of the load (lab.workloads.window). None: all of the run counts,
+    its ramp and the answers after its end too."""
     raw_json: str = ""
-    """fio's document, word for word."""
+    """fio's document, word for word; of a stretch a list of two, and the figures are what lies between them."""
 
 
 @dataclass(slots=True)
@@ -249,6 +252,38 @@ def _figures(section: FioDirection, *, untimed_beside: FioDirection | None = Non
 def _percentile(latency: FioLatency, key: str) -> float | None:
     nanoseconds = latency.percentile.get(key)
     return None if nanoseconds is None else nanoseconds / 1e9
+
+
+def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
+    """The latency in seconds below or at which ``percent`` of the samples lie, by fio's own rule; None without samples.
+
+    ``bins`` maps a bin's latency in nanoseconds to its count.
+    """
+    total = sum(bins.values())
+    if total <= 0:
+        return None
+    seen = 0
+    for nanoseconds in sorted(bins):
+        seen += bins[nanoseconds]
+        if seen >= total * percent / 100:
+            return nanoseconds / 1e9
+    return None
+
+
+def new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
+    """The histogram of the latencies that came between two documents: nanoseconds of a bin -> count."""
+    earlier = latency_section(before).bins
+    new = {}
+    for key, count in latency_section(after).bins.items():
+        more = count - earlier.get(key, 0)
+        if more > 0 and key.isdecimal():
+            new[int(key)] = more
+    return new
+
+
+def latency_section(section: FioDirection) -> FioLatency:
+    """The latency that has a histogram: from submission to completion where fio gives it."""
+    return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
 
 
 def _tail(text: str) -> str:

@@ -4,8 +4,9 @@ Each document is cumulative, so the values of an interval are differences of two
 differences of the histogram bins, never from averages. Facts checked with fio 3.33 (Linux 6.18, 2026-11-21):
 
 - intervals of 100, 250 and 500 ms work with json+; documents are some 13 kB each with ``clat_percentiles=0``;
-- during ``ramp_time`` I/Os are counted, latencies are not (``N`` = 0, no bins); at its end all counters start again
-  at 0, but may have passed the last value seen by the next document, so bins that appear mark a new start too;
+- during ``ramp_time``, which a recipe may ask for, I/Os are counted, latencies are not (``N`` = 0, no bins); at its end
+  all counters start again at 0, but may have passed the last value seen by the next document, so bins that appear mark
+  a new start too;
 - the very first document can have I/Os with runtime 0: it has no rate yet;
 - after the run the last document is printed once more, with the same counters, or with a few ms more than the last
   interval's: such a sliver is held back until ``finish``;
@@ -14,10 +15,21 @@ differences of the histogram bins, never from averages. Facts checked with fio 3
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lab.workloads.fio_output import DocumentSplitter, FioDirection, FioDocument, FioLatency, decode_document
+from lab.errors import WorkloadError
+from lab.workloads.fio_output import (
+    DocumentSplitter,
+    FioDirection,
+    FioDocument,
+    JobFigures,
+    bin_percentile,
+    decode_document,
+    latency_section,
+    new_samples,
+    parse_figures,
+)
+from lab.workloads.window import WindowCut, load_seconds
 
 _NOTHING = FioDirection()
 _SLIVER_SECONDS = 0.05
@@ -44,19 +56,23 @@ class LiveInterval:
     reads: LiveDirection | None
     writes: LiveDirection | None
     is_warmup: bool
-    """Still in ramp_time: not part of the result."""
+    """Before the measured stretch: not part of the result."""
 
 
 @dataclass(slots=True)
 class LiveFeed:
-    """Fed with pieces of fio's standard output, gives back intervals.
+    """Fed with pieces of fio's standard output, gives back intervals, and at the end the figures.
 
     Raises WorkloadError for JSON that is not fio's.
     """
 
+    cut: WindowCut | None = None
+    """Which stretch counts; None: the whole run."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
     last_document: str = ""
     """The newest whole document, word for word: at the end of a run the one with its result."""
+    load_seconds: float = 0.0
+    """From the first request to the newest document, by fio's clock."""
     _before: FioDocument | None = None
     _held_back: FioDocument | None = None
 
@@ -71,16 +87,30 @@ class LiveFeed:
         self._held_back = None
         return [*found, sliver] if sliver and _ios(sliver) else found
 
+    def figures(self, *, exit_status: int, stderr_text: str, accept_interrupted: bool = False) -> JobFigures:
+        """What came of the whole run, or of its measured stretch. Raises WorkloadError as ``parse_figures`` does."""
+        if self.splitter.is_inside_document:
+            raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke")
+        text = "\n".join(self.splitter.notes) + "\n" + self.last_document
+        whole = parse_figures(
+            text, exit_status=exit_status, stderr_text=stderr_text, accept_interrupted=accept_interrupted
+        )
+        return self.cut.figures(whole) if self.cut else whole
+
     def _intervals(self, texts: list[str]) -> list[LiveInterval]:
         found = []
         for text in texts:
             document = decode_document(text)
-            self.last_document = text
+            self.last_document, self.load_seconds = text, load_seconds(document)
+            if self.cut:
+                self.cut.see(text, document)
             interval = difference(self._before, document)
             is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS
             self._held_back = document if is_sliver else None
             if interval is not None and not is_sliver:
                 self._before = document
+                if self.cut and self.load_seconds <= self.cut.window.warmup_seconds:
+                    interval = replace(interval, is_warmup=True)
                 found.append(interval)
         return found
 
@@ -108,22 +138,6 @@ def _ios(interval: LiveInterval) -> int:
     return sum(each.ios for each in (interval.reads, interval.writes) if each)
 
 
-def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
-    """The latency in seconds below or at which ``percent`` of the samples lie, by fio's own rule; None without samples.
-
-    ``bins`` maps a bin's latency in nanoseconds to its count.
-    """
-    total = sum(bins.values())
-    if total <= 0:
-        return None
-    seen = 0
-    for nanoseconds in sorted(bins):
-        seen += bins[nanoseconds]
-        if seen >= total * percent / 100:
-            return nanoseconds / 1e9
-    return None
-
-
 def _sections(document: FioDocument, name: str) -> FioDirection:
     """The section of the only entry; entries without group_reporting are not live material."""
     if len(document.jobs) != 1:
@@ -133,7 +147,9 @@ def _sections(document: FioDocument, name: str) -> FioDirection:
 
 def _is_warmup(document: FioDocument) -> bool:
     sections = [_sections(document, "read"), _sections(document, "write")]
-    return any(section.total_ios for section in sections) and not any(_latency(section).N for section in sections)
+    return any(section.total_ios for section in sections) and not any(
+        latency_section(section).N for section in sections
+    )
 
 
 def _started_anew(before: FioDocument, after: FioDocument) -> bool:
@@ -143,15 +159,11 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
     return any(new.total_ios < old.total_ios or new.runtime < old.runtime for old, new in pairs)
 
 
-def _latency(section: FioDirection) -> FioLatency:
-    return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
-
-
 def _direction(before: FioDirection, after: FioDirection, seconds: float) -> LiveDirection | None:
     ios = after.total_ios - before.total_ios
     if ios <= 0 and not after.total_ios:
         return None
-    bins = _new_samples(_latency(before).bins, _latency(after).bins)
+    bins = new_samples(before, after)
     return LiveDirection(
         iops=ios / seconds,
         bandwidth_bytes_per_second=(after.io_bytes - before.io_bytes) / seconds,
@@ -159,12 +171,3 @@ def _direction(before: FioDirection, after: FioDirection, seconds: float) -> Liv
         p50_seconds=bin_percentile(bins, 50),
         p99_seconds=bin_percentile(bins, 99),
     )
-
-
-def _new_samples(before: Mapping[str, int], after: Mapping[str, int]) -> dict[int, int]:
-    new = {}
-    for key, count in after.items():
-        more = count - before.get(key, 0)
-        if more > 0 and key.isdecimal():
-            new[int(key)] = more
-    return new

@@ -108,6 +108,8 @@ class FakeMachine:
     listings: list[tuple[str, ...]] = field(default_factory=list)
     sample_requests: list[SampleRequest] = field(default_factory=list)
     command_log: list[CommandResult] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+    """What the machine has waited for a processor, one for each time it is asked; the last stays."""
     _listeners: list[Callable[[CommandResult], None]] = field(default_factory=list)
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
@@ -140,6 +142,9 @@ class FakeMachine:
         self._require_alive()
         self.listings.append(tuple(paths))
         return {path: self._names_in(path) for path in paths}
+
+    def waited_seconds(self) -> float | None:
+        return self.waited.pop(0) if len(self.waited) > 1 else (self.waited[0] if self.waited else None)
 
     def sample(self, request: SampleRequest) -> FakeSampleStream:
         self._require_alive()

@@ -112,6 +112,12 @@ def test_a_sound_plan_breaks_no_rule() -> None:
         ({"jobs": (replace(SOUND_PLAN.jobs[0], is_asynchronous=False, queue_depth=4),)}, "depth-without-async"),
         ({"jobs": (replace(SOUND_PLAN.jobs[0], warmup_seconds=1e6),)}, "runtime-short"),
         ({"jobs": (replace(SOUND_PLAN.jobs[0], block_bytes=1000),)}, "misaligned"),
+        ({"jobs": (replace(SOUND_PLAN.jobs[0], expected_latency_seconds=3.1),)}, "too-short-for-latency"),
+        (
+            {"jobs": (replace(SOUND_PLAN.jobs[0], expected_latency_seconds=1.0, warmup_seconds=1.9),)},
+            "too-short-for-latency",
+        ),
+        ({"jobs": (replace(SOUND_PLAN.jobs[0], has_own_seeds=False),)}, "same-addresses"),
         (
             {"arrays": (replace(SOUND_PLAN.arrays[0], assume_clean=True),), "disks_start_blank": False},
             "parity-unverified",

@@ -15,6 +15,7 @@ from lab.plans import Danger
 from lab.units import MIB
 from lab.workloads.catalogue import all_workloads, find_workload
 from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations, job_bytes
+from lab.workloads.window import Window
 
 FOLDER = JobTarget("/mnt/lab", TargetKind.DIRECTORY, 400 * MIB, repeat=3)
 DEVICE = JobTarget("/dev/md0", TargetKind.DEVICE, 400 * MIB)
@@ -31,7 +32,9 @@ def options(invocation: Invocation) -> dict[str, str]:
 def test_a_read_job_in_a_folder() -> None:
     (job,) = fio_invocations(find_workload("rand-read-4k"), FOLDER, runtime_seconds=2, warmup_seconds=0.5)
     assert job.phase is Phase.MEASURE
-    assert job.argv == ("fio", "--output-format=json+", "--eta=never", "-")
+    # Two documents mark the stretch: so many seconds apart, the first when the warm-up is over.
+    assert job.argv == ("fio", "--output-format=json+", "--eta=never", "--status-interval=500ms", "-")
+    assert job.window == Window(0.5, 2.0, 0.5)
     found = options(job)
     assert found == {
         "ioengine": "libaio",
@@ -41,7 +44,7 @@ def test_a_read_job_in_a_folder() -> None:
         "lat_percentiles": "1",
         "clat_percentiles": "0",
         "percentile_list": "50:95:99:99.9",
-        "randrepeat": "1",
+        "randrepeat": "0",
         "randseed": "20263",
         "random_distribution": "random",
         "refill_buffers": "1",
@@ -49,14 +52,13 @@ def test_a_read_job_in_a_folder() -> None:
         "directory": "/mnt/lab",
         "filename_format": "raidlab.$jobnum",
         "time_based": "1",
-        "runtime": "2000ms",
-        "ramp_time": "500ms",
+        "runtime": "3100ms",
         "rw": "randread",
         "bs": "4096",
         "iodepth": "4",
         "numjobs": "4",
     }
-    assert job.expected_seconds == 2.5
+    assert job.expected_seconds == pytest.approx(3.1)
     assert job.step().danger is Danger.NONE
 
 
@@ -78,6 +80,8 @@ def test_the_offsets_depend_on_the_repeat_and_not_on_the_array() -> None:
         for target in (FOLDER, replace(FOLDER, path="/mnt/other"), replace(FOLDER, repeat=4))
     ]
     assert seeds == ["20263", "20263", "20264"]
+    (other,) = fio_invocations(workload, replace(FOLDER, seed=2))
+    assert options(other)["randseed"] == "2020263"
     fixed = msgspec.structs.replace(workload, vary_seed=False)
     assert options(fio_invocations(fixed, FOLDER)[0])["randseed"] == "20260"
 

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError
-from lab.workloads.fio_output import FioDirection, FioDocument, FioJob, FioLatency, parse_figures
-from lab.workloads.live import LiveFeed, LiveInterval, bin_percentile, difference
+from lab.workloads.fio_output import (
+    FioDirection,
+    FioDocument,
+    FioJob,
+    FioLatency,
+    bin_percentile,
+    parse_figures,
+)
+from lab.workloads.live import LiveFeed, LiveInterval, difference
 
 DATA = Path(__file__).with_name("data")
 
