@@ -17,7 +17,7 @@ from lab.results.record import CellRecord, Conditions, ResultRecord, RunStatus
 from lab.units import human_bytes
 
 IDLE_ENOUGH_FRACTION = 0.10
-_MOST_SHOWN = 12
+_MOST_SHOWN = 3
 _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
@@ -206,6 +206,7 @@ def _noisy_neighbour(record: ResultRecord) -> Iterator[Seen]:
 
 SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "processor-bound": processor_bound,
+    "same-addresses": same_addresses,
     "off-theory": off_theory,
 }
 """Worked out from a record's figures whenever it is shown."""
@@ -213,7 +214,6 @@ SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
     **SHOWN_CHECKS,
     "too-few-repeats": _too_few_repeats,
-    "same-addresses": same_addresses,
     "no-dispersion": _no_dispersion,
     "no-percentiles": _no_percentiles,
     "file-fits-cache": _file_fits_cache,
