@@ -83,8 +83,13 @@ async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     from tests.unit.fakes import Scripted
 
     await looked(pilot, app, lab)
+
+    def ended_in_its_folder() -> None:
+        kept = lab.machine.runs[-1][5]
+        lab.machine.files[f"{kept}.folder"] = "/root\n"
+
     lab.machine.answers[("bash", "-c")] = Scripted(
-        stdout="Personalities : [raid6] [raid5] [raid4]\nunused devices: <none>\n"
+        stdout="Personalities : [raid6] [raid5] [raid4]\nunused devices: <none>\n", act=ended_in_its_folder
     )
     await pilot.press(*"cat /proc/mdstat", "enter")
     await until(pilot, lambda: not app.shells.running_line, "the command has ended")
