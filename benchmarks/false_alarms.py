@@ -37,8 +37,8 @@ from lab.units import MIB
 
 MOST_REPEATS = 20
 COUNTS = (6, 8, 10, 12, 16, 20)
-DEPTH = 8
-RAMP_SECONDS = 1.0
+DEPTH = 4
+RAMP_SECONDS = 0.4
 PERSONALITIES = {"pace-a": 20.4, "pace-b": 22.4}
 """Milliseconds with those of the transport; the delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
@@ -104,7 +104,7 @@ def main() -> None:
     """Measure, judge, count."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--trios", type=int, default=120)
+    parser.add_argument("--trios", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=0.8)
     parser.add_argument("--keep", type=Path, help="a file of trios, one a line; what it has is not measured again")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no more trios after this time")

@@ -3,17 +3,21 @@
 A start of fio costs seconds of the computer in virtual time, so the runs are sections of one job. Each has addresses of
 its own (randrepeat=0 with a seed; before 3.36 fio ignores the seed otherwise). Every I/O is logged with the time of its
 answer, and those of the window are counted: from the end of the ramp to the moment when fio stops asking, so that
-neither the filling nor the draining of the queue is in it.
+neither the filling nor the draining of the queue is in it. Emulated drives answer in step, and all of them began with
+the run: were every window opened at the same moment, all would hold the same odd part of an answer. So it is drawn.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.disks import Lab
 
 _MILLISECONDS = 1000
+_LONGEST_DELAY_SECONDS = 0.2
+"""Many times that between two answers of a drive."""
 READ_SHARE_PERCENT = 70
 
 # $1 the number of sections; then, for each, its ramp and its end in ms. Logs are named after their section (from 0) and
@@ -65,7 +69,8 @@ def measured_rates(lab: Lab, runs: Sequence[Run]) -> list[float]:
     bounds: list[str] = []
     for number, run in enumerate(runs):
         # A whole number of milliseconds, as the log has them.
-        begin = round(run.ramp_seconds * _MILLISECONDS)
+        delay = random.Random(run.seed).uniform(0, _LONGEST_DELAY_SECONDS)
+        begin = round((run.ramp_seconds + delay) * _MILLISECONDS)
         end = begin + round(run.window_seconds * _MILLISECONDS)
         lines += [f"[run{number}]", f"filename={run.device}", f"rw={run.load}", f"iodepth={run.depth}"]
         lines += [f"randseed={run.seed}", f"runtime={end}ms", f"write_lat_log=run{number}"]

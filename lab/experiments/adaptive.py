@@ -2,6 +2,8 @@
 
 A cell is looked at after fixed numbers of repeats only, and its interval is that of its look (lab.results.looks), so
 that stopping as soon as it is narrow costs nothing of the coverage. Between two looks every cell goes on.
+Further rounds visit some cells only. Two cells are compared by the rounds that both have (lab.results.ratios), so a
+comparison stays balanced, and which of the two is faster has no part in how many rounds that are.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_views_show_tables_then_conditions_with_commands_then_what_the_lint_says
 
 
 @pytest.mark.parametrize(
-    ("factor", "words"), [(2.0, "FASTER"), (0.5, "SLOWER"), (1.0, "THE SAME"), (1.04, "CANNOT TELL")]
+    ("factor", "words"), [(2.0, "FASTER"), (0.5, "SLOWER"), (1.0, "THE SAME"), (1.046, "CANNOT TELL")]
 )
 def test_two_results_side_by_side_end_in_a_verdict(
     tmp_path: Path, store: ResultStore, factor: float, words: str

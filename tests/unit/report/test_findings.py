@@ -178,9 +178,9 @@ def test_noise_is_no_help_for_a_published_ratio_to_hold(truth: float) -> None:
     shares = []
     for noise in (0.01, 0.03, 0.06, 0.12, 0.25):
         draw = random.Random(9)
-        found = [compared_findings(drawn(truth, noise, draw), study(Relation.LESS, 0.5))[0].holds for _ in range(60)]
+        found = [compared_findings(drawn(truth, noise, draw), study(Relation.LESS, 0.5))[0].holds for _ in range(20)]
         shares.append(found.count(Holds.YES) / len(found))
-    assert all(later <= earlier + 0.05 for earlier, later in pairwise(shares))
+    assert all(later <= earlier for earlier, later in pairwise(shares))
     assert shares[-1] == 0
     assert (shares[0] == 1) is (truth == 0.5)
     assert truth == 0.5 or max(shares) <= 0.05

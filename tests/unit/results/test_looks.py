@@ -104,5 +104,5 @@ def test_stopping_when_it_is_narrow_costs_nothing_of_the_coverage(noise: float, 
 
 
 def test_a_look_after_every_round_would_cost_it() -> None:
-    worst = min(coverage(after_every_round, noise, is_lognormal=False) for noise in (0.05, 0.08, 0.12, 0.20))
+    worst = min(coverage(after_every_round, noise, is_lognormal=False) for noise in (0.08, 0.10, 0.12))
     assert worst < 0.95 - three_errors(0.95)

@@ -19,7 +19,7 @@ from lab.results.store import decode_record
 from lab.results.verdicts import Asked, Outcome, PValues, adjusted, judge, judge_family
 
 RECORDED = Path(__file__).parents[1] / "report" / "data" / "antioquia-quick.json"
-PAIRS = 300
+PAIRS = 200
 DIFFERENT = (Outcome.FASTER, Outcome.SLOWER)
 
 
@@ -93,7 +93,7 @@ def test_of_all_that_is_claimed_few_claims_are_wrong() -> None:
     """A third equal, a third close to the margin's edge, a third different: what the family is promised to keep."""
     draw = random.Random(4)
     shares = []
-    for _ in range(150):
+    for _ in range(40):
         truths = [1.0, 1.05, 1.3] * 3
         family = [Asked(paired([truth * draw.lognormvariate(0, 0.04) for _ in range(8)])) for truth in truths]
         outcomes = [each.outcome for each in judge_family(family)]
