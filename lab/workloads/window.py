@@ -109,8 +109,10 @@ class WindowCut:
         begin, end = decode_document(self._begin), decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
         before, after = begin.jobs[0], end.jobs[0]
-        reads = _difference(before.read, after.read, seconds)
-        writes = _difference(before.real_write, after.real_write, seconds)
+        block = after.options.get("bs", "")
+        block_bytes = int(block) if block.isdecimal() else None
+        reads = _difference(before.read, after.read, seconds, block_bytes)
+        writes = _difference(before.real_write, after.real_write, seconds, block_bytes)
         if reads is None and writes is None:
             raise WorkloadError(
                 f"not one I/O was answered in the {seconds:.3g} s that were measured",
@@ -130,8 +132,12 @@ def load_seconds(document: FioDocument) -> float:
     return max((max(job.read.runtime, job.real_write.runtime) for job in document.jobs), default=0) / 1000
 
 
-def _difference(before: FioDirection, after: FioDirection, seconds: float) -> DirectionFigures | None:
-    ios, size = after.total_ios - before.total_ios, after.io_bytes - before.io_bytes
+def _difference(
+    before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
+) -> DirectionFigures | None:
+    size = after.io_bytes - before.io_bytes
+    # Bytes count answers, and at the very moment of the clock; I/Os count requests, and a little later (stat.c).
+    ios = size // block_bytes if block_bytes else after.total_ios - before.total_ios
     if ios <= 0 or seconds <= 0:
         return None
     bins = new_samples(before, after)
