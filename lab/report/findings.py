@@ -27,6 +27,8 @@ from lab.tomlfile import decode_toml
 _UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
 """Ratios do not need the disks' pace, only that the disks set it."""
 
+NO_CPU_TIME = "CPU cost has no meaning in virtual time, whose clock stands still while the processor works"
+
 
 class Holds(StrEnum):
     """What became of a finding."""
@@ -67,7 +69,9 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
         if finding.quantity is Quantity.CAPACITY:
             made.append(_capacity(finding, theory))
         elif test is None:
-            made.append(Compared(finding, theory.ratio(finding), None, Holds.NOT_MEASURED))
+            is_cost = finding.quantity is Quantity.CPU_PER_GIB
+            reason = NO_CPU_TIME if is_cost and not record.conditions.has_cpu_time else ""
+            made.append(Compared(finding, theory.ratio(finding), None, Holds.NOT_MEASURED, reason))
         else:
             measured = test.ratio
             holds, reason = next(judged)
@@ -126,7 +130,8 @@ def _notes(found: tuple[Compared, ...]) -> Iterator[str]:
         yield "theory: members of one constant pace set the limit, nothing else does"
     for each in found:
         if each.reason:
-            yield f"{'cannot tell' if each.holds is Holds.CANNOT_TELL else 'how near'}: {each.reason}"
+            words = each.holds.value if each.holds in (Holds.CANNOT_TELL, Holds.NOT_MEASURED) else "how near"
+            yield f"{words}: {each.reason}"
     for each in found:
         if is_another(each):
             yield f"{each.finding.says}: why it may be different here: {each.finding.difference}"

@@ -307,6 +307,8 @@ def _finding_line(number: int, each: Compared, labels: Labels) -> FindingLine:
     if each.holds is Holds.CANNOT_TELL:
         where = "there" if each.points_there else "elsewhere"
         explanation = f"It points {where}, but {each.reason}. {explanation}".strip()
+    elif each.holds is Holds.NOT_MEASURED and each.reason:
+        explanation = f"{each.reason}."
     return FindingLine(
         number,
         finding.says,

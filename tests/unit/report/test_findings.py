@@ -213,3 +213,16 @@ def test_a_repeat_that_one_side_lost_pairs_with_none() -> None:
     assert found.measured
     assert found.measured.n == 6
     assert [found.measured.low, found.measured.high] == pytest.approx([0.5, 0.5])
+
+
+def test_in_virtual_time_a_finding_on_cpu_cost_is_not_measured_and_says_why(record: ResultRecord) -> None:
+    asked = study(Relation.LESS, quantity=Quantity.CPU_PER_GIB)
+    (in_real_time,) = compared_findings(record, asked)
+    assert in_real_time.measured
+    conditions = msgspec.structs.replace(record.conditions, is_virtual_time=True)
+    (found,) = compared_findings(msgspec.structs.replace(record, conditions=conditions), asked)
+    assert (found.holds, found.measured) == (Holds.NOT_MEASURED, None)
+    assert "virtual time" in found.reason
+    table = findings_table(msgspec.structs.replace(record, conditions=conditions), asked)
+    assert table
+    assert f"not measured: {found.reason}" in table.notes
