@@ -11,7 +11,7 @@ from lab.errors import LabError
 from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
-from lab.lint.theory_checks import BesideTheory, beside_theory
+from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time
 from lab.report.cells import OFF_THEORY
 from lab.report.collected import Collected
 from lab.report.distribution import distribution_table
@@ -258,7 +258,9 @@ def _groups(each: Loaded, labels: Labels, published: Published | None, problems:
         yield Group("By the number of fast disks", plots=tuple(adaptraid_plots(record)))
     else:
         all_settings = settings(rows(record))
-        theory, beside = Theory(record), beside_theory(record)
+        # Ratios of drives say nothing where no drive sets the pace.
+        theory = None if is_without_service_time(record.conditions) else Theory(record)
+        beside = beside_theory(record)
         chunks = tuple(chunk_plots(record, all_settings, labels))
         for setting in all_settings:
             title = labels.workload(setting.workload)

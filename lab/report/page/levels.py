@@ -64,7 +64,7 @@ def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
 class LevelPlots:
     """The plots of one setting."""
 
-    def __init__(self, setting: Setting, labels: Labels, published: Published | None, theory: Theory) -> None:
+    def __init__(self, setting: Setting, labels: Labels, published: Published | None, theory: Theory | None) -> None:
         self._setting = setting
         self._labels = labels
         self._theory = theory
@@ -109,6 +109,8 @@ class LevelPlots:
 
     def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
         """Where nobody knows the disks' pace: theory's ratios times what the first array gave here."""
+        if self._theory is None:
+            return [None] * len(rows)
         says = [self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows]
         first = says[0]
         if not first or not values[0]:

@@ -71,6 +71,10 @@ def named(figures: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [trace for figure in figures for trace in figure["traces"] if trace.get("name") == name]
 
 
+def speeds_in(page: str) -> list[dict[str, Any]]:
+    return [figure for figure in figures_in(page) if "(IOPS)" in json.dumps(figure["layout"].get("xaxis", {}))]
+
+
 @pytest.fixture(scope="module")
 def antioquia() -> str:
     _, text = find_experiment("antioquia-quick")
@@ -104,6 +108,23 @@ def test_findings_stand_with_published_theory_and_measured(antioquia: str) -> No
     assert traces["published"]["x"] == [0.749, 0.54, 1.147, 0.326]
     assert len(traces["theory"]["x"]) >= 4
     assert re.search(r'class="verdict \w+"><span aria-hidden="true">[✓≈✗?–]</span> [a-z ]+<', antioquia)
+
+
+def test_where_the_processor_is_the_limit_it_says_so_first_and_draws_no_theory_of_drives(antioquia: str) -> None:
+    assert antioquia.index("What was measured is the processor") < antioquia.index('class="badges"')
+    assert speeds_in(antioquia)
+    assert not named(speeds_in(antioquia), "theory")
+    result = load("antioquia-quick")
+    conditions = msgspec.structs.replace(result.conditions, is_embedded=False)
+    on_disks = page_of(msgspec.structs.replace(result, conditions=conditions))
+    assert "What was measured is the processor" not in on_disks
+    assert named(speeds_in(on_disks), "theory")
+
+
+def test_a_figure_off_theory_is_explained_above_its_plots() -> None:
+    cells = [cell("raid5", "x", n, read_iops=value, predicted_iops=100.0) for n, value in enumerate((70.0, 71.0))]
+    page = page_of(record(cells=tuple(cells), arrays=(array("raid5", "raid5", 3),)))
+    assert "off-theory: raid5: 0.70 [0.70–0.71] of theory; likely: " in page
 
 
 def test_published_marks_are_ratios_of_what_was_measured_here(antioquia: str) -> None:
