@@ -116,7 +116,8 @@ def test_where_the_processor_is_the_limit_it_says_so_first_and_draws_no_theory_o
     assert not named(speeds_in(antioquia), "theory")
     result = load("antioquia-quick")
     conditions = msgspec.structs.replace(result.conditions, is_embedded=False)
-    on_disks = page_of(msgspec.structs.replace(result, conditions=conditions))
+    text = find_experiment("antioquia-quick")[1]
+    on_disks = page_of(msgspec.structs.replace(result, conditions=conditions, experiment_toml=text))
     assert "What was measured is the processor" not in on_disks
     assert named(speeds_in(on_disks), "theory")
 
