@@ -57,7 +57,7 @@ def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float
     # The last I/O of the warm-up has long been answered when counting starts.
     settle = SETTLE_SECONDS + depth // 10
     argv = ["fio", "--name=point", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k"]
-    argv += [f"--rw=rand{direction}", f"--iodepth={depth}", f"--runtime={seconds + settle + 2}"]
+    argv += [f"--rw=rand{direction}", f"--iodepth={depth}", f"--runtime={seconds + settle + 2}", "--randrepeat=0"]
     argv += ["--time_based", f"--ramp_time={settle}", "--output-format=json", "--lat_percentiles=1"]
     argv += ["--percentile_list=95", "--random_generator=tausworthe64", f"--randseed={seed}"]
     if lab.machine.facts.is_virtual_time:

@@ -120,10 +120,10 @@ def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
     """All rebuilds, repeat by repeat over the arrays."""
     if experiment.rebuild is None:
         return ()
-    under = experiment.rebuild.under.build() if experiment.rebuild.under else None
-    return tuple(
-        RebuildCell(array, repeat, under) for repeat in range(experiment.repeats) for array in experiment.rebuild.arrays
-    )
+    plan = experiment.rebuild
+    under = plan.under.build() if plan.under else None
+    repeats = plan.repeats or experiment.repeats
+    return tuple(RebuildCell(array, repeat, under) for repeat in range(repeats) for array in plan.arrays)
 
 
 def remaining(experiment: Experiment, done: Collection[str]) -> tuple[tuple[Cell, ...], tuple[RebuildCell, ...]]:

@@ -69,6 +69,8 @@ class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     arrays: tuple[str, ...]
     under: JobPlan | None = None
     """A load that runs through all four phases: healthy, degraded, rebuilding, restored. None: a rebuild on its own."""
+    repeats: int | None = None
+    """Of the rebuilds, where that is fewer than of the jobs: a rebuild takes its time."""
     minimum_speed_kib_per_second: int | None = None
     """md's sync_speed_min while rebuilding; without it a load can hold a rebuild up for as long as it runs."""
 
@@ -80,6 +82,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     id: str
     title: str
     question: str
+    why: str = ""
+    """Why it is done in this way, in a sentence that stands before the run and above its figures."""
     study: str = ""
     """Whose published numbers stand beside ours."""
     repeats: int = DEFAULT_REPEATS
@@ -152,11 +156,16 @@ def _complaints(experiment: Experiment) -> list[str]:
     ids = [array.id for array in experiment.arrays]
     job_ids = [job.id or job.workload for job in experiment.jobs]
     load = experiment.rebuild.under if experiment.rebuild else None
+    rebuilds = experiment.rebuild.repeats if experiment.rebuild else None
     checks: list[tuple[object, str]] = [
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
         (experiment.repeats < 1, "repeats must be 1 or more"),
         (not 0 <= experiment.seed <= MOST_SEED, f"seed must be between 0 and {MOST_SEED:,}"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
+        (
+            rebuilds is not None and not 1 <= rebuilds <= experiment.repeats,
+            "repeats of rebuilds must be between 1 and those of the jobs",
+        ),
         (experiment.rounds_per_build < 1, "rounds_per_build must be 1 or more"),
         (
             experiment.rounds_per_build > 1 and experiment.disks.sharing is not Sharing.SHARED,

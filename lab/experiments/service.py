@@ -120,6 +120,8 @@ def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Condition
     require_sound(findings, experiment, request.allowed_rules)
     for stamp in summarised(findings):
         request.on_notice(f"lint: {stamp}")
+    if experiment.why:
+        request.on_notice(experiment.why)
     _require_room(request.host.state.results)
     observer = CancellableObserver(request.observer, request.is_cancelled)
     observer.doing("start the machine", 3.0)

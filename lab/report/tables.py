@@ -22,17 +22,24 @@ STUDY_ANTIOQUIA = "antioquia"
 STUDY_ADAPTRAID = "adaptraid"
 
 
-class _Study(msgspec.Struct):
+class _Told(msgspec.Struct):
+    """What an experiment says of itself."""
+
     study: str = ""
+    why: str = ""
+
+
+def _told(record: ResultRecord) -> _Told:
+    try:
+        # Only these keys: an experiment that another raidlab ran may have keys that this one does not know.
+        return msgspec.toml.decode(record.experiment_toml, type=_Told)
+    except (msgspec.MsgspecError, ValueError):
+        return _Told()
 
 
 def study_of(record: ResultRecord) -> str:
     """The study that the result's experiment belongs to; empty for none."""
-    try:
-        # Only this key: an experiment that another raidlab ran may have keys that this one does not know.
-        return msgspec.toml.decode(record.experiment_toml, type=_Study).study
-    except (msgspec.MsgspecError, ValueError):
-        return ""
+    return _told(record).study
 
 
 def tables_of(record: ResultRecord) -> tuple[Table, ...]:
@@ -100,6 +107,11 @@ def cautions(record: ResultRecord) -> tuple[str, ...]:
 
 
 def foremost(record: ResultRecord) -> str:
-    """What stands before every figure of the result, since it decides how all are read; empty for nothing."""
+    """What stands before every figure of the result, since it decides how all are read; empty for nothing.
+
+    That the processor was measured, or else why the experiment is done in the way it is.
+    """
     seen = next(iter(processor_bound(record)), None)
+    if seen is None:
+        return _told(record).why
     return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}" if seen else ""
