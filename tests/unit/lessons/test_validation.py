@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import SpecError
+from lab.experiments.linting import lint_experiment
 from lab.lessons.course import COURSE_FOLDER, Course, built_in_course, read_course, read_lesson
 from lab.lessons.validation import check_file, course_problems, lesson_problems
 from lab.lessons.words import WORDS_FOLDER, word_languages, words_in
@@ -271,6 +272,16 @@ def test_lessons_are_found_by_number_and_by_part_of_their_names() -> None:
     with pytest.raises(SpecError) as caught:
         course.find("05-failing-and-rebuildin-g")
     assert "did you mean '05-failing-and-rebuilding'?" in caught.value.hint
+
+
+@pytest.mark.parametrize("seed", ["", "anna", "bo"])
+def test_the_course_does_not_measure_what_its_own_lint_would_fault(seed: str) -> None:
+    """A lesson's one repeat and short runs are for its time's sake; what it compares must be comparable."""
+    for files in built_in_course().lessons:
+        for experiment, _ in files.ready(seed).measures.values():
+            found = lint_experiment(experiment)
+            assert not any(finding.refuses for finding in found), (files.lesson.id, found)
+            assert "unequal-members" not in {finding.rule_id for finding in found}, files.lesson.id
 
 
 def test_an_empty_course_is_a_course() -> None:
