@@ -184,7 +184,9 @@ class ArrayPanel(Vertical):
         self.query_one("#tile-bytes", Tile).show(moved, Unit.BYTES_PER_SECOND)
         p99 = load_value(running, LoadMeasure.P99_SECONDS) if running else None
         self.query_one("#tile-p99", Tile).show(p99, Unit.SECONDS)
-        busy = history.md_cpu(status.name, seconds=1.0)
+        # In virtual time work takes no time, so there is no share of a processor.
+        is_virtual = state.facts is not None and state.facts.is_virtual_time
+        busy = [] if is_virtual else history.md_cpu(status.name, seconds=1.0)
         self.query_one("#tile-cpu", Tile).show(busy[-1][1] if busy else None, Unit.FRACTION)
 
     def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
