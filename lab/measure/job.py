@@ -145,21 +145,18 @@ def run_workload(
     begin, end = first.stretch
     window = recorder.between(begin, end)
     cpu = account(window, first.figures, options.idle_baseline)
+    until_end = [sample for sample in recorder.samples if sample.time_seconds <= end]
     return Measured(
         figures,
         cpu,
         recorder.samples,
         invocation.job_text,
         target.file_bytes,
-        steadiness(
-            [sample for sample in recorder.samples if sample.time_seconds <= end],
-            place.array or place.members[0],
-            end - begin,
-        ),
-        member_bytes(recorder.samples, place.members, first.result.started_seconds, begin, end),
-        frozenset(sample.sync_action for sample in window if place.array),
-        waited_fraction if waited_fraction is not None or cpu is None else cpu.steal_fraction,
-        fingerprint(invocation.job_text, invocation.traces, figures.fio_version),
+        steady=steadiness(until_end, place.array or place.members[0], end - begin),
+        members=member_bytes(recorder.samples, place.members, first.result.started_seconds, begin, end),
+        sync_actions=frozenset(sample.sync_action for sample in window if place.array),
+        waited_fraction=waited_fraction if waited_fraction is not None or cpu is None else cpu.steal_fraction,
+        addresses=fingerprint(invocation.job_text, invocation.traces, figures.fio_version),
     )
 
 
@@ -205,11 +202,16 @@ def follow(
     """
     feed = LiveFeed(WindowCut(invocation.window) if invocation.window else None)
     tell = on_live if on_live and invocation.phase is not Phase.PREPARE else lambda _: None
-    for chunk in command.chunks():
-        for interval in feed.feed(chunk):
+    try:
+        for chunk in command.chunks():
+            for interval in feed.feed(chunk):
+                tell(interval)
+        for interval in feed.finish():
             tell(interval)
-    for interval in feed.finish():
-        tell(interval)
+    except WorkloadError:
+        # What it prints cannot be read, and nobody would hear of it any more.
+        command.stop()
+        raise
     result = command.result()
     if workload.program is Program.DD:
         figures = parse_dd(result.stderr, workload, exit_status=result.status)

@@ -32,25 +32,42 @@ def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
     if traces:
         return _digest("\n".join(traces))
     options = _options(job_text)
-    if "read_iolog" in options or not any(options.get(name, "").startswith("rand") for name in ("rw", "readwrite")):
+    if not _is_random(options):
         return ""
-    seed = effective_seed(options, fio_version)
+    seed = _effective_seed(options, fio_version)
     if seed is None:
         return ""
     shape = [f"{name}={options[name]}" for name in _OF_ADDRESSES if name in options]
     return _digest("\n".join([seed, options.get("random_distribution", ""), *shape]))
 
 
-def effective_seed(options: dict[str, str], fio_version: str) -> str | None:
-    """The seed of the addresses; ``constant`` where fio takes one of its own, None where it takes the system's."""
-    repeats = options.get("randrepeat", "1").lower() not in ("0", "false", "no")
-    has_clones = options.get("numjobs", "1") != "1"
+def deaf_jobs(job_text: str, fio_version: str) -> tuple[int, int]:
+    """How many of a random load's jobs take a constant for their seed, and how many jobs there are."""
+    options = _options(job_text)
+    jobs = int(options["numjobs"]) if options.get("numjobs", "").isdecimal() else 1
+    return int(_is_random(options) and _is_first_deaf(options, fio_version)), jobs
+
+
+def _is_random(options: dict[str, str]) -> bool:
+    return "read_iolog" not in options and any(options.get(name, "").startswith("rand") for name in ("rw", "readwrite"))
+
+
+def _is_repeatable(options: dict[str, str]) -> bool:
+    return options.get("randrepeat", "1").lower() not in ("0", "false", "no")
+
+
+def _is_first_deaf(options: dict[str, str], fio_version: str) -> bool:
     is_uniform = options.get("random_distribution", "random") == "random"
     version = _version(fio_version)
-    is_deaf = version < _SEEDED_BY_REPEATABLE and (is_uniform or version >= _DEAF_DISTRIBUTIONS)
-    if repeats and not has_clones and is_deaf:
+    is_old = version < _SEEDED_BY_REPEATABLE and (is_uniform or version >= _DEAF_DISTRIBUTIONS)
+    return _is_repeatable(options) and is_old
+
+
+def _effective_seed(options: dict[str, str], fio_version: str) -> str | None:
+    """The seed of the addresses; ``constant`` where fio takes one of its own, None where it takes the system's."""
+    if _is_first_deaf(options, fio_version) and options.get("numjobs", "1") == "1":
         return _CONSTANT
-    return options.get("randseed", _CONSTANT if repeats else None)
+    return options.get("randseed", _CONSTANT if _is_repeatable(options) else None)
 
 
 def _options(job_text: str) -> dict[str, str]:
