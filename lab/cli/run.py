@@ -62,6 +62,8 @@ def run(
         raise SpecError(
             "an experiment and --resume together", hint="the result knows its experiment: give only --resume"
         )
+    if seed is not None and not name and not resume:
+        raise SpecError("--seed without an experiment", hint="name one: raidlab run NAME --seed 7")
     if resume and seed is not None:
         raise SpecError("--resume goes on with the seed that the result has", hint="leave --seed out")
     if plan and name:

@@ -7,7 +7,7 @@ it was disturbed carries the stamp ``disturbed``.
 
 from __future__ import annotations
 
-from lab.lint.cell_checks import MOST_WAITED_FRACTION
+from lab.lint.cell_checks import LEAST_SHARE_MEASURED, MOST_WAITED_FRACTION
 
 MEASURED_AGAIN = 2
 """How often one measurement is made again."""
@@ -16,15 +16,23 @@ MEASURED_AGAIN = 2
 class SpareMeasurements:
     """How many measurements of a run may still be made again.
 
-    A quarter of those that were planned: on a computer that is never quiet, more would cost time and help nothing.
+    A quarter of those that were planned, or two: on a computer that is never quiet, more would cost time and help
+    nothing. ``used``: by the part of an interrupted run that is done.
     """
 
-    def __init__(self, planned: int) -> None:
-        self.left = max(MEASURED_AGAIN, planned // 4)
+    def __init__(self, planned: int, *, used: int = 0) -> None:
+        self.left = max(0, max(MEASURED_AGAIN, planned // 4) - used)
 
-    def take(self, waited_fraction: float | None, disturbed_before: int) -> bool:
-        """Whether a measurement is made again that was made ``disturbed_before`` times and waited so long."""
-        is_disturbed = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
+    def take(self, waited_fraction: float | None, share_measured: float, disturbed_before: int) -> bool:
+        """Whether a measurement is made again.
+
+        Args:
+            waited_fraction: of its time, for a processor; None where that cannot be told.
+            share_measured: how much of the time that was asked for it lasted: the computer may have stood still.
+            disturbed_before: how often it was made already.
+        """
+        has_waited = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
+        is_disturbed = has_waited or share_measured < LEAST_SHARE_MEASURED
         if not is_disturbed or disturbed_before >= MEASURED_AGAIN or not self.left:
             return False
         self.left -= 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from lab.adapt.spec import capacity_bytes
 from lab.arrays.geometry import usable_bytes
 from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import LevelName
 from lab.disks import Lab
 from lab.disks.kinds import DiskKind
 from lab.disks.personalities import find_personality
@@ -102,6 +104,7 @@ def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int:
 
 
 def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> JobFacts:
+    expected = _expected(experiment, workload, arrays)
     return JobFacts(
         id=workload.id,
         arrays=tuple(arrays) or tuple(array.id for array in experiment.arrays),
@@ -114,28 +117,40 @@ def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]
         warmup_seconds=workload.warmup_seconds,
         total_file_bytes=workload.file_bytes * workload.region_count if workload.file_bytes else None,
         recipe=workload.recipe,
-        expected_latency_seconds=_expected_latency_seconds(experiment, workload, arrays),
+        expected_latency_seconds=expected.seconds if expected else None,
+        queue_per_disk=expected.queue_per_disk if expected else 0.0,
         # A recipe brings seeds of its own, or none: that is told of what was measured.
         has_own_seeds=workload.vary_seed or workload.pattern is not Pattern.RANDOM or bool(workload.recipe),
     )
 
 
-def _expected_latency_seconds(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> float | None:
-    """By closed form, of the array that answers last; None without drives of a known service time, or for a stream."""
+class _Expected(NamedTuple):
+    """What theory expects of a load on one array."""
+
+    seconds: float
+    """Mean latency."""
+    queue_per_disk: float
+
+
+def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> _Expected | None:
+    """By closed form, of the array that settles last; None without drives of a known time, or for a stream."""
     plain = workload.pattern is Pattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.personality or experiment.disks.pools or not plain:
         return None
     disk = nominal_rates(find_personality(experiment.disks.personality))
     form = random_write_iops if workload.writes else random_read_iops
-    longest = 0.0
+    found = []
     for plan in experiment.arrays:
         if plan.is_volume or (arrays and plan.id not in arrays):
             continue
         with suppress(SpecError):
             level = level_with_layout(plan.level, plan.layout)
             iops = form(level, [disk] * plan.disk_count, workload.depth_total).value
-            longest = max(longest, workload.depth_total / iops)
-    return longest or None
+            # A mirror of all disks writes to each of them: no queue is longer than another.
+            is_even = plan.disk_count == 1 or (workload.writes and level.name is LevelName.RAID1)
+            queue = 0.0 if is_even else workload.depth_total / plan.disk_count
+            found.append(_Expected(workload.depth_total / iops, queue / disk.concurrent_requests))
+    return max(found, key=lambda each: each.seconds * max(1.0, each.queue_per_disk), default=None)
 
 
 def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[Finding, ...]:
@@ -202,6 +217,7 @@ def lint_measured(
         sync_actions=measured.sync_actions,
         steal_fraction=measured.cpu.steal_fraction if measured.cpu else None,
         waited_fraction=measured.waited_fraction,
+        share_measured=measured.share_measured,
         is_steady=steady.is_steady if steady else None,
         steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
         fewest_ios=min(percentiles, default=None),

@@ -51,7 +51,10 @@ class ExperimentRunner:
         self._arrays = {array.name: array for array in context.journal.record.arrays}
         self._bench = Bench(context.lab, context.experiment, context.stopwatch, self._narrate, self._on_built)
         self._rates: DiskRates | None = None
-        self._spare = SpareMeasurements(len(planned_keys(context.experiment)))
+        self._spare = SpareMeasurements(
+            len(planned_keys(context.experiment)),
+            used=sum(cell.disturbed_before for cell in context.journal.record.cells),
+        )
         self._idle_baseline = 0.0
 
     def run(self) -> ResultRecord:
@@ -152,7 +155,7 @@ class ExperimentRunner:
                     on_sample=self._observer.on_sample,
                     is_cancelled=self._context.is_cancelled,
                 )
-                if not self._spare.take(measured.waited_fraction, disturbed_before):
+                if not self._spare.take(measured.waited_fraction, measured.share_measured, disturbed_before):
                     break
                 disturbed_before += 1
         except (WorkloadError, SpecError) as error:

@@ -13,7 +13,7 @@ from lab.arrays.level_names import level_with_layout
 from lab.disks.kinds import DiskSpec
 from lab.errors import SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
-from lab.results.looks import DEFAULT_REPEATS
+from lab.results.looks import DEFAULT_REPEATS, MOST_REPEATS
 from lab.tomlfile import read_toml, unknown_word
 from lab.workloads.catalogue import find_workload
 from lab.workloads.workload import Workload
@@ -159,7 +159,9 @@ def _complaints(experiment: Experiment) -> list[str]:
     rebuilds = experiment.rebuild.repeats if experiment.rebuild else None
     checks: list[tuple[object, str]] = [
         (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
-        (experiment.repeats < 1, "repeats must be 1 or more"),
+        (not 1 <= experiment.repeats <= MOST_REPEATS, f"repeats must be between 1 and {MOST_REPEATS}"),
+        (experiment.most_repeats > MOST_REPEATS, f"most_repeats must be {MOST_REPEATS} or less"),
+        (not experiment.why.isprintable() or len(experiment.why) > 400, "why is one printable line of 400 characters"),
         (not 0 <= experiment.seed <= MOST_SEED, f"seed must be between 0 and {MOST_SEED:,}"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
         (

@@ -17,6 +17,10 @@ MOST_WAITED_FRACTION = 0.10
 _PHASES_WITH_SYNC = frozenset({"rebuilding"})
 
 
+LEAST_SHARE_MEASURED = 0.8
+"""Of the time that was asked for; documents of fio that are later leave less between them."""
+
+
 def lint_cell(cell: CellFacts) -> Iterator[Finding]:
     """Everything that the cell shows."""
     yield from run_checks(CHECKS, cell)
@@ -63,6 +67,9 @@ def _noisy_neighbour(cell: CellFacts) -> Iterator[Seen]:
 
 
 def _disturbed(cell: CellFacts) -> Iterator[Seen]:
+    if cell.share_measured < LEAST_SHARE_MEASURED:
+        observed = f"fio was held up: {cell.share_measured:.0%} of the time that was asked for was measured"
+        yield Seen(cell.name, observed, f"{LEAST_SHARE_MEASURED:.0%} or more")
     if cell.waited_fraction is not None and cell.waited_fraction > MOST_WAITED_FRACTION:
         observed = f"the machine waited for a processor in {cell.waited_fraction:.0%} of the time"
         yield Seen(cell.name, observed, f"{MOST_WAITED_FRACTION:.0%} at most")

@@ -41,6 +41,8 @@ class JobFacts:
     """A literal fio job file."""
     expected_latency_seconds: float | None = None
     """What theory expects at the mean, on the slowest of its arrays; None: theory expects nothing."""
+    queue_per_disk: float = 0.0
+    """Requests in flight for each disk of that array; 0 where there is only one, whose queue has no other."""
     has_own_seeds: bool = True
     """Whether each repeat has addresses of its own."""
 
@@ -101,6 +103,7 @@ class CellFacts:
     sync_actions: frozenset[str] = frozenset()
     steal_fraction: float | None = None
     waited_fraction: float | None = None
+    share_measured: float = 1.0
     is_steady: bool | None = None
     steady_words: str = ""
     fewest_ios: int | None = None

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import median
 
-from lab.compare.figures import is_speed
 from lab.disks.personalities import find_personality
 from lab.errors import LabError
 from lab.lint.findings import Seen
@@ -30,7 +29,10 @@ _DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
 _CACHED = "io-not-on-members"
 _TOO_SHORT = "too-short-for-latency"
 _SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
-_RUNTIME = re.compile(r"^runtime=(\d+)(ms|s)?\s*$", re.MULTILINE)
+_RUNTIME = re.compile(r"^runtime=([0-9]{1,12})(ms|s)?\s*$", re.MULTILINE)
+_RAMP = re.compile(r"^ramp_time=", re.MULTILINE)
+_SHARES = (1e-6, 1e6)
+"""Of theory; what lies outside are no figures of this world, such as a stranger's record may have."""
 _WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
 
 
@@ -73,7 +75,7 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
     """Everything that was measured and predicted, in the order of the record."""
     groups: dict[tuple[str, str, str], list[CellRecord]] = {}
     for cell in record.cells:
-        if cell.predicted_iops is not None and is_speed(cell.predicted_iops) and is_speed(total_iops(cell)):
+        if cell.predicted_iops and _SHARES[0] < total_iops(cell) / cell.predicted_iops < _SHARES[1]:
             groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
     looks = looks_of(record)
     beside = []
@@ -121,8 +123,10 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
     if drains:
         asked, counted = median(asked for asked, _ in drains), median(counted for _, counted in drains)
         if counted > asked * (1 + DRAIN_FRACTION):
-            by_itself = f"which by itself gives {asked / counted:.2f}"
-            yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s, {by_itself}"
+            # Without a ramp the I/Os of the drain are counted as well, and how much is lost cannot be told so simply.
+            has_ramp = all(_RAMP.search(cell.job_text) for cell in cells)
+            by_itself = f", which by itself gives {asked / counted:.2f}" if has_ramp else ""
+            yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s{by_itself}"
     if any(stamp.startswith(_TOO_SHORT) for cell in cells for stamp in cell.stamps):
         yield "a run too short for the latency of its queue"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -10,7 +12,7 @@ import msgspec
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.disks import Lab
-from lab.errors import RunCancelled, WorkloadError
+from lab.errors import LabError, RunCancelled, WorkloadError
 from lab.machine.api import CommandResult, RunningCommand
 from lab.measure.cpu import cpu_figures
 from lab.measure.recorder import Recorder
@@ -95,8 +97,15 @@ class Measured:
     waited_fraction: float | None = None
     """Part of the time in which the machine could have run and this computer gave its processor to others; None where
     that cannot be told."""
+    asked_seconds: float | None = None
+    """How long a stretch was to be measured; None: all of the run."""
     addresses: str = ""
     """Fingerprint of the addresses of a random load; empty for others."""
+
+    @property
+    def share_measured(self) -> float:
+        """The stretch that was measured, as a part of the one that was asked for: fio may have been held up."""
+        return longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
 
 
 def prepare(lab: Lab, place: Place, workload: Workload, file_bytes: int | None) -> None:
@@ -156,6 +165,7 @@ def run_workload(
         members=member_bytes(recorder.samples, place.members, first.result.started_seconds, begin, end),
         sync_actions=frozenset(sample.sync_action for sample in window if place.array),
         waited_fraction=waited_fraction if waited_fraction is not None or cpu is None else cpu.steal_fraction,
+        asked_seconds=invocation.window.seconds if invocation.window else None,
         addresses=fingerprint(invocation.job_text, invocation.traces, figures.fio_version),
     )
 
@@ -208,9 +218,10 @@ def follow(
                 tell(interval)
         for interval in feed.finish():
             tell(interval)
-    except WorkloadError:
-        # What it prints cannot be read, and nobody would hear of it any more.
-        command.stop()
+    except BaseException:
+        # Nobody would hear of it any more.
+        with suppress(LabError):
+            command.stop()
         raise
     result = command.result()
     if workload.program is Program.DD:
@@ -327,6 +338,7 @@ class BackgroundLoad:
     ) -> None:
         self._idle_baseline = options.idle_baseline
         self._workload = workload
+        self._is_stopped = threading.Event()
         target = place.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
         invocations = fio_invocations(
             workload,
@@ -344,6 +356,18 @@ class BackgroundLoad:
         self._command = lab.machine.stream(
             self._invocation.argv, stdin_text=self._invocation.stdin_text, keeps_output=False
         )
+        self._outcome: Finished | BaseException | None = None
+        # Read as it comes: the documents of hours would fill the memory.
+        self._reader = threading.Thread(target=self._follow, name="raidlab-background-load", daemon=True)
+        self._reader.start()
+
+    def _follow(self) -> None:
+        try:
+            self._outcome = follow(
+                self._command, self._invocation, self._workload, accept_interrupted=self._is_stopped.is_set
+            )
+        except BaseException as error:
+            self._outcome = error
 
     def _ios(self) -> int:
         # Fields 1 and 5: reads and writes that were completed (kernel document block/stat).
@@ -364,8 +388,12 @@ class BackgroundLoad:
 
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
         """End the load by SIGINT, on which fio prints its result. ``samples`` gives those of a stretch of time."""
+        self._is_stopped.set()
         self._command.stop()
-        finished = follow(self._command, self._invocation, self._workload, accept_interrupted=lambda: True)
+        self._reader.join()
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        finished = self._outcome
         figures = finished.figures if finished else None
         if finished is None or figures is None or not (figures.reads or figures.writes):
             raise WorkloadError("the load did no I/O before the rebuild was over", hint="use larger disks")

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from lab.adapt.capacity import System, capacity
 from lab.arrays.level_names import level_with_layout
+from lab.compare.figures import is_speed
 from lab.errors import LabError, SpecError
 from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.published import Basis, Finding, Published, Quantity, Relation
@@ -148,7 +149,11 @@ def _test(finding: Finding, by_place: dict[tuple[str, str, str], Row]) -> RatioT
     base = by_place.get((finding.beside, finding.workload, finding.direction))
     if ours is None or base is None:
         return None
-    above, below = (_values(row, finding.quantity) for row in (ours, base))
+    # A repeat without I/O is no speed; the outliers under the table name it.
+    above, below = (
+        {number: value for number, value in _values(row, finding.quantity).items() if is_speed(value)}
+        for row in (ours, base)
+    )
     try:
         return RatioTest.paired(above, below)
     except SpecError:

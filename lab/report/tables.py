@@ -113,5 +113,6 @@ def foremost(record: ResultRecord) -> str:
     """
     seen = next(iter(processor_bound(record)), None)
     if seen is None:
-        return _told(record).why
+        why = _told(record).why[:400]
+        return "".join(character if character.isprintable() else " " for character in why)
     return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}" if seen else ""

@@ -28,6 +28,8 @@ WANTED_COVERAGE = 0.95
 """Reached from six repeats on; five give 93.75 %."""
 _MISSES = 1 - WANTED_COVERAGE
 FEWEST_FOR_INTERVAL = 6
+MOST_REPEATS = 200
+"""More than any question of a laboratory wants, and few enough for exact tests."""
 DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
 """The fewest whose range covers the median with 95 %."""
 
@@ -98,6 +100,8 @@ def _looks_in(experiment_toml: str) -> tuple[Look, ...]:
         lengths = msgspec.toml.decode(experiment_toml, type=_Lengths)
     except msgspec.MsgspecError:
         # Written by another raidlab in another way.
+        return ()
+    if not 1 <= lengths.repeats <= lengths.most_repeats <= MOST_REPEATS:
         return ()
     return looks(lengths.repeats, lengths.most_repeats)
 

@@ -127,9 +127,11 @@ def why_not(test: RatioTest, p_value: float, family: int) -> str:
     what = "1 repeat is" if test.n == 1 else f"{test.n} repeats are"
     among = f" for one clear difference among {family} comparisons" if family > 1 else ""
     if test.smallest_p_value > SIGNIFICANCE:
-        return f"{what} too few: {needed} are enough{among}"
+        return f"{what} too few: at least {needed} are needed{among}"
     if p_value <= SIGNIFICANCE:
         if test.n < needed:
-            return f"clear alone, but not among {family} comparisons with {test.n} repeats: {needed} are enough"
+            return (
+                f"clear alone, but not among {family} comparisons with {test.n} repeats: at least {needed} are needed"
+            )
         return f"clear alone, but not among {family} comparisons: that takes more repeats or less noise"
     return "the interval holds both a difference and none"

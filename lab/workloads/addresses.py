@@ -44,7 +44,7 @@ def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
 def deaf_jobs(job_text: str, fio_version: str) -> tuple[int, int]:
     """How many of a random load's jobs take a constant for their seed, and how many jobs there are."""
     options = _options(job_text)
-    jobs = int(options["numjobs"]) if options.get("numjobs", "").isdecimal() else 1
+    jobs = int(options["numjobs"]) if re.fullmatch(r"[0-9]{1,6}", options.get("numjobs", "")) else 1
     return int(_is_random(options) and _is_first_deaf(options, fio_version)), jobs
 
 
@@ -59,7 +59,7 @@ def _is_repeatable(options: dict[str, str]) -> bool:
 def _is_first_deaf(options: dict[str, str], fio_version: str) -> bool:
     is_uniform = options.get("random_distribution", "random") == "random"
     version = _version(fio_version)
-    is_old = version < _SEEDED_BY_REPEATABLE and (is_uniform or version >= _DEAF_DISTRIBUTIONS)
+    is_old = (0, 0) < version < _SEEDED_BY_REPEATABLE and (is_uniform or version >= _DEAF_DISTRIBUTIONS)
     return _is_repeatable(options) and is_old
 
 
@@ -82,7 +82,7 @@ def _options(job_text: str) -> dict[str, str]:
 
 def _version(text: str) -> tuple[int, int]:
     """Of ``fio-3.33`` or ``3.36-12-gabc``; (0, 0) if it says nothing."""
-    numbers = re.search(r"(\d+)\.(\d+)", text)
+    numbers = re.search(r"\b([0-9]{1,4})\.([0-9]{1,4})\b", text)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 

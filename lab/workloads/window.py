@@ -76,6 +76,8 @@ class WindowCut:
     _end: str = ""
     _begin_seconds: float = 0.0
     _newest: str = ""
+    _before_end: str = ""
+    """The document before the one that ends the stretch so far."""
     _is_full: bool = False
 
     def see(self, text: str, document: FioDocument) -> None:
@@ -90,7 +92,7 @@ class WindowCut:
             return
         self._newest = text
         if window.seconds is not None and not self._is_full and clock <= window.issue_seconds:
-            self._end = text
+            self._before_end, self._end = self._end, text
             self._is_full = clock >= self._begin_seconds + window.seconds - window.early_seconds
 
     def figures(self, whole: JobFigures) -> JobFigures:
@@ -99,6 +101,9 @@ class WindowCut:
         A load that was stopped before its stretch began keeps those of the whole run.
         Raises WorkloadError if fio gave no documents to cut at, or did nothing between them.
         """
+        if whole.interrupted and not self._is_full and self.window.seconds is not None:
+            # It was told to stop, and drained its queue before it printed the last document.
+            self._end = self._before_end
         if not self._end:
             if whole.interrupted:
                 return whole

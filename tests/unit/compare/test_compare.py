@@ -51,7 +51,7 @@ def test_swapping_the_results_turns_the_verdict() -> None:
 def test_few_repeats_tell_nothing_however_large_the_difference() -> None:
     (row,) = compare(result(STEADY[:3]), result(scaled(10.0)[:3], "b")).rows
     assert row.outcome is Outcome.CANNOT_TELL
-    assert row.reason == "3 repeats are too few: 4 are enough"
+    assert row.reason == "3 repeats are too few: at least 4 are needed"
 
 
 def test_a_zero_is_no_reason_to_fail() -> None:

@@ -9,23 +9,38 @@ from lab.experiments.disturbed import MEASURED_AGAIN, SpareMeasurements
 
 def test_a_disturbed_measurement_is_made_again_twice_at_most() -> None:
     spare = SpareMeasurements(planned=40)
-    assert [spare.take(0.3, times) for times in range(4)] == [True] * MEASURED_AGAIN + [False, False]
+    assert [spare.take(0.3, 1.0, times) for times in range(4)] == [True] * MEASURED_AGAIN + [False, False]
     assert spare.left == 10 - MEASURED_AGAIN
 
 
 def test_a_quiet_one_is_kept_and_so_is_one_of_which_nothing_is_known() -> None:
     spare = SpareMeasurements(planned=40)
-    assert not spare.take(0.09, 0)
-    assert not spare.take(None, 0)
+    assert not spare.take(0.09, 1.0, 0)
+    assert not spare.take(None, 1.0, 0)
     assert spare.left == 10
 
 
 def test_a_computer_that_is_never_quiet_costs_a_quarter_more() -> None:
     spare = SpareMeasurements(planned=40)
-    again = sum(spare.take(0.9, 0) for _ in range(40))
+    again = sum(spare.take(0.9, 1.0, 0) for _ in range(40))
     assert again == 10
     assert SpareMeasurements(planned=1).left == MEASURED_AGAIN
 
 
 def test_the_rule_is_not_told_what_was_measured() -> None:
-    assert list(inspect.signature(SpareMeasurements.take).parameters) == ["self", "waited_fraction", "disturbed_before"]
+    assert list(inspect.signature(SpareMeasurements.take).parameters) == [
+        "self",
+        "waited_fraction",
+        "share_measured",
+        "disturbed_before",
+    ]
+
+
+def test_a_measurement_that_was_held_up_is_made_again() -> None:
+    assert SpareMeasurements(planned=40).take(0.0, 0.5, 0)
+    assert not SpareMeasurements(planned=40).take(0.0, 0.95, 0)
+
+
+def test_a_resumed_run_has_what_its_first_part_left() -> None:
+    assert SpareMeasurements(planned=40, used=9).left == 1
+    assert SpareMeasurements(planned=4, used=3).left == 0

@@ -48,7 +48,7 @@ def test_an_unknown_key_names_the_nearest_one() -> None:
 @pytest.mark.parametrize(
     ("head", "parts", "complaint"),
     [
-        ("repeats = 0", (), "repeats must be 1 or more"),
+        ("repeats = 0", (), "repeats must be between 1 and 200"),
         ("repeats = 3\nsampling_hertz = 0.0", (), "sampling_hertz must be"),
         ("repeats = 3\nsampling_hertz = 20.5", (), "sampling_hertz must be"),
         ("repeats = 3", ('[rebuild]\narrays = ["a", "z"]\n',), "an array 'z' is named, and there are only a, b, c"),

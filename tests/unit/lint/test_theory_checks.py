@@ -101,9 +101,12 @@ def test_of_virtual_time_no_processor_is_named() -> None:
 
 def test_the_drain_is_told_from_the_time_that_fio_counted() -> None:
     # Figures of 30 s; the job asked for less.
-    drained = only(made((80.0, 80.0), job_text=JOB.replace("30000", "24000")))
-    (drain,) = drained.limiters
+    ramped = JOB.replace("30000", "24000") + "ramp_time=500ms\n"
+    (drain,) = only(made((80.0, 80.0), job_text=ramped)).limiters
     assert drain == "the drain of the queue: 24.00 s of load are counted over 30.00 s, which by itself gives 0.80"
+    # Without a ramp its I/Os are counted too.
+    (drain,) = only(made((80.0, 80.0), job_text=JOB.replace("30000", "24000"))).limiters
+    assert drain == "the drain of the queue: 24.00 s of load are counted over 30.00 s"
     assert only(made((80.0, 80.0))).limiters == ("something that the model leaves out",)
     assert "drain" not in only(made((120.0, 120.0), job_text=JOB.replace("30000", "24000"))).words
 

@@ -59,7 +59,7 @@ def test_other_comparisons_made_at_the_same_time_count() -> None:
     clear, noise = Asked(paired(CLEAR)), Asked(paired(NOISE))
     lost, *_ = judge_family([clear, noise, noise])
     assert lost.outcome is Outcome.CANNOT_TELL
-    assert lost.reason == "clear alone, but not among 3 comparisons with 6 repeats: 7 are enough"
+    assert lost.reason == "clear alone, but not among 3 comparisons with 6 repeats: at least 7 are needed"
     # Where most are clear, the few repeats of the built-in experiments can tell.
     assert [each.outcome for each in judge_family([clear, clear, noise])][:2] == [Outcome.FASTER] * 2
     assert judge_family([]) == []
@@ -71,11 +71,11 @@ def test_with_as_many_repeats_as_it_says_one_clear_difference_stands_out() -> No
 
 
 def test_too_few_repeats_say_how_many_are_enough() -> None:
-    assert judge(paired([2.0, 1.9, 2.1])).reason == "3 repeats are too few: 6 are enough"
+    assert judge(paired([2.0, 1.9, 2.1])).reason == "3 repeats are too few: at least 6 are needed"
     few = [Asked(paired([2.0, 1.9, 2.1]))] * 5
     assert (
         judge_family(few)[0].reason
-        == "3 repeats are too few: 8 are enough for one clear difference among 5 comparisons"
+        == "3 repeats are too few: at least 8 are needed for one clear difference among 5 comparisons"
     )
 
 

@@ -117,6 +117,14 @@ def test_a_load_stopped_before_its_stretch_keeps_the_figures_of_the_whole_run() 
     assert found.reads.total_ios == round(ios(1.0))
 
 
+def test_a_load_of_some_seconds_that_is_stopped_is_cut_before_its_drain() -> None:
+    texts = [at(1.0), at(2.0), at(3.0), document(3_400, round(ios(3.0)), bins(3.0) | {RAMP_NANOSECONDS: 999})]
+    reads = figures(Window(0.9, 9.0, 1.0), texts, status=128).reads
+    assert reads is not None
+    assert reads.runtime_seconds == 2.0
+    assert reads.iops == pytest.approx(RATE)
+
+
 def test_a_run_without_documents_is_no_measurement() -> None:
     with pytest.raises(WorkloadError, match="told nothing of the measured stretch"):
         figures(window_for(1.0, 2.0), [at(9.0)])
