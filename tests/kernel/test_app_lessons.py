@@ -15,6 +15,8 @@ from textual.pilot import Pilot
 from lab.disks import DiskKind, specs
 from lab.lessons.actions import Action
 from lab.lessons.registry import make_action
+from lab.machine import Host
+from lab.results.store import ResultStore
 from lab.units import MIB
 from tui.app import RaidlabApp
 from tui.lessons.view import LessonView
@@ -123,8 +125,19 @@ async def test_a_measurement_decides_a_prediction(tmp_path: Path, monkeypatch: p
         await pilot.press("a", "r")
         await until(pilot, lambda: bool(view_of(app).activity), "it is measured")
         await until(pilot, lambda: not view_of(app).activity, "it is over")
+        # What was predicted was wrong; before that is told, the student reads a figure off the result.
+        assert view_of(app).explanation is None
+        store = ResultStore(Host.real("tests").state.results)
+        (record,) = (store.load(each.id) for each in store.list())
+        reads = [cell.figures.reads for cell in record.cells if cell.workload == "many-at-a-time"]
+        assert reads[0] is not None
+        assert reads[0].p50_seconds is not None
+        await pilot.press("t")
+        await pilot.pause()
+        await pilot.press(*f"{reads[0].p50_seconds * 1000:.1f}", "enter")
+        await until(pilot, lambda: view_of(app).explanation is not None, "the reason is told")
         why = view_of(app).explanation
-        assert why is not None, view_of(app).step
+        assert why is not None
         assert why.is_right is False
         assert len(why.figures) == 2
         assert "ratio" in why.figures[0]

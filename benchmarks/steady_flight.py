@@ -1,0 +1,108 @@
+"""Whether short runs give the pace of long ones: twenty of one second and four of five beside one of a minute.
+
+Usage: steady_flight.py [--on TARGET]
+
+At queue depths 1, 4 and 32 on one emulated drive, and 1 and 4 on a RAID 0 of two, each run as the product measures it,
+on addresses of its own. On the kernel with virtual time (the default) no other work on the computer can disturb. Of an
+array the addresses of a run decide a little as well: three standard errors of the mean are taken off there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from dataclasses import asdict, dataclass
+
+import msgspec
+
+from benchmarks.support.report import finish, private_state
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.machine import Host, parse_target
+from lab.measure.job import MeasureOptions, Place, run_workload
+from lab.units import MIB
+from lab.workloads.catalogue import find_workload
+
+DEPTHS, SHALLOW = (1, 4, 32), (1, 4)
+RUNS = {60.0: 1, 5.0: 4, 1.0: 20}
+BOUND = 0.02
+SERVICE_SECONDS = 0.0133
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What runs of one length gave."""
+
+    device: str
+    depth: int
+    seconds: float
+    iops: float
+    error: float
+    """Standard error of the mean, as a part of it."""
+
+
+def places(lab: Lab) -> list[Place]:
+    """A bare drive, and an array of two others."""
+    alone, *members = lab.disks
+    spec = ArraySpec("raid0", tuple(disk.node for disk in members))
+    lab.execute(operations.create(spec))
+    size = sum(disk.size_bytes for disk in members) - 8 * MIB
+    names = tuple(disk.kernel_name for disk in members)
+    return [
+        Place(None, alone.node, (alone.kernel_name,), FileSystem.RAW, alone.size_bytes),
+        Place("md0", spec.device, names, FileSystem.RAW, size),
+    ]
+
+
+def pace(lab: Lab, place: Place, depth: int, seconds: float, runs: int) -> Pace:
+    """The mean of so many runs."""
+    workload = msgspec.structs.replace(
+        find_workload("rand-read-4k"),
+        queue_depth=depth,
+        jobs=1,
+        runtime_seconds=seconds,
+        warmup_seconds=min(seconds, max(0.2, 2 * depth * SERVICE_SECONDS)),
+    )
+    found = []
+    for repeat in range(runs):
+        reads = run_workload(lab, place, workload, MeasureOptions(seed=depth), repeat=repeat).figures.reads
+        assert reads is not None
+        found.append(reads.iops)
+    mean = statistics.fmean(found)
+    error = statistics.stdev(found) / len(found) ** 0.5 / mean if runs > 1 else 0.0
+    return Pace(place.array or "disk", depth, seconds, mean, error)
+
+
+def main() -> None:
+    """Measure every length, and compare with the longest."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--on", default="uml:?time=virtual")
+    options = parser.parse_args()
+    wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, personality="hdd-7200")
+    worst, found = 0.0, []
+    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=wanted) as lab:
+        for place in places(lab):
+            # Deeper queues of an array need longer to settle than a second.
+            for depth in DEPTHS if place.array is None else SHALLOW:
+                paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in RUNS.items()]
+                for each in paces:
+                    print(each, file=sys.stderr, flush=True)
+                # What the addresses of a minute decide is about as much as of twenty seconds.
+                errors = 3 * max(each.error for each in paces) if place.array else 0.0
+                worst = max(worst, *(abs(each.iops / paces[0].iops - 1) - errors for each in paces[1:]))
+                found += paces
+    finish(
+        "steady_flight",
+        "largest deviation of short runs' mean from a run of a minute, beyond what addresses decide",
+        worst,
+        BOUND,
+        at_most=True,
+        details={"paces": [asdict(each) for each in found], "on": options.on},
+    )
+
+
+if __name__ == "__main__":
+    main()
