@@ -80,7 +80,8 @@ def _job_lines(workload: Workload) -> tuple[str, ...]:
 def _plan_lines(experiment: Experiment) -> tuple[str, ...]:
     disks = experiment.disks
     kind = f"{disks.personality} drives" if disks.personality else f"{disks.kind} disks"
-    lines = [f"Arrays, on {kind} of {human_bytes(disks.size_bytes)}, {disks.sharing}:"]
+    lines = [experiment.why, ""] if experiment.why else []
+    lines += [f"Arrays, on {kind} of {human_bytes(disks.size_bytes)}, {disks.sharing}:"]
     lines += [f"  {array.label}: {array.level} on {array.members}" for array in experiment.arrays]
     lines += ["", "Workloads:"]
     jobs = [job.build() for job in experiment.jobs]
