@@ -57,8 +57,8 @@ assume_clean = true
 workload = "rand-write-4k"
 queue_depth = 16
 jobs = 1
-runtime_seconds = 1.5
-warmup_seconds = 0.5
+runtime_seconds = 2.0
+warmup_seconds = 0.8
 """
 WANTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Transfer.FLIPS}
 
