@@ -84,3 +84,13 @@ def test_every_source_is_tested_and_says_what_it_is() -> None:
     for kind in SOURCES.values():
         assert (kind.__doc__ or "").strip().endswith(".")
     assert UNITS[""] == 1.0
+
+
+def test_a_comma_before_three_digits_groups_thousands_as_the_lessons_print_them() -> None:
+    read = reading(get="number", equals=82_900)
+    assert [read.parse(text) for text in ("82,900", "82,9", "0,125")] == [82_900, 82.9, 0.125]
+
+
+def test_a_number_that_was_kept_for_another_unit_is_asked_for_again() -> None:
+    read = reading("TB", get="number", equals=12.5)
+    assert read.compare("12 banana", scene()).said == "reading-not-given"
