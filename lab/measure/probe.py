@@ -1,6 +1,12 @@
-"""Probing one disk on its own: the rates that predictions start from."""
+"""Probing one disk on its own: the rates that predictions start from.
+
+An emulated drive answers a little later than its table says, by what the computer takes to wake its server up. So its
+service time is measured, one request at a time, as in the tables of docs/theory.md.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import msgspec
 
@@ -12,11 +18,14 @@ from lab.theory.model import DiskRates, nominal_rates
 from lab.workloads.catalogue import find_workload
 
 PROBE_SECONDS = 1.0
+SERVICE_PROBE_SECONDS = 3.0
 _PROBED_BYTES = 256 * 1024 * 1024
 
 
 def probe_disk(lab: Lab, disk: LabDisk) -> DiskRates:
-    """Sequential rates measured for a second each way; random rates from the personality, else measured too.
+    """Sequential rates, measured for a second each way, and of an emulated drive its service time.
+
+    With mechanics the service time is the table's: measured on a few blocks it would be that of short strokes.
 
     The disk's content is overwritten.
     """
@@ -31,4 +40,10 @@ def probe_disk(lab: Lab, disk: LabDisk) -> DiskRates:
         rates[direction] = section.bandwidth_bytes_per_second if section else 0.0
     if not disk.personality:
         return DiskRates(0.0, 0.0, rates["read"], rates["write"])
-    return nominal_rates(find_personality(disk.personality), sequential=(rates["read"], rates["write"]))
+    drive = find_personality(disk.personality)
+    nominal = nominal_rates(drive, sequential=(rates["read"], rates["write"]))
+    if drive.mechanics:
+        return nominal
+    options = MeasureOptions(runtime_seconds=SERVICE_PROBE_SECONDS, warmup_seconds=0.2, file_bytes=file_bytes)
+    reads = run_workload(lab, place, find_workload("rand-read-4k-q1"), options).figures.reads
+    return replace(nominal, random_read_iops=reads.iops, random_write_iops=reads.iops) if reads else nominal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -188,7 +189,14 @@ def test_a_load_runs_beside_the_monitor_and_a_rebuild(session: LabSession) -> No
     assert ends == [measured]
     assert measured.figures.reads is not None
     assert measured.figures.writes is not None
-    live = sum(part.ios for each in intervals for part in (each.reads, each.writes) if part)
+    # The figures are those between the first document and the last before it was stopped.
+    begin, seconds = measured.figures.window_begin_seconds, measured.figures.reads.runtime_seconds
+    assert begin is not None
+    clocks = itertools.accumulate(each.interval_seconds for each in intervals)
+    inside = [
+        each for each, clock in zip(intervals, clocks, strict=True) if begin + 0.001 < clock < begin + seconds + 0.001
+    ]
+    live = sum(part.ios for each in inside for part in (each.reads, each.writes) if part)
     total = measured.figures.reads.total_ios + measured.figures.writes.total_ios
     assert live == pytest.approx(total, rel=0.05)
     assert max(value or 0.0 for _, value in watched.history.rates("md0", Measure.WRITE_IOPS)) > 0
