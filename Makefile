@@ -3,10 +3,14 @@ SHELL := bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 SCRIPTS = .ci/run $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh') $(addprefix provision/guest/files/,ssh-host-keys has-arrays 90-raidlab)
-# Two at a time, a file of tests by one: a test of the embedded kernel leaves its machine to the next in its file.
-PYTEST ?= $(BIN)/pytest -n 2 --dist loadfile -m "not vm"
+# A file of tests by one worker: a test of the embedded kernel leaves its machine to the next in its file. In the order of
+# tests/conftest.py, longest first, so that no worker is left alone with a long file in the end.
+PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 10
 
-.PHONY: help lab vm test test-vm check format bench theory-table screenshots lock uml-kernel
+# Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help lab vm test test-fast test-vm check format bench theory-table screenshots architecture lock uml-kernel
 .PHONY: setup-lab setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -18,17 +22,21 @@ lab: setup-lab ## set up what is missing, then open the lab; without a terminal:
 vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
 	@vagrant up
 
-test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests
-	@$(PYTEST)
+test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (a quarter of an hour on two processors)
+	@$(PYTEST) -m "not vm"
+
+test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
+	@$(PYTEST) -m "not vm and not kernel and not slow"
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o faulthandler_timeout=0 tests/vm
 
-check: setup-test ## formatting, lint, types, direction of imports, shell scripts, image templates
+check: setup-test ## formatting, lint, types, direction of imports, lines that stand twice, shell scripts, image templates
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pylint lab tui
 	shellcheck -x $(SCRIPTS)
 	shfmt -i 2 -d $(SCRIPTS)
 	packer/validate.sh
@@ -47,6 +55,9 @@ theory-table: setup-test ## measure md against theory in virtual time (half an h
 
 screenshots: setup-test ## make the pictures of README and docs from the real app on the embedded kernel (five minutes)
 	$(BIN)/python docs/pictures/make.py
+
+architecture: setup-test ## draw the picture of the packages in docs/architecture.md anew, from the imports
+	$(BIN)/python -m docs.pictures.packages
 
 lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
 	@provision/host/lock.sh

@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from benchmarks.support.report import finish, private_state, spread
 from lab.adapt.interleave import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
+from lab.arrays.filesystem import FileSystem
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
 from lab.measure.samples import parse_diskstats
 from lab.plans import Plan, Step
-from lab.session import volumes
 from lab.units import MIB, SECTOR_BYTES
 
 STARTS = 5
@@ -96,7 +96,7 @@ def main() -> None:
     disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
         spec = VolumeSpec(lab.disks, assume_clean=True)
-        lab.execute(volumes.creation(spec))
+        lab.execute(spec.creation((), FileSystem.RAW))
         lab.machine.run(("dd", "if=/dev/urandom", f"of={spec.device}", "bs=1M", "oflag=direct"), check=False)
         size = int(lab.machine.run(("blockdev", "--getsize64", f"/dev/{ARRAY}")).stdout)
         # The array is the volume's; another table beside the volume's own needs it free.

@@ -14,7 +14,7 @@ import argparse
 import sys
 
 from benchmarks.support.report import finish, private_state
-from benchmarks.two_platforms import Quiet
+from benchmarks.two_platforms import Told
 from lab.experiments.schema import Experiment
 from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
@@ -25,14 +25,14 @@ from lab.tomlfile import decode_toml
 HALF_WIDTH = 0.05
 BOUND = 0.25
 HEAD = """
-format_version = 1
+format_version = 2
 id = "adaptive-length"
 title = "RAID 5 on six drives"
 question = "How long must be measured?"
 seed = 4
 file_system = "raw"
 writes_files_first = false
-disks = { kind = "spindle", personality = "hdd-7200", size_bytes = "64M" }
+disks = { kind = "spindle", model = "hdd-7200", size_bytes = "64M" }
 arrays = [{ id = "raid5", level = "raid5", members = 6, assume_clean = true }]
 """
 FIXED = (
@@ -51,7 +51,7 @@ def measured(text: str, target: str) -> ResultRecord:
     request = RunRequest(
         target=parse_target(target),
         host=Host.real("benchmark"),
-        observer=Quiet(),
+        on_progress=Told(),
         on_notice=lambda line: print(line, file=sys.stderr),
     )
     return run_experiment(experiment, HEAD + text, request)

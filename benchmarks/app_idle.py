@@ -29,7 +29,7 @@ def main() -> None:
         painted_bytes = sum(len(data) for _, data in app.painted[painted:])
     finish(
         "app_idle",
-        "part of a core that an idle app takes with its machine: its process, the embedded kernel, the warden",
+        "part of a core that an idle app takes with its machine: its process, the embedded kernel, the supervisor",
         sum(used.values()),
         BOUND_FRACTION,
         at_most=True,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from benchmarks.support.report import finish, private_state
 from lab.disks import DiskKind, open_lab, specs
-from lab.disks.mechanics import Mechanics
-from lab.disks.personalities import find_personality
+from lab.disks.drive_models import Mechanics, find_drive_model
 from lab.machine import Host, parse_target
 from lab.measure.calibration import calibrate, reader
 from lab.units import MIB
@@ -18,10 +17,10 @@ BOUND = 0.04
 
 def recovered(name: str) -> Mechanics:
     """Calibrate one emulated drive."""
-    disks = specs(1, DiskKind.SPINDLE, size_bytes=SIZE, personality=name)
+    disks = specs(1, DiskKind.SPINDLE, size_bytes=SIZE, model=name)
     with open_lab(parse_target("uml:?time=virtual"), Host.real("benchmark"), wanted=disks) as lab:
         found = calibrate(reader(lab.machine, lab.disks[0].node), SIZE, title=name, has_write_cache=False)
-    return mechanics_of(found.personality.mechanics)
+    return mechanics_of(found.model.mechanics)
 
 
 def mechanics_of(found: Mechanics | None) -> Mechanics:
@@ -53,7 +52,7 @@ def errors(true: Mechanics, found: Mechanics) -> dict[str, float]:
 def main() -> None:
     """Calibrate each drive and report."""
     with private_state():
-        found = {name: errors(mechanics_of(find_personality(name).mechanics), recovered(name)) for name in DRIVES}
+        found = {name: errors(mechanics_of(find_drive_model(name).mechanics), recovered(name)) for name in DRIVES}
     finish(
         "calibration",
         "largest relative error of the mean random access time of a recovered drive",

@@ -12,10 +12,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.support.report import finish, private_state, spread
-from lab.compare.classroom import view_class
-from lab.results.bundle import write_bundle
+from lab.classroom.bundle import load_signer, write_bundle
+from lab.classroom.view import view_class
 from lab.results.record import CellRecord, ResultRecord, encode_record
-from lab.results.signing import load_signer
 from lab.results.store import decode_record
 
 RECORDED = Path(__file__).parents[1] / "tests" / "unit" / "report" / "data" / "louwrentius-quick.json"
@@ -61,7 +60,7 @@ def main() -> None:
         for bundle in range(BUNDLES):
             results = [students_result(recorded, draw, bundle * RESULTS_EACH + n) for n in range(RESULTS_EACH)]
             contents = {each.id: {"record.json": encode_record(each)} for each in results}
-            (folder / f"{bundle:04d}.zip").write_bytes(write_bundle(contents, signer, raidlab_version="1"))
+            (folder / f"{bundle:04d}.zip").write_bytes(write_bundle(contents, signer))
         begin = time.monotonic()
         found = view_class(folder, state / "class")
         first_seconds = time.monotonic() - begin

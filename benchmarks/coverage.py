@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.support.report import finish, private_state
 from benchmarks.support.windows import Run, measured_rates, settling_seconds
@@ -26,8 +27,7 @@ from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.results.looks import looks
-from lab.results.statistics import Estimate, estimate
+from lab.results.statistics import Estimate, estimate, looks
 from lab.units import MIB
 
 LEVELS = {"raid0": 4, "raid1": 2, "raid4": 3, "raid5": 3, "raid6": 4, "raid10": 4}
@@ -88,7 +88,7 @@ def window_seconds(depth: int) -> float:
     """Of a short run: long against the time in which a queue wanders from one member to another and back.
 
     With 16 in flight that is most of a second. Shorter runs show the full pace mostly, and seldom a member that has
-    nothing to do: their median lies above the long run's mean, and no number of them mends that.
+    nothing to do: their median lies above the long run's mean, and no number of them cures that.
     """
     return max(SHORTEST_SECONDS, depth / 8)
 
@@ -124,7 +124,7 @@ def main() -> None:
     end = time.monotonic() + 60 * options.minutes
     found = measured_before(options.points)
     wanted = [step for step in steps() if step not in {(point.load, point.depth) for point in found}]
-    disks = specs(sum(LEVELS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
+    disks = specs(sum(LEVELS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     if wanted:
         with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
             devices = build(lab)
@@ -149,7 +149,7 @@ def measured_before(path: Path | None) -> list[Point]:
 
 def report(found: Sequence[Point], options: argparse.Namespace) -> None:
     """The share of cells whose interval holds the truth, and every number that it is made of."""
-    lines = []
+    lines: list[dict[str, Any]] = []
     for point in found:
         each = point.interval()
         slack = 1 / window_seconds(point.depth) if point.is_one_count else 0.0
@@ -169,7 +169,7 @@ def report(found: Sequence[Point], options: argparse.Namespace) -> None:
     for line in lines:
         print(json.dumps(line), file=sys.stderr)
 
-    def share(kept: list[dict[str, object]]) -> dict[str, object]:
+    def share(kept: list[dict[str, Any]]) -> dict[str, object]:
         held = sum(bool(line["holds"]) for line in kept)
         return {"cells": len(kept), "held": held, "share": round(held / max(1, len(kept)), 4)}
 

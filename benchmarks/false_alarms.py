@@ -32,17 +32,17 @@ from lab.disks import DiskKind, Lab, open_lab
 from lab.disks.kinds import DiskSpec
 from lab.machine import Host, parse_target
 from lab.results.ratios import RatioTest
-from lab.results.verdicts import Outcome, judge
+from lab.results.verdicts import RatioOutcome, judge
 from lab.units import MIB
 
 MOST_REPEATS = 20
 COUNTS = (6, 8, 10, 12, 16, 20)
 DEPTH = 4
 RAMP_SECONDS = 0.4
-PERSONALITIES = {"pace-a": 20.4, "pace-b": 22.4}
+DRIVE_MODELS = {"pace-a": 20.4, "pace-b": 22.4}
 """Milliseconds with those of the transport; the delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
-DIFFERENT = (Outcome.FASTER, Outcome.SLOWER)
+DIFFERENT = (RatioOutcome.FASTER, RatioOutcome.SLOWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,21 @@ class Trio:
     slower: tuple[float, ...]
 
 
-def personalities(folder: Path) -> None:
+def models(folder: Path) -> None:
     """Two drives of the user's own, where the lab looks for them."""
     os.environ["XDG_CONFIG_HOME"] = str(folder)
-    place = folder / "raidlab" / "personalities"
+    place = folder / "raidlab" / "drive-models"
     place.mkdir(parents=True)
-    for name, milliseconds in PERSONALITIES.items():
+    for name, milliseconds in DRIVE_MODELS.items():
         text = f'title = "a drive of {milliseconds} ms"\nservice_milliseconds = {milliseconds}\n'
         (place / f"{name}.toml").write_text(text)
 
 
 def disks() -> list[DiskSpec]:
     """Two of each pace."""
-    names = [name for name in PERSONALITIES for _ in range(2)]
+    names = [name for name in DRIVE_MODELS for _ in range(2)]
     return [
-        DiskSpec(name=f"disk{n:02d}", kind=DiskKind.SPINDLE, size_bytes=64 * MIB, personality=name)
+        DiskSpec(name=f"disk{n:02d}", kind=DiskKind.SPINDLE, size_bytes=64 * MIB, model=name)
         for n, name in enumerate(names, start=1)
     ]
 
@@ -113,7 +113,7 @@ def main() -> None:
     found = measured_before(options.keep)
     if len(found) < options.trios:
         with private_state() as state:
-            personalities(state / "config")
+            models(state / "config")
             with open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks()) as lab:
                 for trio in trios(lab, len(found), options.trios, options.seconds, end):
                     found.append(trio)
@@ -146,7 +146,7 @@ def judged(trios: Sequence[Trio], repeats: int) -> Judged:
     """The verdicts with the first ``repeats`` of each, and the share of false alarms with its binomial interval."""
     from scipy import stats
 
-    def outcomes(name: str) -> list[Outcome]:
+    def outcomes(name: str) -> list[RatioOutcome]:
         pairs = [(getattr(trio, name)[:repeats], trio.first[:repeats]) for trio in trios]
         return [judge(RatioTest.paired(dict(enumerate(a)), dict(enumerate(b)))).outcome for a, b in pairs]
 
@@ -155,11 +155,11 @@ def judged(trios: Sequence[Trio], repeats: int) -> Judged:
     interval = stats.binomtest(alarms, len(trios)).proportion_ci()
     return Judged(
         repeats,
-        {str(outcome): same.count(outcome) for outcome in Outcome},
-        {str(outcome): slower.count(outcome) for outcome in Outcome},
+        {str(outcome): same.count(outcome) for outcome in RatioOutcome},
+        {str(outcome): slower.count(outcome) for outcome in RatioOutcome},
         round(alarms / len(trios), 4),
         (round(float(interval.low), 4), round(float(interval.high), 4)),
-        round(slower.count(Outcome.SLOWER) / len(trios), 4),
+        round(slower.count(RatioOutcome.SLOWER) / len(trios), 4),
     )
 
 

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from benchmarks.support.report import finish, spread
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
 from lab.machine.embedded import find_kernel
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses
 
 PAIRS = 7
 BOUND = 1.5

@@ -87,7 +87,7 @@ def planned(repeats: int) -> list[Cell]:
 
 def measured_now(wanted: list[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, float]]:
     """I/Os a second of each cell, until the time that was given is over."""
-    disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
+    disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     end = time.monotonic() + 60 * options.minutes
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
         spec = None

@@ -9,10 +9,10 @@ from pathlib import Path
 import lab.cli.run
 from benchmarks.support.report import finish, private_state
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
+from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment, JobPlan, RebuildPlan, check
 from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, Machine, parse_target
-from lab.measure.samples import Sample
 from lab.units import MIB
 
 CLIENT_LIMIT_BYTES = 120 * MIB
@@ -31,31 +31,28 @@ class Watcher:
     def __init__(self) -> None:
         self.machine: Machine | None = None
         self.agent_bytes = 0
+        self._label, self._done_count = "", 0
 
     def see(self, machine: Machine) -> None:
         """Keep the machine of the run."""
         self.machine = machine
 
-    def doing(self, what: str, expected_seconds: float) -> None:
-        """Say it, as the command does."""
-        print(what, file=sys.stderr)
-
-    def done(self, key: str) -> None:
-        """A cell is over: look."""
-        assert self.machine is not None
-        self.agent_bytes = max(
-            self.agent_bytes, peak_bytes(self.machine.read(["/proc/1/status"])["/proc/1/status"] or "")
-        )
-
-    def on_sample(self, sample: Sample) -> None:
-        """Samples are part of the load that is measured."""
+    def __call__(self, progress: RunProgress) -> None:
+        """Say what is done, as the command does, and look whenever a cell is over."""
+        if progress.label != self._label:
+            self._label = progress.label
+            print(progress.label, file=sys.stderr)
+        if progress.done_count > self._done_count and self.machine is not None:
+            self._done_count = progress.done_count
+            status = self.machine.read(["/proc/1/status"])["/proc/1/status"] or ""
+            self.agent_bytes = max(self.agent_bytes, peak_bytes(status))
 
 
 def main() -> None:
     """Run a small experiment on nine members in this process, command-line modules included."""
     assert lab.cli.run is not None
     experiment = Experiment(
-        format_version=1,
+        format_version=2,
         id="memory",
         title="nine members",
         question="How much memory do client and agent take?",
@@ -72,7 +69,7 @@ def main() -> None:
     check(experiment)
     watcher = Watcher()
     with private_state():
-        request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, print, on_machine=watcher.see)
+        request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, print, watcher.see)
         run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(

@@ -6,6 +6,7 @@ import statistics
 import time
 
 from benchmarks.support.report import finish, spread
+from lab.arrays.level_names import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
 from lab.theory.demands import demand
@@ -22,8 +23,7 @@ def predict_all(experiment: Experiment) -> int:
     planned = cells(experiment)
     for cell in planned:
         array = experiment.array(cell.array)
-        nodes = tuple(f"/dev/sd{letter}" for letter in "abcdefghij"[: array.members])
-        workload_iops(array.spec(nodes, "md0").raid, [DISK] * array.members, cell.workload)
+        workload_iops(level_with_layout(array.level, array.layout), [DISK] * array.members, cell.workload)
     return len(planned)
 
 

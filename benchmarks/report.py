@@ -40,16 +40,18 @@ def main() -> None:
             (folder / RECORD_NAME).write_bytes(encode_record(msgspec.structs.replace(made, rebuilds=rebuilds)))
         page = state / "report.html"
         argv = [sys.executable, "-c", "from lab.cli.main import main; main()", "--json", "--quiet", "report"]
-        walls, cpus = [], []
+        walls: list[float] = []
+        cpus: list[float] = []
+        printed = ""
         for _ in range(ROUNDS):
             before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-            done = subprocess.run(
+            printed = subprocess.run(
                 [*argv, str(state / "results"), "--output", str(page)], check=True, capture_output=True, text=True
-            )
+            ).stdout
             walls.append(time.monotonic() - begin)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert len(json.loads(done.stdout)["results"]) == RESULTS
+        assert len(json.loads(printed)["results"]) == RESULTS
         megabytes = page.stat().st_size / 1e6
         # Of the greatest child; there was no other.
         mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

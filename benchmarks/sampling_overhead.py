@@ -15,8 +15,7 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.measure.recorder import Recorder
-from lab.measure.samples import parse_diskstats
+from lab.measure.samples import Recorder, parse_diskstats
 from lab.units import MIB
 
 PAIRS = 24

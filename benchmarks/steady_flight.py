@@ -22,9 +22,9 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.measure.job import MeasureOptions, Place, run_workload
+from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.units import MIB
-from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import find_workload
 
 DEPTHS, SHALLOW = (1, 4, 32), (1, 4)
 RUNS = {60.0: 1, 5.0: 4, 1.0: 20}
@@ -44,7 +44,7 @@ class Pace:
     """Standard error of the mean, as a part of it."""
 
 
-def places(lab: Lab) -> list[Place]:
+def places(lab: Lab) -> list[LoadTarget]:
     """A bare drive, and an array of two others."""
     alone, *members = lab.disks
     spec = ArraySpec("raid0", tuple(disk.node for disk in members))
@@ -52,12 +52,12 @@ def places(lab: Lab) -> list[Place]:
     size = sum(disk.size_bytes for disk in members) - 8 * MIB
     names = tuple(disk.kernel_name for disk in members)
     return [
-        Place(None, alone.node, (alone.kernel_name,), FileSystem.RAW, alone.size_bytes),
-        Place("md0", spec.device, names, FileSystem.RAW, size),
+        LoadTarget(None, alone.node, (alone.kernel_name,), FileSystem.RAW, alone.size_bytes),
+        LoadTarget("md0", spec.device, names, FileSystem.RAW, size),
     ]
 
 
-def pace(lab: Lab, place: Place, depth: int, seconds: float, runs: int) -> Pace:
+def pace(lab: Lab, place: LoadTarget, depth: int, seconds: float, runs: int) -> Pace:
     """The mean of so many runs."""
     workload = msgspec.structs.replace(
         find_workload("rand-read-4k"),
@@ -81,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
     options = parser.parse_args()
-    wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, personality="hdd-7200")
+    wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
     worst, found = 0.0, []
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=wanted) as lab:
         for place in places(lab):

@@ -27,7 +27,7 @@ from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
 from lab.theory.model import DiskRates, predict_load
 from lab.units import MIB
-from lab.workloads.workload import Direction, Pattern, Workload
+from lab.workloads.workload import AccessPattern, Direction, Workload
 
 MEMBERS = {"single": 1, "raid0": 6, "raid1": 2, "raid4": 6, "raid5": 6, "raid6": 6, "raid10": 6}
 FAILURES = {"raid1": 1, "raid4": 1, "raid5": 1, "raid6": 2, "raid10": 1}
@@ -117,7 +117,7 @@ def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) 
         title="",
         shows="",
         direction=Direction(cell.direction),
-        pattern=Pattern.RANDOM,
+        pattern=AccessPattern.RANDOM,
         block_bytes=4096,
         queue_depth=cell.depth,
     )
@@ -151,7 +151,7 @@ def measured_before(path: Path | None) -> dict[Cell, Point]:
 
 def measured_now(wanted: list[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, Point]]:
     """The cells one after another, until the time that was given is over."""
-    disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, personality="hdd-7200")
+    disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     end = time.monotonic() + 60 * options.minutes
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
         rig = Rig(lab, options.seconds)
@@ -184,7 +184,7 @@ def main() -> None:
     """Measure, report, and write the table if asked."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--levels", default=",".join(MEMBERS))
     parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     parser.add_argument("--table", type=Path)

@@ -14,17 +14,17 @@ import sys
 from pathlib import Path
 
 from benchmarks.support.report import finish, private_state
-from lab.compare.platforms import Conclusion, Measure, Transfer, compare_platforms, platform_of
+from lab.compare.platforms import Conclusion, PlatformMeasure, Transfer, compare_platforms, platform_of
+from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment
 from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
-from lab.measure.samples import Sample
 from lab.results.record import ResultRecord, encode_record
 from lab.tomlfile import decode_toml
 
-PERSONALITIES = ("hdd-7200", "ssd")
+DRIVE_MODELS = ("hdd-7200", "ssd")
 EXPERIMENT = """
-format_version = 1
+format_version = 2
 id = "two-platforms"
 title = "RAID 0 and 5 beside one disk, random 4K writes at queue depth 16"
 question = "Is RAID 5 faster than one of its disks?"
@@ -34,7 +34,7 @@ writes_files_first = false
 
 [disks]
 kind = "spindle"
-personality = "PERSONALITY"
+model = "DRIVE_MODEL"
 size_bytes = "24M"
 
 [[arrays]]
@@ -63,24 +63,25 @@ warmup_seconds = 0.8
 WANTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Transfer.FLIPS}
 
 
-class Quiet:
-    """Tells what is done, on standard error."""
+class Told:
+    """Tells what is done, on standard error, each thing once."""
 
-    def doing(self, what: str, expected_seconds: float) -> None:
-        print(what, file=sys.stderr, flush=True)
+    def __init__(self) -> None:
+        self._label = ""
 
-    def done(self, key: str) -> None: ...
+    def __call__(self, progress: RunProgress) -> None:
+        if progress.label != self._label:
+            self._label = progress.label
+            print(progress.label, file=sys.stderr, flush=True)
 
-    def on_sample(self, sample: Sample) -> None: ...
 
-
-def measured(personality: str, target: str) -> ResultRecord:
+def measured(model: str, target: str) -> ResultRecord:
     """The experiment on drives of one kind."""
-    text = EXPERIMENT.replace("PERSONALITY", personality)
-    experiment = decode_toml(text, Experiment, source=personality)
+    text = EXPERIMENT.replace("DRIVE_MODEL", model)
+    experiment = decode_toml(text, Experiment, source=model)
     host = Host.real("benchmark")
     request = RunRequest(
-        target=parse_target(target), host=host, observer=Quiet(), on_notice=lambda line: print(line, file=sys.stderr)
+        target=parse_target(target), host=host, on_progress=Told(), on_notice=lambda line: print(line, file=sys.stderr)
     )
     return run_experiment(experiment, text, request)
 
@@ -98,10 +99,10 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="write the two records to this folder")
     options = parser.parse_args()
     with private_state():
-        records = [measured(personality, options.on) for personality in PERSONALITIES]
+        records = [measured(model, options.on) for model in DRIVE_MODELS]
     if options.keep:
-        for personality, record in zip(PERSONALITIES, records, strict=True):
-            (options.keep / f"two-platforms-{personality}.json").write_bytes(encode_record(record))
+        for model, record in zip(DRIVE_MODELS, records, strict=True):
+            (options.keep / f"two-platforms-{model}.json").write_bytes(encode_record(record))
     found = compare_platforms([platform_of(record) for record in records])
     asked = [each for each in found.conclusions if (each.faster, each.slower) in WANTED]
     finish(
@@ -118,7 +119,7 @@ def main() -> None:
             "speed_up": {
                 row.what: [None if value is None else round(value.median, 2) for value in row.values]
                 for row in found.rows
-                if row.measure is Measure.SPEED_UP
+                if row.measure is PlatformMeasure.SPEED_UP
             },
         },
     )

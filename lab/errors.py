@@ -34,18 +34,9 @@ class LabError(Exception):
 
 
 class SpecError(LabError):
-    """A specification (level, size, TOML file, target) that cannot be meant as written."""
+    """A specification (level, size, TOML file, target) that makes no sense as written."""
 
     exit_code = ExitCode.USAGE
-
-
-def refuse_problems(what: str, problems: Sequence[str]) -> None:
-    """Raise one SpecError that lists all problems of ``what``; nothing happens without any."""
-    if len(problems) == 1:
-        raise SpecError(f"{what}: {problems[0]}", hint="change this, then try again")
-    if problems:
-        lines = "".join(f"\n  - {problem}" for problem in problems)
-        raise SpecError(f"{what}: {len(problems)} problems:{lines}", hint="change these, then try again")
 
 
 class RequirementMissing(LabError):
@@ -120,4 +111,4 @@ class LessonError(LabError):
 
 
 class ResultError(LabError):
-    """A result could not be stored or read."""
+    """A result, or another file that the lab keeps, could not be stored or read."""

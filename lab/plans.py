@@ -6,10 +6,9 @@ Whatever the lab changes on a machine it changes through a plan, so what is prin
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 _ROWS_SHOWN = 12
 _COLUMNS_SHOWN = 160
@@ -27,7 +26,7 @@ class Danger(StrEnum):
 class Step:
     """One command, why it is there, and how to take it back.
 
-    ``argv`` is run as it stands, without a shell. ``write`` is set instead for a value written to a file under /sys.
+    ``argv`` is run as it stands, without a shell; for a value in a file under /sys see ``write_file_step``.
     """
 
     argv: tuple[str, ...]
@@ -64,12 +63,6 @@ def write_file_step(path: str, text: str, why: str) -> Step:
     return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why)
 
 
-class Runner(Protocol):
-    """What a plan needs in order to run: something that executes one step or raises."""
-
-    def __call__(self, step: Step, /) -> object: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in order, under a title. Plans are values: adding two gives a longer one."""
@@ -100,10 +93,3 @@ class Plan:
     def lines(self) -> list[str]:
         """The commands alone, ready to be typed."""
         return [step.shell_line() for step in self.steps]
-
-    def run(self, runner: Runner, *, before_step: Callable[[Step], None] | None = None) -> None:
-        """Run each step in order; the first that raises ends the plan, and the error is the step's own."""
-        for step in self.steps:
-            if before_step:
-                before_step(step)
-            runner(step)

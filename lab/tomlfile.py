@@ -8,15 +8,18 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from lab.errors import LabError, SpecError
+from lab.old_names import with_new_keys
 from lab.units import parse_bytes
 
 T = TypeVar("T", bound=msgspec.Struct)
+W = TypeVar("W", bound=StrEnum)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -31,6 +34,14 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
     near = nearest(word, names)
     hint = f"did you mean '{near}'?" if near else f"known: {', '.join(names) or 'none'}"
     return SpecError(f"there is no {what} '{word}'", hint=hint)
+
+
+def known_word(words: type[W], text: str, what: str) -> W:
+    """The member of a closed set. Raises SpecError with the nearest word."""
+    try:
+        return words(text.strip().lower())
+    except ValueError:
+        raise unknown_word(what, text, [word.value for word in words]) from None
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
@@ -53,7 +64,9 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
     try:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError(f"'{source}' is not TOML: {error}", hint="mend the line named above") from None
+        raise SpecError(f"'{source}' is not TOML: {error}", hint="fix the line named above") from None
+    if tree.get("format_version") == 1:
+        tree = with_new_keys(tree)
     return convert_tree(tree, kind, source=source)
 
 
@@ -71,7 +84,7 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
         except (msgspec.ValidationError, LabError) as error:
             problems.append(_readable(error))
     listed = "\n".join(f"  - {problem}" for problem in problems)
-    raise SpecError(f"'{source}' cannot be meant as written:\n{listed}", hint="mend the keys named above")
+    raise SpecError(f"'{source}' has keys or values that are not possible:\n{listed}", hint="fix the keys named above")
 
 
 def _readable(error: Exception) -> str:

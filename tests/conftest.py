@@ -1,4 +1,7 @@
-"""What a test needs of this computer: missing things skip it and say the cure, or fail it where all must be there."""
+"""What a test needs of this computer: missing things skip it and say the cure, or fail it where all must be there.
+
+And how the tests are shared among workers: how many there are, and in which order they take the files.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,50 @@ from pathlib import Path
 import hypothesis
 import platformdirs
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 # An example may take long where the computer is busy with other things, and that is no defect.
 hypothesis.settings.register_profile("raidlab", deadline=None)
 hypothesis.settings.load_profile("raidlab")
 
 SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+
+MOST_WORKERS = 12
+# Files whose figures the work of other tests disturbs. They come first, side by side: drives make them wait most of the
+# time, and nothing else wants the processors then.
+MEASURING = (
+    "test_lessons_measured",
+    "test_steady_flight",
+    "test_mechanical_drives",
+    "test_cli",
+    "test_app_run",
+)
+# Files of the embedded kernel that take longest, longest first.
+LONGEST = (
+    "test_lessons",
+    "test_adapt",
+    "test_verdicts",
+    "test_rebuild",
+    "test_session",
+    "test_filesystem_and_workloads",
+    "test_app_kills",
+    "test_breaking",
+    "test_app_lessons",
+)
+# Files whose tests take more than a second of a processor's time each: marked slow as a whole.
+SLOW = (
+    "tui/test_build_screen.py",
+    "tui/test_lesson_places.py",
+    "tui/test_lessons.py",
+    "tui/test_modal.py",
+    "tui/test_no_color.py",
+    "tui/test_pictures.py",
+    "tui/test_results_screen.py",
+    "tui/test_run_screen.py",
+    "tui/test_volumes.py",
+    "unit/adapt/test_volumes.py",
+    "unit/results/test_verdicts.py",
+)
 
 # Marker -> programs that its tests start.
 PROGRAMS = {
@@ -48,8 +89,51 @@ def everything_required() -> bool:
     return os.environ.get("RAIDLAB_REQUIRE") == "1" or os.environ.get("CI", "").lower() in ("1", "true")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three for two processors: a third of the time a test waits for a drive, a sync or a screen."""
+    return min(MOST_WORKERS, (os.cpu_count() or 1) * 3 // 2)
+
+
+class Shares(LoadFileScheduling):  # type: ignore[misc] # it comes without types
+    """A file of tests by one worker, but each of the lessons that measure by whichever is free: they take a minute."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if MEASURING[0] in nodeid else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | None:
+    return Shares(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that measure, then those of the embedded kernel, longest first, and between them the others.
+
+    So no worker is left alone with a long file in the end, and no more kernels run at a time than must.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.path.as_posix().endswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+        files.setdefault(item.path, []).append(item)
+    measuring = [file for file in files if file.stem in MEASURING]
+    places: dict[Path, float] = {file: MEASURING.index(file.stem) - len(MEASURING) for file in measuring}
+    kernel = [file for file in files if file not in measuring and files[file][0].get_closest_marker("kernel")]
+    kernel.sort(key=_rank)
+    others = [file for file in files if file not in measuring and file not in kernel]
+    places |= {file: (index + 0.5) / len(kernel) for index, file in enumerate(kernel)}
+    places |= {file: (index + 1) / len(others) for index, file in enumerate(others)}
+    items[:] = [item for file in sorted(files, key=lambda file: places[file]) for item in files[file]]
+
+
+def _rank(file: Path) -> int:
+    return LONGEST.index(file.stem) if file.stem in LONGEST else len(LONGEST)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        # Also where all is required: .ci/run runs these as root.
+        pytest.skip("only root can do this; next, as root: .venv/bin/pytest -m 'kernel and root' tests/kernel")
     for marker in PROGRAMS:
         if item.get_closest_marker(marker) is None:
             continue

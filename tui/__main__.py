@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from lab.cli import signals
+from lab.host import signals
 from tui.app import main
 
 
 def run() -> int:
     """Signals end the app in order, as they end ``raidlab``."""
-    signals.install()
+    signals.install(lambda text: sys.stderr.write(f"{text}\n"))
     try:
         return main(sys.argv[1] if len(sys.argv) > 1 else None)
     except signals.Interrupted as interrupted:

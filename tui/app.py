@@ -1,4 +1,4 @@
-"""The app: modes on number keys, one lab behind them. It applies what the lab's threads post and shows the state."""
+"""The app: modes on number keys, one lab behind them; the frontend with screens, menus and notifications."""
 
 from __future__ import annotations
 
@@ -6,48 +6,39 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tui import messages as happened
-from tui.background import Background
-from tui.client.client import LabClient
 from tui.collector import settle_collector
-from tui.dialogs import Dialogs
 from tui.experiments import Experiments
+from tui.frontend import Choice, ClientMaker, Frontend
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
-from tui.loads import Loads
-from tui.marks import Marks
-from tui.operations import Operations
 from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
-from tui.shell import Shell
-from tui.state import LabState
 from tui.themes import THEMES
-from tui.updates import update
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from textual.message import Message
-
+    from lab.errors import LabError
     from lab.plans import Plan
 
 SHOW_SECONDS = 0.1
 """The screen is brought up to date no more often than this."""
 _STILL_LOOKS, _STILL_EVERY = 20, 20
 """After so many looks in which nothing moved, one of so many is shown."""
-Listener = Callable[[LabState], None]
+_BAD_NEWS_SECONDS = 12.0
 
 
-class RaidlabApp(Dialogs, inherit_bindings=False):
+class RaidlabApp(App[object], Frontend, inherit_bindings=False):
     """Build, run, break and watch RAID.
 
     Args:
@@ -97,34 +88,24 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self,
         target: str | None = None,
         *,
-        make_client: Callable[[Callable[[Message], object]], LabClient] | None = None,
+        make_client: ClientMaker | None = None,
         settings_file: Path | None = None,
         keys_file: Path | None = None,
         glyphs: Glyphs | None = None,
     ) -> None:
         super().__init__()
-        self.lab = LabState(target=target or "")
+        self.connect(target, make_client)
         self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
-        self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
-        self.operations = Operations(self)
-        self.loads = Loads(self)
-        self.marks, self.shells = Marks(self, is_quiet=lambda: self.guide.is_following), Shell(self)
-        self.backgrounds = Background(self)
-        self.experiments = Experiments(self)
-        self.ask, self.job, self.look_up = self.operations.ask, self.operations.job, self.operations.look_up
-        self.start_load, self.stop_load = self.loads.start, self.loads.stop
-        self.shell, self.interrupt_shell = self.shells.run, self.shells.interrupt
-        self.background, self.cancel_background = self.backgrounds.run, self.backgrounds.cancel
+        self.experiments, self.guide = Experiments(self), Guide(self, on_passed=self.bell)
+        self.marks.is_quiet = lambda: self.guide.is_following
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
         self.settings: Settings = load_settings(self._settings_file)
-        self._listeners: list[Listener] = []
         self._is_show_due = False
         self.ends_on: tuple[signal.Signals, ...] = ()
         """Signals that close the app; none where it does not own its process."""
-        self.guide: Guide = Guide(self)
         self._dull_looks = 0
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
@@ -166,43 +147,21 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         self.notify(f"The keymap gives one key to several: {names}", title="Keymap", severity="warning", markup=False)
 
     def on_lab_message(self, message: happened.LabMessage) -> None:
-        """Everything that the lab's threads tell comes through here."""
-        update(self.lab, message)
-        match message:
-            case happened.JobFinished() if message.job.on_done:
-                message.job.on_done(message.result)
-            case happened.JobFailed() if message.job.on_error:
-                message.job.on_error(message.error)
-            case happened.JobFailed():
-                self.tell(message.error)
-            case happened.NoticeGiven():
-                self.notify(message.text, markup=False)
-            case happened.LabLooked():
-                self._after_look()
-            case happened.SessionOpened():
-                self.settle()
-            case _:
-                pass
-        for owner in (self.backgrounds, self.shells, self.loads):
-            owner.hear(message)
-        if not (isinstance(message, happened.LabLooked) and self._is_dull()):
-            self.show_soon()
+        """See ``Frontend.hear``."""
+        self.hear(message)
+        if isinstance(message, happened.SessionOpened):
+            self.settle()
+        if isinstance(message, happened.LabLooked):
+            self.guide.hear()
+            if self._is_dull():
+                return
+        self.show_soon()
 
     def _is_dull(self) -> bool:
         """Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing."""
         self._dull_looks = self._dull_looks + 1 if self.lab.is_quiet else 0
         every = 4 if self._dull_looks <= _STILL_LOOKS else _STILL_EVERY
         return self._dull_looks % every > 0
-
-    def _after_look(self) -> None:
-        if self.lab.new_events:
-            self.marks.hear(self.lab.new_events)
-        for listener in self._listeners:
-            listener(self.lab)
-
-    def add_listener(self, listener: Listener) -> None:
-        """Call this with the state after every look, whatever screen is current."""
-        self._listeners.append(listener)
 
     def show_soon(self) -> None:
         """Bring the screens up to date within a tenth of a second, however much happens meanwhile."""
@@ -232,6 +191,29 @@ class RaidlabApp(Dialogs, inherit_bindings=False):
         if created:
             self.select(array=created.argv[2].removeprefix("/dev/"))
         self.switch_mode("lab")
+
+    def show_plan(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
+        """On a screen that runs, copies or leaves it."""
+        from tui.screens.plan import PlanScreen
+
+        self.push_screen(PlanScreen(plan, note=note, on_done=on_done))
+
+    def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
+        """On a menu."""
+        from tui.screens.menu import MenuScreen
+
+        self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
+
+    def tell(self, error: LabError) -> None:
+        self.say(f"{error.message}\nnext: {error.hint}" if error.hint else error.message, is_bad=True)
+
+    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
+        """In a notification; bad news stays longer."""
+        options: dict[str, Any] = {"severity": "error", "timeout": _BAD_NEWS_SECONDS} if is_bad else {}
+        self.notify(text, title=title, markup=False, **options)
+
+    def choose_freely(self) -> None:
+        self.switch_mode("build")
 
     def get_key_display(self, binding: Binding) -> str:
         """In words where the terminal has no signs for Enter and the arrows."""

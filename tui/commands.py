@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.app import SystemCommand
+from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 
-from tui.keymap import own_bindings
 from tui.screens.mode import ModeScreen
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCom
         if theme.name != app.theme:
             name = theme.name.removeprefix("raidlab-").replace("-", " ")
             yield SystemCommand(f"Theme: {name}", "Change the colours", partial(setattr, app, "theme", theme.name))
+
+
+def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
+    """The bindings that this package's classes declare themselves."""
+    for each in classes:
+        if each.__module__.startswith("tui."):
+            declared: list[BindingType] = each.__dict__.get("BINDINGS", [])
+            for binding in declared:
+                yield each, binding if isinstance(binding, Binding) else Binding(*binding)
 
 
 def _area(binding_id: str, area: str, own: set[str | None]) -> str:

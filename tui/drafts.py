@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lab.adapt.names import free_volume_name
-from lab.adapt.spec import DEFAULT_CHUNK_BYTES as VOLUME_CHUNK_BYTES
-from lab.adapt.spec import VolumeSpec
-from lab.adapt.summary import VolumeArray
-from lab.adapt.windows import Rule
+from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.level_names import layout_words, parse_level
-from lab.arrays.levels import LevelName
-from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.arrays.kinds import free_name, kind_of_level, kinds
+from lab.arrays.level_names import layout_words
+from lab.arrays.levels import Level, LevelName
+from lab.arrays.preview import Spec
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
 from lab.units import KIB, MIB, human_bytes
 from tui.widgets.choices import ChoiceRow
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
-    from lab.plans import Plan
-    from lab.session.preview import ArrayPreview
-    from lab.session.session import LabSession
     from tui.state import LabState
 
-AnyLevel = LevelName | Rule
-LEVELS: tuple[AnyLevel, ...] = (*(name for name in LevelName if name is not LevelName.SINGLE), *Rule)
-_TITLES: dict[AnyLevel, str] = {
+LEVELS = tuple(level for kind in kinds() for level in kind.levels if level != LevelName.SINGLE)
+_TITLES = {
     LevelName.RAID0: "RAID 0",
     LevelName.RAID1: "RAID 1",
     LevelName.RAID4: "RAID 4",
     LevelName.RAID5: "RAID 5",
     LevelName.RAID6: "RAID 6",
     LevelName.RAID10: "RAID 10",
-    Rule.ADAPT5: "AdaptRaid5",
-    Rule.SHR: "SHR",
+    "adapt5": "AdaptRaid5",
+    "shr": "SHR",
 }
-_IDEAS: dict[AnyLevel, str] = {
+_IDEAS = {
     LevelName.RAID0: "stripes, no safety",
     LevelName.RAID1: "every disk the same",
     LevelName.RAID4: "stripes, one parity disk",
     LevelName.RAID5: "stripes, parity rotates",
     LevelName.RAID6: "stripes, two parities",
     LevelName.RAID10: "stripes of mirrors",
-    Rule.ADAPT5: "disks of different sizes",
-    Rule.SHR: "the same, in plain tiers",
+    "adapt5": "disks of different sizes",
+    "shr": "the same, in plain tiers",
 }
 _CHUNKS = tuple(size * KIB for size in (4, 16, 64, 128, 256, 512, 1024))
-_DEFAULT_CHUNK_BYTES = 512 * KIB
 _BITMAP_CHUNKS = {"64 KiB": 64 * KIB, "1 MiB": MIB, "64 MiB": 64 * MIB}
 _COPIES = {
     "n2": "near 2",
@@ -66,91 +59,77 @@ FIRST_MEMBERS = 4
 
 def next_array_name(state: LabState, draft: Draft) -> str:
     """The name that the array would get."""
-    from lab.session.checks import free_name
-
     taken = [status.name for status in state.arrays]
     taken += [array.name for array in state.found.all] if state.found else []
-    return free_volume_name(taken) if draft.is_volume else free_name(taken)
+    return free_name(draft.kind, taken)
 
 
 def inner_names(state: LabState) -> tuple[str, ...]:
-    """Md names that the running volumes have inside."""
-    volumes = (status.whole for status in state.arrays if isinstance(status, VolumeArray))
-    return tuple(each.array.name for volume in volumes for each in volume.windows if each.array)
+    """Md names that the running arrays have inside."""
+    return tuple(inner.name for status in state.arrays for inner in status.inner)
 
 
-def preview_of(draft: Draft, name: str, disks: Sequence[LabDisk], *, taken: Collection[str] = ()) -> ArrayPreview:
-    """What a draft would be, with its file system."""
-    from lab.session.preview import preview
-    from lab.session.volume_preview import preview_volume
-
-    if draft.is_volume:
-        return preview_volume(draft.volume_spec(name, disks), draft.file_system, taken)
-    return preview(disks, draft.spec(name, disks), draft.file_system)
-
-
-def maker_of(draft: Draft, name: str, disks: Sequence[LabDisk]) -> Callable[[LabSession], Plan]:
-    """Makes the plan that builds a draft."""
-    from lab.session import plans, volumes
-
-    if draft.is_volume:
-        wanted = draft.volume_spec(name, disks)
-        return lambda session: volumes.create(session, wanted, draft.file_system)
-    spec = draft.spec(name, disks)
-    return lambda session: plans.create(session, spec, draft.file_system)
-
-
-def title_of(level: AnyLevel) -> str:
+def title_of(level: str) -> str:
     """``RAID 5``."""
-    return _TITLES[level]
+    return _TITLES.get(level, level)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Every choice; what a level does not know is kept, and comes back with a level that does."""
 
-    level: AnyLevel = LevelName.RAID5
+    level: str = LevelName.RAID5
     disks: tuple[str, ...] = ()
     """Names of the chosen disks; the last ``spares`` of them are spares."""
     spares: int = 0
-    chunk_bytes: int = _DEFAULT_CHUNK_BYTES
+    chunks: tuple[tuple[int, int], ...] = ()
+    """Of each kind of array whose chunk was chosen: the default, and what was chosen instead."""
     rotation: str = ""
     """RAID 5 and 6; empty: the first that the level knows."""
     copies: str = "n2"
     """RAID 10."""
     bitmap: str = _NONE
     file_system: FileSystem = FileSystem.RAW
-    volume_chunk_bytes: int = VOLUME_CHUNK_BYTES
     reference: int | None = None
-    """Data chunks of the full stripe of AdaptRaid5; None: one for each disk but one."""
+    """Data chunks of the full stripe, where fewer than all disks but one may be chosen; None: so many."""
 
     @property
-    def is_volume(self) -> bool:
-        """Whether it is made of several md arrays."""
-        return isinstance(self.level, Rule)
+    def kind(self) -> ArrayKind:
+        """What makes such arrays."""
+        return kind_of_level(self.level)
 
     @property
-    def has_chunk(self) -> bool:
-        return isinstance(self.level, Rule) or parse_level(self.level).has_chunk
+    def options(self) -> frozenset[str]:
+        """What the level has a choice of, by the fields of ``CreateOptions``."""
+        return self.kind.options(self.level)
 
     @property
-    def is_redundant(self) -> bool:
-        return isinstance(self.level, Rule) or parse_level(self.level).is_redundant
+    def raid(self) -> Level:
+        """The arithmetic of the level."""
+        return self.kind.raid(self.level)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The chunk in force, where the level has one."""
+        default = self.kind.default_chunk_bytes
+        return dict(self.chunks).get(default, default)
 
     @property
     def layout(self) -> str | None:
         """The layout word, where the level has a choice."""
-        if isinstance(self.level, Rule):
-            return None
-        words = layout_words(self.level)
-        if self.level is LevelName.RAID10:
+        words = self._layouts
+        if self.level == LevelName.RAID10:
             return self.copies
         return (self.rotation if self.rotation in words else words[0]) if words else None
 
     @property
+    def _layouts(self) -> tuple[str, ...]:
+        return layout_words(self.raid.name) if "layout" in self.options else ()
+
+    @property
     def spare_count(self) -> int:
-        """Spares in force: none without redundancy, and none in a volume."""
-        return min(self.spares, len(self.disks)) if self.is_redundant and not self.is_volume else 0
+        """Spares in force: none without redundancy, and none where the kind has none."""
+        return min(self.spares, len(self.disks)) if self.raid.is_redundant and "spares" in self.options else 0
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -166,41 +145,33 @@ class Draft:
             return f"slot {self.members.index(disk)}"
         return "spare" if disk in self.disks else ""
 
-    def spec(self, name: str, disks: Sequence[LabDisk]) -> ArraySpec:
-        """The array, on the nodes of these disks."""
-        nodes = {disk.name: disk.node for disk in disks}
-        has_ppl = self.bitmap == _PPL and self.level is LevelName.RAID5
-        has_bitmap = self.bitmap in _BITMAP_CHUNKS and self.is_redundant
-        return ArraySpec(
-            level=self.level.value,
-            members=tuple(nodes[disk] for disk in self.members if disk in nodes),
-            name=name,
-            spares=tuple(nodes[disk] for disk in self.spare_disks if disk in nodes),
-            chunk_bytes=self.chunk_bytes if self.has_chunk else None,
-            layout=self.layout,
-            bitmap=Bitmap.INTERNAL if has_bitmap else Bitmap.NONE,
-            bitmap_chunk_bytes=_BITMAP_CHUNKS[self.bitmap] if has_bitmap else None,
-            consistency_policy=ConsistencyPolicy.PPL if has_ppl else ConsistencyPolicy.RESYNC,
-        )
-
-    def volume_spec(self, name: str, disks: Sequence[LabDisk]) -> VolumeSpec:
-        """The volume, on these disks."""
+    def spec(self, name: str, disks: Sequence[LabDisk]) -> Spec:
+        """The array, on these disks."""
         by_name = {disk.name: disk for disk in disks}
         members = tuple(by_name[disk] for disk in self.members if disk in by_name)
-        is_adapt5 = self.level is Rule.ADAPT5
-        return VolumeSpec(
-            members,
-            name=name,
-            rule=Rule(self.level.value),
-            chunk_bytes=self.volume_chunk_bytes,
-            reference=self.reference if is_adapt5 and (self.reference or 0) < len(members) else None,
-            bitmap=Bitmap.INTERNAL if self.bitmap == _INTERNAL else Bitmap.NONE,
+        has_ppl = self.bitmap == _PPL and self.level == LevelName.RAID5
+        chunk = _BITMAP_CHUNKS.get(self.bitmap) if "bitmap_chunk_bytes" in self.options else None
+        reference = self.reference if "reference" in self.options else None
+        has_bitmap = self.raid.is_redundant and bool(chunk or self._bitmap == _INTERNAL)
+        return self.kind.spec(
+            CreateOptions(
+                level=self.level,
+                members=members,
+                name=name,
+                spares=tuple(by_name[disk] for disk in self.spare_disks if disk in by_name),
+                chunk_bytes=self.chunk_bytes if self.raid.has_chunk else None,
+                layout=self.layout,
+                bitmap=Bitmap.INTERNAL if has_bitmap else Bitmap.NONE,
+                bitmap_chunk_bytes=chunk if has_bitmap else None,
+                policy=ConsistencyPolicy.PPL if has_ppl else ConsistencyPolicy.RESYNC,
+                reference=reference if (reference or 0) < len(members) else None,
+            )
         )
 
     def rows(self) -> tuple[ChoiceRow, ...]:
         """The form."""
         return (
-            ChoiceRow("level", "Level", tuple(_TITLES.values()), _TITLES[self.level], _IDEAS[self.level]),
+            ChoiceRow("level", "Level", tuple(map(title_of, LEVELS)), title_of(self.level), _IDEAS.get(self.level, "")),
             self._chunk_row(),
             self._layout_row(),
             self._bitmap_row(),
@@ -209,22 +180,20 @@ class Draft:
         )
 
     def _chunk_row(self) -> ChoiceRow:
-        if not self.has_chunk:
-            return ChoiceRow("chunk", "Chunk", note=f"{_TITLES[self.level]} has none")
-        chunk = self.volume_chunk_bytes if self.is_volume else self.chunk_bytes
-        return ChoiceRow("chunk", "Chunk", tuple(map(human_bytes, _CHUNKS)), human_bytes(chunk))
+        if not self.raid.has_chunk:
+            return ChoiceRow("chunk", "Chunk", note=f"{title_of(self.level)} has none")
+        return ChoiceRow("chunk", "Chunk", tuple(map(human_bytes, _CHUNKS)), human_bytes(self.chunk_bytes))
 
     def _layout_row(self) -> ChoiceRow:
-        if self.level is Rule.ADAPT5:
+        if "reference" in self.options:
             return self._reference_row()
-        if isinstance(self.level, Rule):
+        if "layout" not in self.options:
             return ChoiceRow("layout", "Layout", note="each tier as wide as it is")
-        if self.level is LevelName.RAID10:
+        if self.level == LevelName.RAID10:
             return ChoiceRow("layout", "Layout", tuple(_COPIES.values()), _COPIES[self.copies])
-        words = layout_words(self.level)
-        if not words:
+        if not self._layouts:
             return ChoiceRow("layout", "Layout", note="only one")
-        return ChoiceRow("layout", "Layout", words, self.layout or "")
+        return ChoiceRow("layout", "Layout", self._layouts, self.layout or "")
 
     def _reference_row(self) -> ChoiceRow:
         widest = len(self.members) - 1
@@ -235,19 +204,25 @@ class Draft:
             "reference", "Full stripe", tuple(map(_chunks, range(widest, 0, -1))), _chunks(current), "of data"
         )
 
+    @property
+    def _bitmaps(self) -> tuple[str, ...]:
+        if "bitmap_chunk_bytes" not in self.options:
+            return (_NONE, _INTERNAL)
+        return (_NONE, *_BITMAP_CHUNKS, *((_PPL,) if self.level == LevelName.RAID5 else ()))
+
+    @property
+    def _bitmap(self) -> str:
+        return self.bitmap if self.bitmap in self._bitmaps else _NONE
+
     def _bitmap_row(self) -> ChoiceRow:
-        if not self.is_redundant:
+        if not self.raid.is_redundant:
             return ChoiceRow("bitmap", "Bitmap", note="nothing to keep in step")
-        if self.is_volume:
-            current = self.bitmap if self.bitmap == _INTERNAL else _NONE
-            return ChoiceRow("bitmap", "Bitmap", (_NONE, _INTERNAL), current)
-        values = (_NONE, *_BITMAP_CHUNKS, *((_PPL,) if self.level is LevelName.RAID5 else ()))
-        return ChoiceRow("bitmap", "Bitmap", values, self.bitmap if self.bitmap in values else _NONE)
+        return ChoiceRow("bitmap", "Bitmap", self._bitmaps, self._bitmap)
 
     def _spares_row(self) -> ChoiceRow:
-        if not self.is_redundant:
+        if not self.raid.is_redundant:
             return ChoiceRow("spares", "Spares", note="nothing to rebuild from")
-        if self.is_volume:
+        if "spares" not in self.options:
             return ChoiceRow("spares", "Spares", note="add a disk when one fails")
         note = "of the chosen disks, the last" if self.spare_count else ""
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
@@ -256,14 +231,15 @@ class Draft:
         """The same with one row's new value."""
         match key:
             case "level":
-                return replace(self, level=next(name for name, title in _TITLES.items() if title == value))
+                return replace(self, level=next(level for level in LEVELS if title_of(level) == value))
             case "chunk":
                 size = next(size for size in _CHUNKS if human_bytes(size) == value)
-                return replace(self, volume_chunk_bytes=size) if self.is_volume else replace(self, chunk_bytes=size)
+                chosen = {**dict(self.chunks), self.kind.default_chunk_bytes: size}
+                return replace(self, chunks=tuple(chosen.items()))
             case "reference":
                 wanted = int(value.split()[0])
                 return replace(self, reference=None if wanted == len(self.members) - 1 else wanted)
-            case "layout" if self.level is LevelName.RAID10:
+            case "layout" if self.level == LevelName.RAID10:
                 return replace(self, copies=next(word for word, title in _COPIES.items() if title == value))
             case "layout":
                 return replace(self, rotation=value)

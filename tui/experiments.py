@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,15 +13,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lab.experiments.progress import RunProgress
-    from lab.experiments.schema import Experiment
-    from lab.machine import Target
+    from lab.experiments.service import RunRequest
     from lab.results.record import ResultRecord
     from lab.results.store import ResultStore, ResultSummary
-    from tui.app import RaidlabApp
+    from tui.frontend import Frontend
+    from tui.services import Cancelled, Progress
 
 KEPT_POINTS = 4 * 600
-Progress = Callable[[object], None]
-Cancelled = Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -73,8 +70,8 @@ class ExperimentView:
 class Experiments:
     """Starts an experiment, goes on with one that broke off, and ends it. One at a time."""
 
-    def __init__(self, app: RaidlabApp) -> None:
-        self._app = app
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
         self.view: ExperimentView | None = None
 
     def start(self, name: str) -> bool:
@@ -89,8 +86,8 @@ class Experiments:
         """Ask it to end at the next step or sample; what was measured stays."""
         if self.view and self.view.is_running:
             self.view.is_ending = True
-            self._app.cancel_background()
-            self._app.show_soon()
+            self._frontend.background.cancel()
+            self._frontend.show_soon()
 
     def _begin(self, name: str, earlier: ResultSummary | None = None) -> bool:
         from lab.experiments.progress import RunProgress
@@ -98,12 +95,9 @@ class Experiments:
         view = ExperimentView(name, RunProgress(label="starting a machine"))
         view.earlier_count = earlier.measured_count if earlier else 0
 
-        def advanced(progress: RunProgress) -> None:
-            view.advance(progress)
-
         def done(record: ResultRecord) -> None:
             view.outcome, view.result_id = record, record.id
-            self._app.notify(f"{name}: stored as {record.id}", title="Measured", markup=False)
+            self._frontend.say(f"{name}: stored as {record.id}", title="Measured")
 
         def failed(error: LabError) -> None:
             view.outcome = error
@@ -111,7 +105,7 @@ class Experiments:
         def work(progress: Progress, cancelled: Cancelled) -> ResultRecord:
             return self._work(view, earlier.id if earlier else None, progress, cancelled)
 
-        begun = self._app.background(name, work, on_done=done, on_error=failed, on_progress=advanced)
+        begun = self._frontend.background.run(name, work, on_done=done, on_error=failed, on_progress=view.advance)
         if begun:
             self.view = view
         return begun
@@ -120,46 +114,35 @@ class Experiments:
         self, view: ExperimentView, resumed: str | None, progress: Progress, cancelled: Cancelled
     ) -> ResultRecord:
         """On the thread of the long work."""
-        from lab.experiments.progress import ProgressMeter
-        from lab.experiments.service import RunRequest, resume_experiment, run_experiment
-        from lab.machine import Host, parse_target
         from lab.results.store import ResultStore
 
-        host = Host.real("raidlab")
-        target = parse_target(self._app.lab.target or "uml:")
-        store = ResultStore(host.state.results)
+        store = ResultStore(self._frontend.client.host.state.results)
         before = set(store.ids())
-        experiment, text = _experiment_of(store, view.experiment, resumed)
-        request = RunRequest(
-            target=target,
-            host=host,
-            observer=ProgressMeter(experiment, host.clock, progress),
-            on_notice=lambda _: None,
-            is_cancelled=cancelled,
-        )
+        from lab.experiments.schema import find_experiment
+        from lab.experiments.service import resume_experiment, run_experiment
+
+        request, released = request_of(self._frontend, progress, cancelled)
         try:
-            with self._machine_for(target):
-                return resume_experiment(resumed, request) if resumed else run_experiment(experiment, text, request)
+            with released:
+                if resumed:
+                    return resume_experiment(resumed, request)
+                return run_experiment(*find_experiment(view.experiment), request)
         except LabError:
             view.result_id = resumed or _kept_id(store, before)
             raise
 
-    def _machine_for(self, target: Target) -> AbstractContextManager[None]:
-        """An embedded kernel is a new one each time; of any other machine there is only one, and the app holds it."""
-        from lab.machine.target import TargetKind
 
-        return nullcontext() if target.kind is TargetKind.UML else self._app.client.released()
+def request_of(
+    frontend: Frontend, progress: Progress, cancelled: Cancelled
+) -> tuple[RunRequest, AbstractContextManager[None]]:
+    """To run an experiment beside the open lab, where there is room for both; ``progress`` hears ``RunProgress``."""
+    from lab.experiments.service import RunRequest
+    from lab.machine import TargetKind, parse_target
 
-
-def _experiment_of(store: ResultStore, name: str, resumed: str | None) -> tuple[Experiment, str]:
-    """The experiment and its file: a built-in one, or as it was stored with the result."""
-    from lab.experiments.schema import Experiment, find_experiment
-    from lab.tomlfile import decode_toml
-
-    if resumed is None:
-        return find_experiment(name)
-    text = store.load(resumed).experiment_toml
-    return decode_toml(text, Experiment, source=f"{resumed}/experiment"), text
+    target = parse_target(frontend.lab.target or "uml:")
+    request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
+    # An embedded kernel is a new one each time; of any other machine there is only one, and the app holds it.
+    return request, nullcontext() if target.kind is TargetKind.UML else frontend.client.released()
 
 
 def _kept_id(store: ResultStore, before: set[str]) -> str:

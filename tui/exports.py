@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import ResultError
+from lab.errors import RequirementMissing, ResultError
 
 if TYPE_CHECKING:
     from lab.results.store import ResultStore
@@ -29,19 +29,20 @@ def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -
 
     A report also raises RequirementMissing without the extra ``report``.
     """
-    from lab import __version__
-    from lab.cli.render import render_markdown
-    from lab.report.collected import collect
-    from lab.report.sources import each_result
+    from lab.host.files import write_file
+    from lab.parts import added
+    from lab.report.collected import collect, each_result
     from lab.report.tables import csv_of
+    from lab.report.text import render_markdown
     from lab.report.written import html_report
-    from lab.results.atomic import write_file
-    from lab.results.exchange import export_results
     from lab.results.record import encode_record
 
     file = folder / f"{result_id}.{kind}"
     if kind is ExportKind.BUNDLE:
-        export_results(store, [result_id], file, raidlab_version=__version__)
+        export_file = added("export file")
+        if export_file is None:
+            raise RequirementMissing("this raidlab has no part that makes bundles", hint="install the whole of it")
+        export_file(store, [result_id], file)
         return file
     if kind is ExportKind.HTML:
         write_file(file, html_report(collect(each_result([result_id], store))).encode())

@@ -9,18 +9,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lab.adapt.summary import VolumeArray
-
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
     from lab.session.events import Event
-    from lab.session.monitor import Look
+    from lab.session.monitor import Snapshot
 
-_PARITY = ("raid4", "raid5", "raid6", "adapt5", "shr")
 _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "disk-vanished")
 
 
-def first_syncs_told(events: Iterable[Event], look: Look, going_on: set[str]) -> tuple[Event, ...]:
+def first_syncs_told(events: Iterable[Event], look: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
     """The events with those of first syncs in their own words; ``going_on`` is kept up to date."""
     told = []
     for event in events:
@@ -30,8 +27,8 @@ def first_syncs_told(events: Iterable[Event], look: Look, going_on: set[str]) ->
         if name in going_on and kind in _LOSSES:
             going_on.discard(name)
         if name in going_on and status:
-            # The arrays inside a volume become ready one by one: that is told once, of the last.
-            is_partial = isinstance(status, VolumeArray) and (
+            # The arrays inside another become ready one by one: that is told once, of the last.
+            is_partial = bool(status.inner) and (
                 kind == "member-in-sync" or (kind == "restored" and status.is_degraded)
             )
             if kind == "degraded" or is_partial:
@@ -46,14 +43,14 @@ def first_syncs_told(events: Iterable[Event], look: Look, going_on: set[str]) ->
         told.append(event)
     for name in list(going_on):
         status = look.array(name)
-        if status is None or not _has_to_sync(status):
+        if status is None or not status.owes_sync:
             going_on.discard(name)
     return tuple(told)
 
 
 def purpose(status: ArrayStatus) -> str:
     """What the first sync is for: ``computes the parity of md0``."""
-    if status.level in _PARITY:
+    if status.has_parity:
         return f"computes the parity of {status.name}"
     return f"makes the copies of {status.name} agree"
 
@@ -62,8 +59,4 @@ def _is_new(status: ArrayStatus) -> bool:
     """Whether md still has to sync it, and each slot has a member or one that md is about to fill."""
     fillers = sum(member.is_rebuilding or member.is_spare for member in status.members)
     is_complete = not any(member.is_faulty for member in status.members) and fillers >= status.degraded_count
-    return is_complete and _has_to_sync(status)
-
-
-def _has_to_sync(status: ArrayStatus) -> bool:
-    return status.sync_action.is_busy or status.awaits_rebuild or status.awaits_resync
+    return is_complete and status.owes_sync

@@ -12,10 +12,9 @@ from textual.widget import Widget
 
 
 class Canvas(StrEnum):
-    """What charts are made of, from finest to coarsest."""
+    """What charts are made of."""
 
     BRAILLE = "braille"
-    BLOCK = "block"
     ASCII = "ascii"
 
 

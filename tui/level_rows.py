@@ -6,66 +6,55 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lab.adapt.capacity import System
-from lab.adapt.windows import Rule
+from lab.arrays.kinds import kind_of_level
 from lab.units import human_bytes
-from tui.drafts import LEVELS, AnyLevel, Draft, preview_of, title_of
+from tui.drafts import LEVELS, Draft, title_of
 from tui.widgets.level_table import LevelRow
 
 if TYPE_CHECKING:
+    from lab.arrays.preview import ArrayPreview
     from lab.disks import LabDisk
-    from lab.session.preview import ArrayPreview
-    from lab.session.volume_preview import VolumePreview
 
 
 def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = True) -> list[LevelRow]:
     """What the disks of a draft would be at each level; those for unequal disks only where disks differ."""
-    from lab.session.volume_preview import are_equal
-
     by_name = {disk.name: disk for disk in disks}
     chosen = [by_name[name] for name in draft.disks if name in by_name]
-    levels = [level for level in LEVELS if not isinstance(level, Rule) or not are_equal(chosen)]
+    levels = [level for level in LEVELS if kind_of_level(level).suits(chosen)]
     rows = []
     for level in levels:
-        shown = _preview_at(replace(draft, level=level), disks)
+        other = replace(draft, level=level)
+        shown = other.spec(other.kind.name(0), disks).preview(disks, other.file_system, has_plan=False)
         rows.append(
             LevelRow(
                 title_of(level),
                 human_bytes(shown.usable_bytes) if shown.usable_bytes else "–",
                 survives_words(shown) if shown.usable_bytes else "needs more disks",
                 shown.write_penalty.partition(":")[0] if shown.usable_bytes else "",
-                has_current and level is draft.level,
+                has_current and level == draft.level,
             )
         )
     return rows
 
 
-def _preview_at(draft: Draft, disks: Sequence[LabDisk]) -> ArrayPreview:
-    from lab.session.volume_preview import preview_volume
-
-    if draft.is_volume:
-        return preview_volume(draft.volume_spec("adapt0", disks), has_plan=False)
-    return preview_of(draft, "md0", disks)
-
-
 SYSTEM_TITLES = ("system", "usable", "of all", "full writes read")
 NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
 _SYSTEMS = {
-    System.RAID5: "RAID 5",
-    System.ONLY_FAST: "largest alone",
-    System.SHR: "SHR",
-    System.ADAPT5: "AdaptRaid5",
+    "raid5": "RAID 5",
+    "onlyfast": "largest alone",
+    "shr": "SHR",
+    "adapt5": "AdaptRaid5",
 }
 
 
-def system_rows(shown: VolumePreview, level: AnyLevel) -> list[LevelRow]:
+def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
     """The same disks under each system for unequal disks; ``level`` is the chosen one."""
     rows = []
     for each in shown.systems:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
         share = f"{100 * each.capacity_bytes / shown.raw_bytes:.0f} %" if each.capacity_bytes else "not possible"
         reads = each.reads_words if each.capacity_bytes else ""
-        rows.append(LevelRow(_SYSTEMS[each.system], usable, share, reads, each.system.value == level.value))
+        rows.append(LevelRow(_SYSTEMS[each.system], usable, share, reads, each.system == level))
     return rows
 
 

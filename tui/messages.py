@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark
     from lab.session.load import LoadPhase
-    from lab.session.monitor import Look
+    from lab.session.monitor import Snapshot
     from lab.workloads.live import LiveInterval
     from tui.client.jobs import Job
     from tui.state import CommandEntry
@@ -30,160 +31,142 @@ class LabMessage(Message):
         cls.handler_name = "on_lab_message"
 
 
+@dataclass
 class MachineOpening(LabMessage):
     """The machine is being started."""
 
-    def __init__(self, target: str) -> None:
-        super().__init__()
-        self.target = target
+    target: str
 
 
+@dataclass
 class SessionOpened(LabMessage):
     """The lab is open and its arrays run."""
 
-    def __init__(self, facts: MachineFacts, disks: tuple[LabDisk, ...], found: BroughtUp) -> None:
-        super().__init__()
-        self.facts = facts
-        self.disks = disks
-        self.found = found
+    facts: MachineFacts
+    disks: tuple[LabDisk, ...]
+    found: BroughtUp
 
 
+@dataclass
 class SessionEnded(LabMessage):
     """The lab is closed. ``error`` is why it could not be opened or went away; None: someone closed it."""
 
-    def __init__(self, error: LabError | None, *, was_open: bool) -> None:
-        super().__init__()
-        self.error = error
-        self.was_open = was_open
+    error: LabError | None
+    was_open: bool
 
 
+@dataclass
 class NoticeGiven(LabMessage):
     """The lab has something to say to its user."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    text: str
 
 
+@dataclass
 class LabLooked(LabMessage):
     """The monitor has looked. A newer look that waits takes the place of this one."""
 
-    def __init__(self, look: Look) -> None:
-        super().__init__()
-        self.look = look
+    look: Snapshot
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, LabLooked)
 
 
+@dataclass
 class DisksChanged(LabMessage):
     """Disks or the arrays on them were looked at anew."""
 
-    def __init__(self, disks: tuple[LabDisk, ...], found: BroughtUp) -> None:
-        super().__init__()
-        self.disks = disks
-        self.found = found
+    disks: tuple[LabDisk, ...]
+    found: BroughtUp
 
 
+@dataclass
 class CommandRan(LabMessage):
     """One command has ended on the machine."""
 
-    def __init__(self, entry: CommandEntry) -> None:
-        super().__init__()
-        self.entry = entry
+    entry: CommandEntry
 
 
+@dataclass
 class JobStarted(LabMessage):
     """A job's turn has come."""
 
-    def __init__(self, job: Job[Any]) -> None:
-        super().__init__()
-        self.job = job
+    job: Job[Any]
 
 
+@dataclass
 class StepStarted(LabMessage):
     """A job has come to the next step of its plan."""
 
-    def __init__(self, job: Job[Any], number: int, line: str) -> None:
-        super().__init__()
-        self.job = job
-        self.number = number
-        self.line = line
+    job: Job[Any]
+    number: int
+    line: str
 
 
+@dataclass
 class JobFinished(LabMessage):
     """A job is done."""
 
-    def __init__(self, job: Job[Any], result: Any) -> None:
-        super().__init__()
-        self.job = job
-        self.result = result
+    job: Job[Any]
+    result: Any
 
 
+@dataclass
 class JobFailed(LabMessage):
     """A job has raised."""
 
-    def __init__(self, job: Job[Any], error: LabError) -> None:
-        super().__init__()
-        self.job = job
-        self.error = error
+    job: Job[Any]
+    error: LabError
 
 
+@dataclass
 class JobAdvanced(LabMessage):
     """A job of the background has got on."""
 
-    def __init__(self, job: Job[Any], progress: object) -> None:
-        super().__init__()
-        self.job = job
-        self.progress = progress
+    job: Job[Any]
+    progress: object
 
 
+@dataclass
 class LoadTicked(LabMessage):
     """What the running load did in the last moment."""
 
-    def __init__(self, interval: LiveInterval, time_seconds: float) -> None:
-        super().__init__()
-        self.interval = interval
-        self.time_seconds = time_seconds
-        """End of the interval on the machine's clock, the axis of the looks."""
+    interval: LiveInterval
+    time_seconds: float
+    """End of the interval on the machine's clock, the axis of the looks."""
 
 
+@dataclass
 class LoadEntered(LabMessage):
     """The load has come to its next phase."""
 
-    def __init__(self, phase: LoadPhase) -> None:
-        super().__init__()
-        self.phase = phase
+    phase: LoadPhase
 
 
+@dataclass
 class LoadEnded(LabMessage):
     """The load is over: what it measured (None: stopped before it measured anything), or why it failed."""
 
-    def __init__(self, outcome: Measured | LabError | None) -> None:
-        super().__init__()
-        self.outcome = outcome
+    outcome: Measured | LabError | None
 
 
+@dataclass
 class MarksRead(LabMessage):
     """Which arrays carry known data."""
 
-    def __init__(self, marks: dict[str, DataMark]) -> None:
-        super().__init__()
-        self.marks = marks
+    marks: dict[str, DataMark]
 
 
+@dataclass
 class ShellPrinted(LabMessage):
     """A command typed by hand has printed something."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    text: str
 
 
+@dataclass
 class ShellEnded(LabMessage):
     """A command typed by hand has ended."""
 
-    def __init__(self, status: int | None, error: LabError | None) -> None:
-        super().__init__()
-        self.status = status
-        self.error = error
+    status: int | None
+    error: LabError | None

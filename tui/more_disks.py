@@ -2,92 +2,77 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lab.errors import LabError
 from lab.session.more_disks import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import human_bytes
-from tui import messages as happened
-from tui.choice import Choice
-from tui.client.jobs import Job
+from tui.frontend import Choice, Frontend
 
 if TYPE_CHECKING:
     from lab.session.session import LabSession
-    from tui.desk import Desk
+    from tui.client.client import LabClient
+    from tui.state import LabState
 
 Done = Callable[[tuple[str, ...]], None]
 
 
-class MoreDisks:
-    """Asks, and adds. In an embedded lab the machine is started anew for it; arrays come back as they were."""
+def larger_command(state: LabState) -> str:
+    """The command line that gives the lab two larger disks."""
+    return larger_line(state.disks, is_embedded=_is_embedded(state))
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
 
-    @property
-    def _is_embedded(self) -> bool:
-        facts = self._desk.lab.facts
-        return facts is not None and facts.is_embedded
+def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
+    """Say what it means, and add them; ``on_done`` gets the names, perhaps before the disks are there.
 
-    @property
-    def line(self) -> str:
-        """The same on the command line."""
-        return larger_line(self._desk.lab.disks, is_embedded=self._is_embedded)
+    In an embedded lab the machine is started anew for it; arrays come back as they were.
+    """
+    state, size = frontend.lab, larger_bytes(frontend.lab.disks)
+    anew = (
+        "The machine is started anew for it; arrays and their data come back, a load ends."
+        if _is_embedded(state)
+        else "They are loop devices, and there at once."
+    )
+    choices = [
+        Choice("add", "Add them", larger_command(state), "a"),
+        Choice("leave", "Leave it", "nothing is changed", "l"),
+    ]
 
-    def ask(self, on_done: Done = lambda _: None) -> None:
-        """Say what it means; ``on_done`` gets the names, perhaps before the disks are there."""
-        size = human_bytes(larger_bytes(self._desk.lab.disks))
-        anew = (
-            "The machine is started anew for it; arrays and their data come back, a load ends."
-            if (self._is_embedded)
-            else "They are loop devices, and there at once."
-        )
-        choices = [
-            Choice("add", "Add them", self.line, "a"),
-            Choice("leave", "Leave it", "nothing is changed", "l"),
-        ]
+    def told(names: tuple[str, ...]) -> None:
+        frontend.say(f"{' and '.join(names)} of {human_bytes(size)} join the lab.")
+        on_done(names)
 
-        def then(chosen: str) -> None:
-            if chosen == "add":
-                self._add(on_done)
-
-        self._desk.pick(f"Two disks of {size}", choices, then, intro=f"The lab gets two larger disks. {anew}")
-
-    def _add(self, on_done: Done) -> None:
-        size, desk = larger_bytes(self._desk.lab.disks), self._desk
-
-        def told(names: tuple[str, ...]) -> None:
-            desk.say(f"{' and '.join(names)} of {human_bytes(size)} join the lab.")
-            on_done(names)
-
-        if not self._is_embedded:
-            self._desk.operations.job("Two larger disks", lambda session: self._attach(session, size), on_done=told)
+    def then(chosen: str) -> None:
+        if chosen != "add":
             return
-        job: Job[tuple[str, ...]] = Job("Two larger disks", lambda _: (), told, None, is_shown=False)
-        threading.Thread(target=self._add_to_list, args=(job, size), name="more disks", daemon=True).start()
-
-    def _attach(self, session: LabSession, size_bytes: int) -> tuple[str, ...]:
-        from lab.disks import DiskKind
-
-        taken = [disk.name for disk in session.disks]
-        made = session.lab.attach(new_specs(taken, DiskKind.LOOP, LARGER_COUNT, size_bytes))
-        self._desk.client.look_again(session)
-        return tuple(disk.name for disk in made)
-
-    def _add_to_list(self, job: Job[tuple[str, ...]], size_bytes: int) -> None:
-        """On a thread of its own: the lab is closed meanwhile."""
-        from lab.disks import DiskKind
-        from lab.disks.lab_files import lab_folder
-        from lab.machine import parse_target
-
-        client, post = self._desk.client, self._desk.post_message
-        name = parse_target(client.target or "uml:").options.get("name", "default")
-        try:
-            with client.released(), lab_folder(client.host.state, name) as folder:
-                names = add_to_list(folder, DiskKind.FILE, LARGER_COUNT, size_bytes)
-        except LabError as error:
-            post(happened.JobFailed(job, error))
+        if _is_embedded(state):
+            frontend.beside("Two larger disks", lambda: _add_to_list(frontend.client, size), on_done=told)
         else:
-            post(happened.JobFinished(job, names))
+            frontend.job("Two larger disks", lambda session: _attach(frontend.client, session, size), on_done=told)
+
+    title = f"Two disks of {human_bytes(size)}"
+    frontend.pick(title, choices, then, intro=f"The lab gets two larger disks. {anew}")
+
+
+def _is_embedded(state: LabState) -> bool:
+    return state.facts is not None and state.facts.is_embedded
+
+
+def _attach(client: LabClient, session: LabSession, size_bytes: int) -> tuple[str, ...]:
+    from lab.disks import DiskKind
+
+    taken = [disk.name for disk in session.disks]
+    made = session.lab.attach(new_specs(taken, DiskKind.LOOP, LARGER_COUNT, size_bytes))
+    client.look_again(session)
+    return tuple(disk.name for disk in made)
+
+
+def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
+    """On a thread of its own: the lab is closed meanwhile."""
+    from lab.disks import DiskKind
+    from lab.disks.lab_files import lab_folder
+    from lab.machine import parse_target
+
+    name = parse_target(client.target or "uml:").lab_name
+    with client.released(), lab_folder(client.host.state, name) as folder:
+        return add_to_list(folder, DiskKind.FILE, LARGER_COUNT, size_bytes)

@@ -2,147 +2,129 @@
 
 from __future__ import annotations
 
-import re
-import threading
+import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.arrays.kinds import names_array
 from lab.errors import LabError, MachineLost
-from tui import messages as happened
 from tui.client.jobs import Job
+from tui.messages import StepStarted
 
 if TYPE_CHECKING:
     from lab.plans import Plan, Step
     from lab.session.session import LabSession
-    from tui.desk import Desk
-
-_VOLUME = re.compile(r"\badapt\d+\b")
+    from tui.frontend import Frontend
 
 
 class PlanRun:
-    """One plan on its way. ``on_done`` comes when its first part has run; what follows goes on by itself.
-
-    Args:
-        app: has the queue, and is told of failures later on.
-        plan: what runs.
-        on_end: called when nothing is left to do, however it ended.
-    """
+    """One plan on its way. ``on_done`` comes when its first part has run; what follows goes on by itself."""
 
     def __init__(
         self,
-        app: Desk,
+        frontend: Frontend,
         plan: Plan,
-        *,
         on_done: Callable[[], None] | None,
         on_error: Callable[[LabError], None] | None,
-        on_end: Callable[[PlanRun], None],
     ) -> None:
         self.plan = plan
-        self._app = app
-        self._on_done, self._on_error, self._on_end = on_done, on_error, on_end
+        words = (word.strip(":,") for word in plan.title.split())
+        self.volume = next((word for word in words if names_array(word)), "")
+        """The array that it is about; empty for another plan."""
+        self._frontend = frontend
+        self._on_done, self._on_error = on_done, on_error
         self._is_left = False
-
-    def start(self) -> Job[None]:
-        """Hand the first part to the queue."""
-        return self._submit(self.plan, is_first=True)
+        frontend.plan_runs.add(self)
 
     def leave(self) -> None:
         """Do nothing further; what md does at present goes on."""
         self._is_left = True
-        self._rest()
-
-    @property
-    def volume(self) -> str:
-        """The volume that it is about; empty for another plan."""
-        found = _VOLUME.search(self.plan.title)
-        return found[0] if found else ""
-
-    def _rest(self) -> None:
-        """The volume does only what md does by itself."""
-        session = self._app.client.session
-        if session:
-            session.going_on.discard(self.volume)
+        self._end()
 
     def _end(self) -> None:
-        self._rest()
-        self._on_end(self)
+        """From here on the volume does only what md does by itself."""
+        session = self._frontend.client.session
+        if session:
+            session.going_on.discard(self.volume)
+        self._frontend.plan_runs.discard(self)
 
-    def _submit(self, rest: Plan, *, is_first: bool = False) -> Job[None]:
-        client = self._app.client
+    def go_on(self, rest: Plan, *, is_first: bool = False) -> None:
+        """Hand the next part to the queue."""
+        client, post = self._frontend.client, self._frontend.post_message
         acting, wait, after = rest.until_wait
-        jobs: list[Job[Any]] = []
+        numbers = itertools.count(1)
 
-        def work(session: LabSession) -> None:
+        def tell(step: Step) -> None:
+            post(StepStarted(job, next(numbers), step.shell_line()))
+
+        def act(session: LabSession) -> None:
             if wait:
                 session.going_on.add(self.volume)
-            # Which disk is in which place is settled by the first part.
-            client.run_plan(session, acting, jobs[0], looks_again=is_first)
+            try:
+                session.run(acting, before_step=tell)
+            finally:
+                # Which disk is in which place is settled by the first part.
+                if is_first:
+                    client.tell_disks(session)
 
-        jobs.append(Job(self.plan.title, work, lambda _: self._acted(wait, after), self._failed, plan=acting))
-        client.submit(jobs[0])
-        return jobs[0]
+        job = Job(self.plan.title, act, partial(self._acted, wait, after), self._failed, plan=acting)
+        client.submit(job)
 
-    def _acted(self, wait: Step | None, after: Plan) -> None:
+    def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
         on_done, self._on_done = self._on_done, None
         # From here on nobody waits for the answer.
         self._on_error = None
-        session = self._app.client.session
+        session = self._frontend.client.session
         if wait is None or session is None or self._is_left:
             self._end()
         else:
-            job: Job[int] = Job(
-                self.plan.title, lambda _: 0, partial(self._waited, after), self._wait_failed, is_shown=False
+            self._frontend.beside(
+                self.plan.title,
+                partial(self._wait, session, wait),
+                on_done=partial(self._waited, after),
+                on_error=self._wait_failed,
             )
-            threading.Thread(target=self._wait, args=(session, wait, job), name="waits", daemon=True).start()
         if on_done:
             on_done()
 
-    def _wait(self, session: LabSession, step: Step, job: Job[int]) -> None:
-        """On a thread of its own."""
+    def _wait(self, session: LabSession, step: Step) -> int:
+        """On a thread of its own; returns the status."""
+        session.lab.guard.check(step)
+        command = session.machine.stream(step.argv, keeps_output=False)
+        forget = self._frontend.client.on_end(command.stop)
         try:
-            session.lab.guard.check(step)
-            command = session.machine.stream(step.argv, keeps_output=False)
-            forget = self._app.client.on_end(command.stop)
-            try:
-                for _ in command.chunks():
-                    pass
-                status = command.result().status
-            finally:
-                forget()
-        except LabError as error:
-            self._app.post_message(happened.JobFailed(job, error))
-        else:
-            self._app.post_message(happened.JobFinished(job, status))
+            for _ in command.chunks():
+                pass
+            return command.result().status
+        finally:
+            forget()
 
     def _waited(self, after: Plan, status: int) -> None:
-        if self._is_left or self._app.client.session is None:
+        if self._is_left or self._frontend.client.session is None:
             self._end()
         elif status != 0:
-            self._app.operations.look_up(self._is_running, on_done=self._stopped_early, on_error=self._wait_failed)
+            self._frontend.look_up(self._is_running, on_done=self._stopped_early, on_error=self._wait_failed)
         elif after.steps:
-            self._submit(after)
+            self.go_on(after)
         else:
             self._end()
 
     def _is_running(self, session: LabSession) -> bool:
-        return any(volume.name == self.volume for volume in session.volumes())
+        return any(status.name == self.volume for status in session.statuses())
 
     def _stopped_early(self, is_running: bool) -> None:
         """An array that was stopped meanwhile needs no words."""
         if is_running and not self._is_left:
             hint = f"see how {self.volume} stands; adding the disk again goes on where it stopped"
-            self._app.tell(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
+            self._frontend.tell(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
         self._end()
 
     def _wait_failed(self, error: LabError) -> None:
         self._end()
         if not (self._is_left or isinstance(error, MachineLost)):
-            self._app.tell(error)
+            self._frontend.tell(error)
 
     def _failed(self, error: LabError) -> None:
         self._end()
-        if self._on_error:
-            self._on_error(error)
-        else:
-            self._app.tell(error)
+        (self._on_error or self._frontend.tell)(error)

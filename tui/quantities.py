@@ -19,7 +19,6 @@ class Unit(StrEnum):
     SECONDS = "s"
     FRACTION = "fraction"
     """0 to 1, shown in per cent."""
-    COUNT = ""
 
 
 def format_value(value: float | None, unit: Unit) -> str:

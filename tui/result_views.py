@@ -187,7 +187,7 @@ def _kernel_notes(conditions: Conditions) -> str:
 
 def _disk_lines(conditions: Conditions) -> list[str]:
     counts = Counter(
-        f"{disk.personality or disk.kind} of {human_bytes(disk.size_bytes)}"
+        f"{disk.model or disk.kind} of {human_bytes(disk.size_bytes)}"
         + (f", {disk.write_cache}" if disk.write_cache else "")
         for disk in conditions.disks
     )

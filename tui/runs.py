@@ -37,7 +37,7 @@ class RunItem:
 
 def workload_items() -> tuple[RunItem, ...]:
     """The catalogue of workloads, by id."""
-    from lab.workloads.catalogue import all_workloads
+    from lab.workloads.workload import all_workloads
 
     items = []
     for workload in all_workloads().values():
@@ -70,16 +70,16 @@ def experiment_items() -> tuple[RunItem, ...]:
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
     """Fio's job file, as it would be for md0."""
-    from lab.workloads.fio_job import JobTarget, TargetKind, fio_invocations
+    from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
 
-    target = JobTarget("/dev/md0", TargetKind.DEVICE, GIB, file_bytes=64 * MIB)
+    target = JobTarget("/dev/md0", PathKind.DEVICE, GIB, file_bytes=64 * MIB)
     text = fio_invocations(workload, target)[0].job_text
     return ("fio runs this job, here on /dev/md0:", "", *(f"  {line}" for line in text.splitlines()))
 
 
 def _plan_lines(experiment: Experiment) -> tuple[str, ...]:
     disks = experiment.disks
-    kind = f"{disks.personality} drives" if disks.personality else f"{disks.kind} disks"
+    kind = f"{disks.model} drives" if disks.model else f"{disks.kind} disks"
     lines = [experiment.why, ""] if experiment.why else []
     lines += [f"Arrays, on {kind} of {human_bytes(disks.size_bytes)}, {disks.sharing}:"]
     lines += [f"  {array.label}: {array.level} on {array.members}" for array in experiment.arrays]
@@ -108,8 +108,11 @@ def measured_of(load: LoadView | None) -> Measured | None:
 
 def iops_of(measured: Measured) -> float:
     """Reads and writes together."""
-    parts = (measured.figures.reads, measured.figures.writes)
-    return sum(part.iops for part in parts if part)
+    return sum(part.iops for part in _directions(measured))
+
+
+def _directions(measured: Measured) -> list[DirectionFigures]:
+    return [part for part in (measured.figures.reads, measured.figures.writes) if part]
 
 
 def figures_lines(measured: Measured, width: int) -> tuple[str, ...]:
@@ -142,8 +145,7 @@ def live_iops(interval: LiveInterval | None) -> float | None:
 
 def ran_seconds(measured: Measured) -> float:
     """How long it was measured."""
-    parts = (measured.figures.reads, measured.figures.writes)
-    return max((part.runtime_seconds for part in parts if part), default=0.0)
+    return max((part.runtime_seconds for part in _directions(measured)), default=0.0)
 
 
 def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
@@ -155,7 +157,6 @@ def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
 
 
 def _past_line(past: PastLoad) -> str:
-    sections = [part for part in (past.measured.figures.reads, past.measured.figures.writes) if part]
-    p99 = max((part.p99_seconds or 0.0 for part in sections), default=0.0)
+    p99 = max((part.p99_seconds or 0.0 for part in _directions(past.measured)), default=0.0)
     iops = format_value(iops_of(past.measured), Unit.IOPS)
     return f"{iops:>6} IOPS   p99 {format_value(p99, Unit.SECONDS):<8} {past.array} {past.condition}"

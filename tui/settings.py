@@ -11,6 +11,7 @@ from typing import Any
 
 import platformdirs
 
+from lab.host.files import replace_file
 from tui.themes import DEFAULT
 
 STATE_VARIABLE = "RAIDLAB_STATE"
@@ -60,9 +61,7 @@ def save_settings(file: Path, settings: Settings) -> str:
     """Keep them; returns the system's reason if that is not possible."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = file.with_suffix(".new")
-        new.write_text(json.dumps(asdict(settings)), encoding="utf-8")
-        new.replace(file)
+        replace_file(file, json.dumps(asdict(settings)).encode())
     except OSError as error:
         return error.strerror or str(error)
     return ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lab.arrays.bring_up import BroughtUp
     from lab.arrays.discovery import FoundArray
-    from lab.arrays.status import ArrayStatus
+    from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
     from lab.errors import LabError
     from lab.machine.api import MachineFacts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lab.session.events import Event
     from lab.session.history import History
     from lab.session.load import Forecast
-    from lab.session.monitor import Look
+    from lab.session.monitor import Snapshot
     from lab.workloads.live import LiveInterval
 
 KEPT_COMMANDS = 500
@@ -29,7 +29,7 @@ KEPT_EVENTS = 200
 KEPT_LOADS = 50
 
 
-class Phase(StrEnum):
+class MachinePhase(StrEnum):
     """What became of the machine."""
 
     OPENING = "opening"
@@ -117,12 +117,12 @@ class LabState:
     """The newest look, what came before it, and what the app is doing."""
 
     target: str = ""
-    phase: Phase = Phase.OPENING
+    phase: MachinePhase = MachinePhase.OPENING
     problem: LabError | None = None
     facts: MachineFacts | None = None
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
-    look: Look | None = None
+    look: Snapshot | None = None
     history: History | None = None
     is_quiet: bool = False
     """Nothing was read, written or changed between the last two looks."""
@@ -151,7 +151,7 @@ class LabState:
 
     @property
     def is_open(self) -> bool:
-        return self.phase is Phase.OPEN
+        return self.phase is MachinePhase.OPEN
 
     @property
     def selected(self) -> ArrayStatus | None:
@@ -163,6 +163,11 @@ class LabState:
         """Known data of the selected array."""
         status = self.selected
         return self.marks.get(status.name) if status else None
+
+    @property
+    def running_load(self) -> LoadView | None:
+        """The workload that runs now."""
+        return self.load if self.load and self.load.is_running else None
 
     def array(self, name: str) -> ArrayStatus | None:
         """The running array of this name."""
@@ -176,22 +181,26 @@ class LabState:
         """The lab's name of a device, or the node itself."""
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
-    def array_of(self, disk_name: str) -> ArrayStatus | None:
-        """The running array in which a disk is."""
+    def member_of(self, disk_name: str) -> tuple[ArrayStatus, MemberStatus] | None:
+        """A disk as a member of the running array that has it."""
         disk = self.disk(disk_name)
-        if disk is None:
-            return None
-        return next((array for array in self.arrays if any(m.device == disk.node for m in array.members)), None)
+        found = ((array, member) for array in self.arrays for member in array.members)
+        return next(((array, member) for array, member in found if disk and member.device == disk.node), None)
 
     @property
     def resting_arrays(self) -> tuple[FoundArray, ...]:
         """Arrays that lie on the disks and do not run."""
-        return tuple(each for each in (self.found.all if self.found else ()) if self.array(each.name) is None)
+        return tuple(each for each in self.found_arrays if self.array(each.name) is None)
+
+    @property
+    def found_arrays(self) -> tuple[FoundArray, ...]:
+        """Arrays that lie on the disks, running or not, as they were last looked for."""
+        return tuple(self.found.all) if self.found else ()
 
     @property
     def free_disks(self) -> tuple[LabDisk, ...]:
         """Disks that no array has, running or not."""
         held = {member.device for status in self.arrays for member in status.members}
-        for array in self.found.all if self.found else ():
+        for array in self.found_arrays:
             held.update(array.devices)
         return tuple(disk for disk in self.disks if disk.node not in held)

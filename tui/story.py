@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.adapt.summary import VolumeArray
 from lab.arrays.status import ArrayState
 from tui.actions import joining_disk
 from tui.conditions import condition
 from tui.first_syncs import purpose
-from tui.state import LabState, Phase
+from tui.state import LabState, MachinePhase
 from tui.tones import Tone
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ _SYNC_WORDS = {
 
 def next_step(state: LabState) -> str:
     """One line of markup, keys in bold, that always says what can be done; at most 76 characters of text."""
-    if state.phase is Phase.OPENING:
+    if state.phase is MachinePhase.OPENING:
         return "The machine is starting; look around meanwhile. [b]F1[/b] explains the screen."
-    if state.phase is not Phase.OPEN:
+    if state.phase is not MachinePhase.OPEN:
         return "[b]Ctrl+R[/b] starts the machine again. Results are kept."
     if state.look is None:
         return "Looking for arrays."
@@ -38,14 +37,15 @@ def next_step(state: LabState) -> str:
         return f"{resting[0].name} is stopped, its data are on its disks. [b]Tab[/b] to it, [b]Enter[/b] starts it."
     if status is None:
         return "Nothing is built yet. [b]b[/b] builds a good first RAID 5; [b]2[/b] lets you choose."
-    if state.load and state.load.is_running and state.load.phase == "preparing":
-        return f"{state.load.workload} first writes what it will read; a moment."
+    load = state.running_load
+    if load and load.phase == "preparing":
+        return f"{load.workload} first writes what it will read; a moment."
     return _about(state, status)
 
 
 def _about(state: LabState, status: ArrayStatus) -> str:
     name = status.name
-    has_load = bool(state.load and state.load.is_running)
+    has_load = state.running_load is not None
     if condition(state, status)[0] is Tone.BAD:
         return f"{name} has lost more than it survives. [b]Del[/b] clears it away; then build anew."
     if name in state.first_syncs:
@@ -57,7 +57,7 @@ def _about(state: LabState, status: ArrayStatus) -> str:
     mark = state.marks.get(name)
     if status.is_degraded:
         return _degraded(state, status)
-    if status.level in ("raid0", "linear"):
+    if not status.is_redundant:
         return f"{name} has no redundancy: [b]w[/b] loads it, and a failed disk ends it."
     if mark is None:
         return f"[b]m[/b] writes known data on {name}, to prove later that nothing was lost."
@@ -79,31 +79,20 @@ def _was_broken(state: LabState) -> bool:
 
 
 def _degraded(state: LabState, status: ArrayStatus) -> str:
-    if isinstance(status, VolumeArray):
-        return _volume_degraded(state, status)
-    if status.awaits_rebuild and status.state is ArrayState.READ_AUTO:
-        # md(4), start_ro: an array that was found again stays as it is until something is written on it.
-        return f"{status.name} rebuilds from its first write on: [b]m[/b] writes known data on it."
-    if status.awaits_rebuild:
-        return f"{status.name} has a hole and a spare: the rebuild is about to begin."
-    fault = next((member for member in status.members if member.is_faulty), None)
-    if state.free_disks:
-        spare = state.free_disks[0].name
-        return f"{status.name} is degraded and still answers. [b]a[/b] adds {spare}: md rebuilds."
-    if fault:
-        name = state.disk_name(fault.device)
-        return f"{status.name} is degraded. [b]x[/b] takes {name} out, [b]a[/b] then adds it anew."
-    return f"{status.name} is degraded and no disk is free: 'raidlab disks add' makes more."
-
-
-def _volume_degraded(state: LabState, status: VolumeArray) -> str:
     name, disk = status.name, joining_disk(state)
     if disk and status.is_interrupted:
         return f"The rebuild of {name} on {disk.name} stands still. [b]a[/b] goes on with it."
+    if status.awaits_rebuild and status.state is ArrayState.READ_AUTO:
+        # md(4), start_ro: an array that was found again stays as it is until something is written on it.
+        return f"{name} rebuilds from its first write on: [b]m[/b] writes known data on it."
+    if status.awaits_rebuild:
+        return f"{name} has a hole and a spare: the rebuild is about to begin."
     if disk:
         return f"{name} is degraded and still answers. [b]a[/b] adds {disk.name}: md rebuilds."
     fault = next((member for member in status.members if member.is_faulty), None)
+    why = "No free disk is large enough" if state.free_disks else f"{name} is degraded"
     if fault:
-        failed = state.disk_name(fault.device)
-        return f"No free disk is large enough. [b]x[/b] takes {failed} out, [b]a[/b] then adds it anew."
-    return f"{name} is degraded, and no free disk is large enough for the place."
+        return f"{why}. [b]x[/b] takes {state.disk_name(fault.device)} out, [b]a[/b] then adds it anew."
+    if state.free_disks:
+        return f"{name} is degraded, and no free disk is large enough for the place."
+    return f"{name} is degraded and no disk is free: 'raidlab disks add' makes more."

@@ -7,34 +7,29 @@ which can be typed here too.
 
 from __future__ import annotations
 
+import os
 import queue
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 from tui import messages as happened
-from tui.actions import applying, selected_disk
-from tui.client.client import LabClient
-from tui.loads import Loads
-from tui.marks import Marks
-from tui.operations import Operations
+from tui.actions import applying, build, carry_out, selected_disk, start_array
+from tui.frontend import Choice, ClientMaker, Frontend
 from tui.plain import to_ascii
-from tui.screens.lab_actions import LabActions
-from tui.shell import Shell
-from tui.state import LabState, Phase
+from tui.state import MachinePhase
 from tui.story import next_step
 from tui.text_build import TextBuild
-from tui.text_commands import run_command_line
 from tui.text_words import array_lines, disk_line, load_line, plain_step, progress_lines
-from tui.updates import update
 
 if TYPE_CHECKING:
     from textual.message import Message
 
     from lab.errors import LabError
     from lab.plans import Plan
-    from tui.choice import Choice
 
 HELP = """\
 Type a key and Enter. Enter alone tells how things stand and what can be done next.
@@ -52,30 +47,27 @@ raidlab run               experiments; raidlab run NAME measures one
 raidlab results           what was measured; raidlab results show NAME
 raidlab --help            everything"""
 _LOGGED = 10
+# They read what is stored, and need no machine.
+_WITHOUT_MACHINE = frozenset({"results", "compare", "export", "lint", "workloads", "--help", "--version"})
 
 
-class TextApp:
-    """A desk that talks in lines."""
+class TextApp(Frontend):
+    """The frontend that talks in lines."""
 
     def __init__(
         self,
         target: str | None,
         *,
+        run_line: Callable[[list[str]], int],
         read: Callable[[], str] | None = None,
         write: TextIO | None = None,
-        make_client: Callable[[Callable[[Message], object]], LabClient] | None = None,
+        make_client: ClientMaker | None = None,
         ascii_only: bool = False,
     ) -> None:
-        """``read`` gives the next line, empty at the end, as ``readline`` does."""
-        self.lab = LabState(target=target or "")
-        self._inbox: queue.SimpleQueue[Message | Callable[[], None] | str | None] = queue.SimpleQueue()
-        self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
-        self.operations = Operations(self)
-        self.loads = Loads(self)
-        self.marks = Marks(self)
-        self.shells = Shell(self)
-        self._actions = LabActions()
-        self._actions.desk = self
+        """``run_line`` is the command line; ``read`` gives the next line, empty at the end, as ``readline`` does."""
+        self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
+        self.connect(target, make_client)
+        self._run_line = run_line
         self._read = read or sys.stdin.readline
         self._write = write or sys.stdout
         self._is_ascii = ascii_only
@@ -98,10 +90,8 @@ class TextApp:
             if isinstance(item, str):
                 if not self._typed(item.strip()):
                     return 0
-            elif callable(item):
-                item()
-            else:
-                self._hear(item)
+            elif isinstance(item, happened.LabMessage):
+                self._heard(item)
 
     def _listen(self) -> None:
         while line := self._read():
@@ -113,21 +103,11 @@ class TextApp:
         self._inbox.put(message)
         return True
 
-    def _hear(self, message: Message) -> None:
-        if not isinstance(message, happened.LabMessage):
-            return
-        update(self.lab, message)
+    def _heard(self, message: happened.LabMessage) -> None:
+        self.hear(message)
         match message:
-            case happened.JobFinished() if message.job.on_done:
-                message.job.on_done(message.result)
-            case happened.JobFailed() if message.job.on_error:
-                message.job.on_error(message.error)
-            case happened.JobFailed():
-                self.tell(message.error)
             case happened.StepStarted():
                 self._line(f"running: {message.line}")
-            case happened.NoticeGiven():
-                self._line(message.text)
             case happened.LabLooked():
                 self._looked()
             case happened.SessionOpened():
@@ -141,14 +121,11 @@ class TextApp:
                 self._line(line)
             case _:
                 pass
-        self.shells.hear(message)
-        self.loads.hear(message)
         self._print_shell()
 
     def _looked(self) -> None:
         for event in self.lab.new_events:
             self._line(f"{event.sentence}.")
-        self.marks.hear(self.lab.new_events)
         for line in progress_lines(self.lab, self._told):
             self._line(line)
         if self._is_first_look:
@@ -164,8 +141,8 @@ class TextApp:
             self._line(line)
 
     def _ended(self) -> None:
-        if self.lab.phase in (Phase.LOST, Phase.FAILED) and self.lab.problem:
-            what = "is lost" if self.lab.phase is Phase.LOST else "did not start"
+        if self.lab.phase in (MachinePhase.LOST, MachinePhase.FAILED) and self.lab.problem:
+            what = "is lost" if self.lab.phase is MachinePhase.LOST else "did not start"
             self._line(f"The machine {what}: {self.lab.problem}")
             self._line("restart starts it again; nothing that was measured is lost.")
 
@@ -195,17 +172,17 @@ class TextApp:
         elif word.startswith("!"):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
-            self._actions.action_build()
+            build(self)
         elif not self._select(word):
             self._act(word)
         return True
 
     def _act(self, key: str) -> None:
         found = next((each for each in applying(self.lab) if key in (each.key, each.name.replace("_", "-"))), None)
-        if found is None:
+        if found:
+            carry_out(self, found.name)
+        else:
             self._line(f"{key}: nothing that can be done now. ? lists what can.")
-            return
-        getattr(self._actions, f"action_{found.name}")()
 
     def _select(self, word: str) -> bool:
         name = f"disk{word.zfill(2)}" if word.isdecimal() else word
@@ -218,22 +195,22 @@ class TextApp:
             self._line(f"selected: {word}")
             return True
         if any(array.name == word for array in self.lab.resting_arrays):
-            self._actions.start_array(word)
+            start_array(self, word)
             return True
         return False
 
     def _run_shell(self, line: str) -> None:
         if line == "^C":
-            self.shells.interrupt()
-        elif not self.shells.run(line):
+            self.shell.interrupt()
+        elif not self.shell.run(line):
             self._line("not run: the command before still runs (! ^C interrupts it), or there is no machine.")
         self._print_shell()
 
     def _print_shell(self) -> None:
-        if missing := min(self.shells.count - self._printed, len(self.shells.output)):
-            self._write.write(self.shells.output[-missing:])
+        if text := self.shell.unseen(self._printed):
+            self._write.write(text)
             self._write.flush()
-        self._printed = self.shells.count
+        self._printed = self.shell.count
 
     def _status(self) -> None:
         for line in array_lines(self.lab) if self.lab.look else ():
@@ -270,7 +247,7 @@ class TextApp:
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
-                self.operations.run_plan(plan, on_done=lambda: self._done(plan, on_done))
+                self.run_plan(plan, on_done=lambda: self._done(plan, on_done))
             else:
                 self._line("left as it was.")
 
@@ -313,10 +290,11 @@ class TextApp:
             self._line(plain_step(next_step(self.lab)))
             return
 
-        def listen(answer: Callable[[str], None]) -> None:
-            self._answer = answer
+        TextBuild(self).tell()
 
-        TextBuild(self, self._line, listen).tell()
+    def listen(self, answer: Callable[[str], None]) -> None:
+        """Hand the next line that is typed to ``answer``."""
+        self._answer = answer
 
     def _run_command_line(self, words: str) -> None:
         if self._is_commanded:
@@ -328,16 +306,35 @@ class TextApp:
             self._is_commanded = False
             self._line(f"raidlab {words}: ended with status {status}.")
 
-        run_command_line(words, self.client, lambda status: self._inbox.put(lambda: ended(status)))
+        self.beside("command", lambda: self._run_here(words), on_done=ended)
+
+    def _run_here(self, words: str) -> int:
+        """On a thread of its own; the lab is closed meanwhile if the command opens it itself."""
+        try:
+            argv = shlex.split(words)
+        except ValueError as error:
+            sys.stderr.write(f"raidlab: {error}: a quote is missing\n")
+            return 2
+        needs_machine = not (argv and argv[0] in _WITHOUT_MACHINE)
+        on = ["--on", self.client.target] if self.client.target and needs_machine else []
+        before = sys.stdin
+        # What it would ask would be taken for a line of the text mode: it is to refuse, and name the option that says
+        # yes.
+        with open(os.devnull, encoding="ascii") as nothing, self.client.released() if needs_machine else nullcontext():
+            sys.stdin = nothing
+            try:
+                return self._run_line([*on, *argv])
+            finally:
+                sys.stdin = before
 
     def _line(self, text: str) -> None:
         self._write.write((to_ascii(text) if self._is_ascii else text) + "\n")
         self._write.flush()
 
 
-def main(on: str | None = None) -> int:
-    """Open the text mode; the lab is closed on every way out."""
-    app = TextApp(on, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"))
+def main(on: str | None, run_line: Callable[[list[str]], int]) -> int:
+    """Open the text mode; the lab is closed on every way out. ``run_line`` is the command line that called it."""
+    app = TextApp(on, run_line=run_line, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"))
     try:
         return app.run()
     finally:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lab.session.preview import ArrayPreview
-from lab.session.volume_preview import VolumePreview
+from lab.arrays.preview import ArrayPreview
 from lab.units import human_bytes
-from tui.choice import Choice
-from tui.drafts import FIRST_MEMBERS, AnyLevel, Draft, maker_of, next_array_name, preview_of
+from tui.drafts import FIRST_MEMBERS, Draft, next_array_name
+from tui.frontend import Choice
 from tui.level_rows import survives_words, system_rows
-from tui.more_disks import MoreDisks
+from tui.more_disks import ask_for_larger
 
 if TYPE_CHECKING:
-    from tui.desk import Desk
+    from tui.text import TextApp
     from tui.widgets.choices import ChoiceRow
 
 _HOW = (
@@ -24,34 +23,27 @@ _HOW = (
 
 
 class TextBuild:
-    """One array that is being put together.
+    """One array that is being put together."""
 
-    Args:
-        desk: shows choices and plans.
-        say: prints a line.
-        listen: hands the next line that is typed to a function.
-    """
-
-    def __init__(self, desk: Desk, say: Callable[[str], None], listen: Callable[[Callable[[str], None]], None]) -> None:
-        self._desk = desk
-        self._say = say
-        self._listen = listen
-        self._draft = Draft(disks=tuple(disk.name for disk in desk.lab.free_disks)[:FIRST_MEMBERS])
+    def __init__(self, app: TextApp) -> None:
+        self._app = app
+        self._draft = Draft(disks=tuple(disk.name for disk in app.lab.free_disks)[:FIRST_MEMBERS])
 
     def tell(self) -> None:
         """All choices, what they come to, and what can be typed."""
         for number, row in enumerate(self._draft.rows(), start=1):
             note = f" ({row.note})" if row.note else ""
-            self._say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
-        self._say(f"disks: {', '.join(self._draft.disks) or 'none'}.")
+            self._app.say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
+        self._app.say(f"disks: {', '.join(self._draft.disks) or 'none'}.")
         for line in preview_lines(self._preview(), self._draft.level):
-            self._say(line)
-        self._say(_HOW)
-        self._listen(self._typed)
+            self._app.say(line)
+        self._app.say(_HOW)
+        self._app.listen(self._typed)
 
     def _preview(self) -> ArrayPreview:
-        state = self._desk.lab
-        return preview_of(self._draft, next_array_name(state, self._draft), state.disks)
+        state = self._app.lab
+        spec = self._draft.spec(next_array_name(state, self._draft), state.disks)
+        return spec.preview(state.disks, self._draft.file_system)
 
     def _typed(self, line: str) -> None:
         rows = self._draft.rows()
@@ -61,15 +53,15 @@ class TextBuild:
         elif word == "disks":
             self._choose_disks(rest)
         elif word == "larger":
-            MoreDisks(self._desk).ask()
+            ask_for_larger(self._app)
         elif word.isdecimal() and 1 <= int(word) <= len(rows):
             self._choose(rows[int(word) - 1])
         else:
-            self._say("left; nothing was built.")
+            self._app.say("left; nothing was built.")
 
     def _choose(self, row: ChoiceRow) -> None:
         if not row.values:
-            self._say(f"{row.label}: {row.note}.")
+            self._app.say(f"{row.label}: {row.note}.")
             self.tell()
             return
 
@@ -77,23 +69,24 @@ class TextBuild:
             self._draft = self._draft.changed(row.key, value)
             self.tell()
 
-        self._desk.pick(row.label, [Choice(value, value) for value in row.values], chosen)
+        self._app.pick(row.label, [Choice(value, value) for value in row.values], chosen)
 
     def _choose_disks(self, words: list[str]) -> None:
         names = [f"disk{word.zfill(2)}" if word.isdecimal() else word for word in words]
-        free = [disk.name for disk in self._desk.lab.free_disks]
+        free = [disk.name for disk in self._app.lab.free_disks]
         for name in names:
             if name not in free:
-                self._say(f"{name} is not free. Free disks: {', '.join(free) or 'none'}.")
+                self._app.say(f"{name} is not free. Free disks: {', '.join(free) or 'none'}.")
         self._draft = self._draft.with_disks([name for name in dict.fromkeys(names) if name in free])
         self.tell()
 
     def _build(self) -> None:
-        state = self._desk.lab
-        self._desk.operations.ask(maker_of(self._draft, next_array_name(state, self._draft), state.disks))
+        state, file_system = self._app.lab, self._draft.file_system
+        spec = self._draft.spec(next_array_name(state, self._draft), state.disks)
+        self._app.ask(lambda session: session.creation(spec, file_system))
 
 
-def preview_lines(shown: ArrayPreview, level: AnyLevel) -> Iterator[str]:
+def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
     """Capacity, what it survives, what a small write costs, the commands; or why it cannot be built."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
@@ -103,13 +96,12 @@ def preview_lines(shown: ArrayPreview, level: AnyLevel) -> Iterator[str]:
     yield f"It would hold {human_bytes(shown.usable_bytes)} of {human_bytes(shown.raw_bytes)}{lost}."
     yield f"It survives the loss of: {survives_words(shown)}."
     yield f"A small write costs {shown.write_penalty}."
-    if isinstance(shown, VolumePreview):
-        yield from _volume_lines(shown, level)
+    yield from _volume_lines(shown, level)
     for command in shown.commands:
         yield f"  {command}"
 
 
-def _volume_lines(shown: VolumePreview, level: AnyLevel) -> Iterator[str]:
+def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
     if shown.note:
         yield f"{shown.note}."
     for row in system_rows(shown, level):

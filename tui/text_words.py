@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.quantities import Unit, format_value
@@ -45,12 +44,11 @@ def array_lines(state: LabState) -> Iterator[str]:
         members = ", ".join(state.disk_name(member.device) for member in status.members)
         words = condition(state, status)[1]
         yield f"{status.name}: {status.level}, {human_bytes(status.size_bytes)}, {words}; members {members}."
-        if isinstance(status, VolumeArray):
+        if status.inner:
             inner = ", ".join(f"{name} {width} {how}" for name, width, how in inner_lines(status))
             yield f"inside {status.name}: {inner}."
-    for array in state.found.all if state.found else ():
-        if state.array(array.name) is None:
-            yield f"{array.name}: does not run{f': {array.refusal}' if array.refusal else ''}."
+    for array in state.resting_arrays:
+        yield f"{array.name}: does not run{f': {array.refusal}' if array.refusal else ''}."
     free = len(state.free_disks)
     yield f"{len(state.disks)} disks, {free} of them free."
 
@@ -60,7 +58,7 @@ def disk_line(state: LabState, disk: LabDisk) -> str:
     bay = next(each for each in bays_of(state) if each.name == disk.name)
     where = f" in {bay.array}" if bay.array else ""
     slot = "" if bay.slot is None else f", slot {bay.slot}"
-    return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.personality}, {bay.state}{where}{slot}."
+    return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.model}, {bay.state}{where}{slot}."
 
 
 def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:

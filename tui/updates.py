@@ -9,13 +9,13 @@ from lab.errors import LabError
 from tui import messages as happened
 from tui.conditions import condition
 from tui.first_syncs import first_syncs_told
-from tui.state import LabState, MarkView, PastLoad, Phase, RunningOperation
+from tui.state import LabState, MachinePhase, MarkView, PastLoad, RunningOperation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lab.session.data_mark import DataMark
-    from lab.session.monitor import Look
+    from lab.session.monitor import Snapshot
 
 
 def update(state: LabState, message: happened.LabMessage) -> None:
@@ -24,7 +24,7 @@ def update(state: LabState, message: happened.LabMessage) -> None:
         case happened.LabLooked():
             _looked(state, message.look)
         case happened.MachineOpening():
-            state.phase, state.target, state.problem = Phase.OPENING, message.target, None
+            state.phase, state.target, state.problem = MachinePhase.OPENING, message.target, None
         case happened.SessionOpened():
             _opened(state, message)
         case happened.SessionEnded():
@@ -46,13 +46,17 @@ def update(state: LabState, message: happened.LabMessage) -> None:
                 state.load = replace(state.load, phase=message.phase.value)
         case happened.MarksRead():
             _marks(state, message.marks)
-        case happened.JobStarted() | happened.StepStarted() | happened.JobFinished() | happened.JobFailed():
-            _job(state, message)
+        case happened.JobStarted(job=job) if job.is_shown:
+            state.operation = RunningOperation(job.title, steps=job.step_count)
+        case happened.StepStarted(job=job) if job.is_shown:
+            state.operation = RunningOperation(job.title, message.line, message.number, job.step_count)
+        case happened.JobFinished(job=job) | happened.JobFailed(job=job) if job.is_shown:
+            state.operation = None
         case _:
             pass
 
 
-def _looked(state: LabState, look: Look) -> None:
+def _looked(state: LabState, look: Snapshot) -> None:
     from lab.session.events import events_between
 
     before = state.look
@@ -92,7 +96,7 @@ def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
 def _opened(state: LabState, message: happened.SessionOpened) -> None:
     from lab.session.history import History
 
-    state.phase, state.problem = Phase.OPEN, None
+    state.phase, state.problem = MachinePhase.OPEN, None
     state.facts, state.disks, state.found = message.facts, message.disks, message.found
     # Another start has another clock: what the old one showed does not go on.
     state.look, state.history = None, History()
@@ -103,26 +107,9 @@ def _opened(state: LabState, message: happened.SessionOpened) -> None:
 def _ended(state: LabState, message: happened.SessionEnded) -> None:
     state.problem = message.error
     if message.error is None:
-        state.phase = Phase.CLOSED
+        state.phase = MachinePhase.CLOSED
     else:
-        state.phase = Phase.LOST if message.was_open else Phase.FAILED
+        state.phase = MachinePhase.LOST if message.was_open else MachinePhase.FAILED
     state.operation = None
-    if state.load and state.load.is_running:
-        state.load = replace(state.load, is_running=False, phase="over", outcome=message.error)
-
-
-def _job(
-    state: LabState,
-    message: happened.JobStarted | happened.StepStarted | happened.JobFinished | happened.JobFailed,
-) -> None:
-    job = message.job
-    if not job.is_shown:
-        return
-    steps = len(job.plan.steps) if job.plan else 0
-    match message:
-        case happened.JobStarted():
-            state.operation = RunningOperation(job.title, steps=steps)
-        case happened.StepStarted():
-            state.operation = RunningOperation(job.title, message.line, message.number, steps)
-        case _:
-            state.operation = None
+    if load := state.running_load:
+        state.load = replace(load, is_running=False, phase="over", outcome=message.error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.adapt.summary import VolumeArray
+from lab.arrays.status import SyncAction
+from tui.conditions import FIRST_SYNC
 from tui.state import LabState
 from tui.tones import Tone
 from tui.widgets.bars import SyncView
@@ -42,19 +43,19 @@ def bays_of(state: LabState) -> tuple[Bay, ...]:
 
 
 def _bay(state: LabState, disk: LabDisk) -> Bay:
-    status = state.array_of(disk.name)
-    member = next((each for each in status.members if each.device == disk.node), None) if status else None
-    resting = next((array for array in state.found.all if disk.node in array.devices), None) if state.found else None
+    status, member = state.member_of(disk.name) or (None, None)
+    resting = next((array for array in state.found_arrays if disk.node in array.devices), None)
     activity = _activity(state, disk.kernel_name)
-    shown = _bay_state(state, disk, member)
+    is_gone = state.look is not None and disk.kernel_name in state.look.vanished
+    shown = BayState.VANISHED if is_gone else member_state(member) if member else BayState.FREE
     is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
-    note = STOPPED if resting and not member else _volume_note(status, member)
+    note = STOPPED if resting and not member else status.member_note(member) if status and member else ""
     return Bay(
         name=disk.name,
         node=disk.node,
         serial=disk.serial,
         size_bytes=disk.size_bytes,
-        personality=disk.personality or str(disk.kind),
+        model=disk.model or str(disk.kind),
         state=shown,
         array=status.name if status else resting.name if resting else "",
         slot=member.slot if member else None,
@@ -66,21 +67,8 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
     )
 
 
-def _volume_note(status: ArrayStatus | None, member: MemberStatus | None) -> str:
-    """What a disk of a volume is where one word does not tell it."""
-    if not isinstance(status, VolumeArray) or member is None:
-        return ""
-    disk = next(each for each in status.whole.disks if each.number == member.slot)
-    if disk.faulty and disk.present:
-        return f"{status.name} faulty in {len(disk.faulty)} of {len(disk.windows)}"
-    return f"{status.name} rebuild waits" if member.is_rebuilding and status.is_interrupted else ""
-
-
-def _bay_state(state: LabState, disk: LabDisk, member: MemberStatus | None) -> BayState:
-    if state.look and disk.kernel_name in state.look.vanished:
-        return BayState.VANISHED
-    if member is None:
-        return BayState.FREE
+def member_state(member: MemberStatus) -> BayState:
+    """What a member of a running array is."""
     # A disk of a volume that has failed in some of its arrays has no flag.
     if member.is_faulty or not member.flags:
         return BayState.FAULTY
@@ -110,7 +98,7 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
     if status.sync_action.is_busy and status.sync_progress:
         pace = state.history.pace(status.name) if state.history else None
         return SyncView(
-            action=_sync_words(status),
+            action=_sync_words(state, status),
             fraction=status.sync_progress.fraction,
             bytes_per_second=pace.bytes_per_second if pace else None,
             eta_seconds=pace.left_seconds if pace else None,
@@ -118,10 +106,10 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
     return None
 
 
-def _sync_words(status: ArrayStatus) -> str:
-    """``recover``, ``recover 2 of 5``: in a volume one array after another."""
-    place = status.sync.place_words if isinstance(status, VolumeArray) and status.sync else ""
-    return f"{status.sync_action} {place}".strip()
+def _sync_words(state: LabState, status: ArrayStatus) -> str:
+    """``rebuild``, ``rebuild 2 of 5``: one array inside after another. A first sync is no rebuild."""
+    is_first = status.sync_action is SyncAction.RECOVER and status.name in state.first_syncs
+    return f"{FIRST_SYNC if is_first else status.sync_action.noun} {status.sync_place}".strip()
 
 
 def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:

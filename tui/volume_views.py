@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from lab.adapt.sketch import SliceRow, slice_rows
+from lab.arrays.inside import SliceState
 from lab.units import human_bytes
-from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture, SliceState
+from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture
 from tui.widgets.stripe_diagram import DiagramMember
 
 if TYPE_CHECKING:
-    from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
-    from lab.adapt.summary import VolumeArray
-    from lab.session.volume_preview import VolumePreview
+    from lab.arrays.preview import ArrayPreview
+    from lab.arrays.status import ArrayStatus, MemberStatus
     from tui.state import LabState
 
 
-def planned_picture(shown: VolumePreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
+def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
     """A volume that does not exist yet; ``lost`` are disks that are thought away."""
     if not shown.rows:
         return None
     failed = {number for number, disk in enumerate(disks) if disk in lost}
-    missing = {
-        window: sum(disk in failed for disk in disks_in(shown.rows, window)) for window in range(len(shown.widths))
-    }
+    missing = {window: sum(disk in failed for disk in shown.disks_in(window)) for window in range(len(shown.widths))}
 
     def state(disk: int, window: int) -> SliceState:
         if disk not in failed:
@@ -33,7 +30,7 @@ def planned_picture(shown: VolumePreview, disks: tuple[str, ...], lost: Collecti
 
     lines = tuple(
         SliceLine(
-            human_bytes(row.lines * shown.chunk_bytes),
+            human_bytes(row.lines * (shown.chunk_bytes or 0)),
             tuple(
                 None if window is None else SliceCell(window, state(disk, window))
                 for disk, window in enumerate(row.windows)
@@ -46,87 +43,40 @@ def planned_picture(shown: VolumePreview, disks: tuple[str, ...], lost: Collecti
     return SlicePicture(members, lines, tuple((name, f"{data}+{parity}") for name, (data, parity) in arrays))
 
 
-def disks_in(rows: tuple[SliceRow, ...], window: int) -> set[int]:
-    """Which disks have a slice in an array."""
-    return {disk for row in rows for disk, own in enumerate(row.windows) if own == window}
-
-
-def lost_arrays(shown: VolumePreview, disks: tuple[str, ...], lost: Collection[str]) -> int:
-    """How many arrays inside would lose data without these disks."""
-    failed = {number for number, disk in enumerate(disks) if disk in lost}
-    return sum(len(failed & disks_in(shown.rows, window)) > 1 for window in range(len(shown.widths)))
-
-
-def running_picture(state: LabState, status: VolumeArray) -> SlicePicture:
-    """A volume as it stands."""
-    volume = status.whole
+def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None:
+    """An array made of several as it stands; None for another."""
+    inside = status.inside
+    if inside is None:
+        return None
     lines = tuple(
         SliceLine(
-            human_bytes(row.lines * volume.chunk_bytes),
+            human_bytes(row.lines * (status.chunk_bytes or 0)),
             tuple(
-                None if number is None else SliceCell(number, _slice_state(volume.disks[disk], volume.windows[number]))
-                for disk, number in enumerate(row.windows)
+                None if number is None or slice_state is None else SliceCell(number, slice_state)
+                for number, slice_state in zip(row.windows, states, strict=True)
             ),
         )
-        for row in slice_rows([each.window for each in volume.windows], len(volume.disks))
+        for row, states in zip(inside.rows, inside.states, strict=True)
     )
-    arrays = tuple((each.array.name if each.array else "gone", f"{each.window.width}+1") for each in volume.windows)
-    return SlicePicture(tuple(_column(state, disk) for disk in volume.disks), lines, arrays)
+    arrays = tuple((each.name or "gone", each.width) for each in inside.arrays)
+    return SlicePicture(tuple(_column(state, place) for place in inside.places), lines, arrays)
 
 
-def _column(state: LabState, disk: VolumeDisk) -> DiagramMember:
-    name = state.disk_name(disk.node) if disk.node else "gone"
-    return DiagramMember(name, failed=not disk.present, rebuilding=bool(disk.present) and disk.working != disk.windows)
+def _column(state: LabState, place: MemberStatus) -> DiagramMember:
+    name = state.disk_name(place.device) if place.device else "gone"
+    return DiagramMember(name, failed=place.is_faulty, rebuilding=not (place.is_faulty or place.is_in_sync))
 
 
-def _slice_state(disk: VolumeDisk, window: WindowStatus) -> SliceState:
-    number = window.window.number
-    if number in disk.working:
-        return SliceState.WORKING
-    if number in disk.present:
-        return SliceState.REBUILDING
-    return SliceState.LOST if window.is_lost else SliceState.GONE
-
-
-def inner_lines(status: VolumeArray) -> list[tuple[str, str, str]]:
+def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:
     """Each array inside: name, width, how it stands."""
     lines = []
-    for each in status.whole.windows:
+    for each in status.inside.arrays if status.inside else ():
         inner = each.array
         if inner is None:
-            lines.append(("gone", f"{each.window.width}+1", "does not run"))
+            lines.append(("gone", each.width, "does not run"))
             continue
         words = "lost" if each.is_lost else "degraded" if each.is_degraded else "whole"
         if inner.sync_action.is_busy and inner.sync_progress:
-            words = f"{inner.sync_action} {inner.sync_progress.fraction:.0%}"
-        lines.append((inner.name, f"{each.window.width}+1", words))
+            words = f"{inner.sync_action.noun} {inner.sync_progress.fraction:.0%}"
+        lines.append((inner.name, each.width, words))
     return lines
-
-
-def volume_words(volume: VolumeStatus) -> str:
-    """``5 arrays inside``."""
-    count = len(volume.windows)
-    return "1 array inside" if count == 1 else f"{count} arrays inside"
-
-
-def failing_note(status: VolumeArray, disk: str, node: str) -> str:
-    """What becomes of a volume when this disk fails."""
-    own = status.whole.disk(node)
-    lost = status.whole.broken_by(own)
-    if lost:
-        arrays = f"{len(lost)} of its {len(status.whole.windows)} arrays"
-        return f"{status.name} cannot do without {disk}: after this the data of {arrays} are lost."
-    return (
-        f"{disk} fails in the {len(own.windows)} arrays of {status.name} that it is in. {status.name} survives this: "
-        "it goes on degraded, and the other disks remember which one failed."
-    )
-
-
-def adding_note(status: VolumeArray) -> str:
-    """What adding a disk sets going."""
-    if status.is_interrupted:
-        return "The rebuild goes on where it stopped, one array after another."
-    return (
-        "The disk takes the place of the one that is missing, in all of its arrays. md rebuilds one after another; "
-        "if that is interrupted, the same key goes on with it."
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tui.app
 from tui.client.client import HERTZ, LabClient
-from tui.state import LabState
+from tui.messages import LabLooked, LabMessage
 
 EVERY = 50
 
@@ -19,19 +19,20 @@ def main() -> None:
     tui.app.SHOW_SECONDS *= HERTZ / hertz
     app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
     counts = {"looks": 0, "shows": 0}
-    show = app.show_now
+    show, hear = app.show_now, app.hear
 
     def shown() -> None:
         counts["shows"] += 1
         show()
 
-    def looked(_state: LabState) -> None:
-        counts["looks"] += 1
-        if counts["looks"] % EVERY == 0:
+    def heard(message: LabMessage) -> None:
+        hear(message)
+        counts["looks"] += isinstance(message, LabLooked)
+        if isinstance(message, LabLooked) and counts["looks"] % EVERY == 0:
             file.write_text(f"{counts['looks']} {counts['shows']}", encoding="ascii")
 
     app.show_now = shown  # type: ignore[method-assign]
-    app.add_listener(looked)
+    app.hear = heard  # type: ignore[method-assign]
     try:
         app.run()
     finally:

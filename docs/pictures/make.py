@@ -16,10 +16,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import LevelName
 from lab.arrays.spec import ArraySpec
-from lab.session import plans
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -32,7 +30,7 @@ FOLDER = Path(__file__).resolve().parent
 SIZE = (120, 36)
 PATIENCE_SECONDS = 180.0
 PICTURED_FRACTION = 0.4
-SPINDLES = ("disks", "add", "--kind", "spindle", "--count", "4", "--personality", "hdd-7200", "--size", "96M")
+SPINDLES = ("disks", "add", "--kind", "spindle", "--count", "4", "--model", "hdd-7200", "--size", "96M")
 Act = Callable[["Story"], Awaitable[None]]
 
 
@@ -103,7 +101,7 @@ async def first_session(story: Story) -> None:
     await story.until(lambda: app.current_mode == "lab", "the Lab screen shows it")
     await story.press("m")
     await story.until(lambda: "md0" in app.lab.marks, "known data are written")
-    app.start_load("md0", "rand-mix-4k")
+    app.loads.start("md0", "rand-mix-4k")
     await story.until(lambda: app.lab.load and app.lab.load.phase == "running", "a load runs")
     await story.for_seconds(15)
     await story.press("home", "right", "f")
@@ -119,7 +117,7 @@ async def first_session(story: Story) -> None:
     await story.until(lambda: app.lab.marks["md0"].verdict, "the verdict is there")
     await story.for_seconds(5)
     await story.take("verdict")
-    app.stop_load()
+    app.loads.stop()
     await story.press("5")
     await story.press(*"cat /proc/mdstat", "enter")
     await story.for_seconds(2)
@@ -162,18 +160,18 @@ def tell(text: str) -> None:
 
 def slow_down(session: LabSession) -> None:
     """So slow that the rebuild can be watched."""
-    session.run(plans.speed(session, "md0", minimum_kib_per_second=1000, maximum_kib_per_second=8 * 1024))
+    session.run(session.array("md0").speed(minimum_kib_per_second=1000, maximum_kib_per_second=8 * 1024))
 
 
 def speed_up(session: LabSession) -> None:
     """As fast as md likes."""
-    session.run(plans.speed(session, "md0", minimum_kib_per_second=100_000, maximum_kib_per_second=1_000_000))
+    session.run(session.array("md0").speed(minimum_kib_per_second=100_000, maximum_kib_per_second=1_000_000))
 
 
 def build_on_spindles(session: LabSession) -> Plan:
     """A RAID 5 of the emulated drives."""
-    nodes = tuple(disk.node for disk in session.disks if disk.personality)
-    return plans.create(session, ArraySpec(level=LevelName.RAID5.value, members=nodes, name="md0"), FileSystem.RAW)
+    nodes = tuple(disk.node for disk in session.disks if disk.model)
+    return session.creation(ArraySpec(level=LevelName.RAID5.value, members=nodes, name="md0"))
 
 
 def play(act: Act) -> None:

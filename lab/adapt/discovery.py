@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import gzip
-import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from lab.adapt import operations, tables
-from lab.adapt.label import LABEL_AREA_BYTES, Label, Stage, copies_in, newest
+from lab.adapt.label import LABEL_AREA_BYTES, Label, VolumeStage, copies_in, newest
 from lab.adapt.names import inner_names
+from lab.adapt.stack import Stack, read_stack
 from lab.arrays.discovery import FoundArray
 from lab.errors import ArrayError
 from lab.machine.api import Machine
 from lab.plans import Plan
-
-# Mostly zeros, so compressed: an embedded kernel's serial line is slow.
-_READ_SCRIPT = f'head -q -c {LABEL_AREA_BYTES} "$@" | gzip -1c | base64 -w0'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +35,20 @@ class FoundVolume(FoundArray):
     def nodes_by_disk(self) -> dict[int, str]:
         return dict(self.nodes)
 
-    def start_plan(self, taken: Collection[str]) -> Plan:
-        """How to start it, degraded if it must be; ``taken`` are md names in use. Raises ArrayError for old layouts."""
+    def start_plan(self, machine: Machine) -> Plan:
+        taken = machine.list_dirs(["/sys/block"])["/sys/block"]
         return operations.assemble(self.description, self.nodes_by_disk, windows_named(self.description, taken))
 
-    def assemble_plan(self) -> Plan:
-        return self.start_plan(())
+    def clear_away(self, machine: Machine) -> None:
+        for step in self.stop_plan(read_stack(machine)).steps:
+            machine.run(step.argv, check=False)
+
+    def stop_plan(self, stack: Stack) -> Plan:
+        """Stop what ``stack`` has of it."""
+        cut = stack.disks_cut(self.name)
+        whole = operations.stop(self.description, cut, stack.arrays.get(self.name, {}))
+        steps = whole.steps if self.name in stack.volumes else whole.steps[1:]
+        return Plan(whole.title, steps if cut else steps[:-1])
 
 
 def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
@@ -56,26 +58,10 @@ def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
     return {window.number: name for window, name in zip(windows, names, strict=True)}
 
 
-def discover_volumes(machine: Machine, nodes: Sequence[str]) -> tuple[FoundVolume, ...]:
-    """The volumes on these disks, by name."""
-    return volumes_in(read_labels(machine, nodes))
-
-
-def read_labels(machine: Machine, nodes: Sequence[str]) -> dict[str, Label]:
-    """Node -> its newest label, for the disks that carry one."""
-    if not nodes:
-        return {}
-    text = machine.run(("sh", "-c", _READ_SCRIPT, "read-labels", *nodes)).stdout
-    try:
-        data = gzip.decompress(base64.b64decode(text))
-    except (binascii.Error, OSError, EOFError, zlib.error):
-        return {}
-    found = {}
-    for number, node in enumerate(nodes):
-        label = newest(copies_in(data[number * LABEL_AREA_BYTES : (number + 1) * LABEL_AREA_BYTES]))
-        if label:
-            found[node] = label
-    return found
+def labels_in(heads: Mapping[str, bytes]) -> dict[str, Label]:
+    """Node -> its newest label, for the disks that carry one in their first ``LABEL_AREA_BYTES``."""
+    found = {node: newest(copies_in(head[:LABEL_AREA_BYTES])) for node, head in heads.items()}
+    return {node: label for node, label in found.items() if label}
 
 
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
@@ -122,7 +108,7 @@ def _volume(labels: Mapping[str, Label], refusal: str = "") -> FoundVolume:
 
 
 def _refusal(label: Label, present: Mapping[int, str]) -> str:
-    if label.stage is not Stage.READY:
+    if label.stage is not VolumeStage.READY:
         return "its creation was interrupted; there are no data on it yet"
     try:
         composition = tables.layout_of(label).composition

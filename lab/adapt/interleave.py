@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.adapt.windows import Composition, Rule, Window
+from lab.adapt.windows import AdaptLevel, Composition, TierWindow
 
 MAXIMUM_TARGETS = 1_048_576
 """DM_MAX_TARGETS of Linux since 2024 (drivers/md/dm-core.h): no table may be longer."""
@@ -45,7 +45,7 @@ def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
 
     Tiers are used evenly, and change only between reference stripes; or one behind the other, as the rule says.
     """
-    emitted = _concatenated(composition) if composition.rule is Rule.SHR else _even(composition, stripes)
+    emitted = _concatenated(composition) if composition.rule is AdaptLevel.SHR else _even(composition, stripes)
     joined: list[Segment] = []
     start = 0
     for window, window_start, blocks in emitted:
@@ -60,7 +60,7 @@ def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
 
 def shortest_run(composition: Composition, limit: int = COMFORTABLE_TARGETS) -> int:
     """Stripes of one array in a row: the fewest for which a volume needs at most ``limit`` segments."""
-    if composition.rule is Rule.SHR:
+    if composition.rule is AdaptLevel.SHR:
         return 1
     longest = max((window.lines for window in composition.windows), default=1)
     stripes = max(1, -(-sum(window.lines for window in composition.windows) // limit))
@@ -77,7 +77,7 @@ def placement(composition: Composition, order: Sequence[Segment], piece_lines: i
         (disk, window.number): [] for window in composition.windows for disk in window.disks
     }
 
-    def place(window: Window, until: int) -> None:
+    def place(window: TierWindow, until: int) -> None:
         done = placed[window.number]
         while done < until:
             lines = min(piece_lines, window.lines - done)
@@ -139,7 +139,7 @@ def _even(composition: Composition, stripes: int) -> Iterator[Run]:
                 break
 
 
-def _in_turn(windows: Sequence[Window], stripes: int, total: int) -> Iterator[Run]:
+def _in_turn(windows: Sequence[TierWindow], stripes: int, total: int) -> Iterator[Run]:
     """Runs of a tier's windows, one window after the other, ``total`` blocks in all."""
     width, lines = windows[0].width, windows[0].lines
     left = total
@@ -154,7 +154,7 @@ def _in_turn(windows: Sequence[Window], stripes: int, total: int) -> Iterator[Ru
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class VolumeLayout:
     """A composition with its order and its places: everything that the device-mapper tables need."""
 
     composition: Composition
@@ -164,7 +164,7 @@ class Volume:
     placement: Placement
 
     @classmethod
-    def of(cls, composition: Composition, run_stripes: int, piece_lines: int) -> Volume:
+    def of(cls, composition: Composition, run_stripes: int, piece_lines: int) -> VolumeLayout:
         """Lay out a volume whose segments are ``run_stripes`` stripes and whose slices have ``piece_lines`` pieces."""
         order = segments(composition, run_stripes)
         return cls(composition, run_stripes, piece_lines, order, placement(composition, order, piece_lines))

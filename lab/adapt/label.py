@@ -8,13 +8,14 @@ It holds what the layout follows from, and a checksum of the layout: a change of
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
-from lab.adapt.interleave import Volume
-from lab.adapt.windows import Composition, Rule
+from lab.adapt.interleave import VolumeLayout
+from lab.adapt.windows import AdaptLevel, Composition
 from lab.units import KIB
 
 LABEL_OFFSET_BYTES = 4 * KIB
@@ -27,7 +28,7 @@ FORMAT = 1
 _MAGIC = "raidlab-volume"
 
 
-class Stage(StrEnum):
+class VolumeStage(StrEnum):
     """How far a volume has come."""
 
     CREATING = "creating"
@@ -49,8 +50,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     name: str
     sequence: int
-    stage: Stage
-    rule: Rule
+    stage: VolumeStage
+    rule: AdaptLevel
     chunk_bytes: int
     reference: int
     run_stripes: int
@@ -63,10 +64,10 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     own_uuid: str = ""
 
-    def volume(self) -> Volume:
+    def volume(self) -> VolumeLayout:
         """The layout. Compare ``layout_checksum`` with ``checksum_of`` before it is used."""
         lines = tuple(disk.lines for disk in self.disks)
-        return Volume.of(Composition.of(lines, self.reference, self.rule), self.run_stripes, self.piece_lines)
+        return VolumeLayout.of(Composition.of(lines, self.reference, self.rule), self.run_stripes, self.piece_lines)
 
     def window_uuid(self, number: int) -> str:
         """UUID of one of its md arrays, so that slices of different volumes or windows never meet."""
@@ -83,7 +84,12 @@ def uuid_from(text: str) -> str:
     return ":".join(digest[start : start + 8] for start in range(0, 32, 8))
 
 
-def checksum_of(volume: Volume) -> str:
+def new_uuid() -> str:
+    """A random identity in the form of md's."""
+    return uuid_from(secrets.token_hex())
+
+
+def checksum_of(volume: VolumeLayout) -> str:
     """A checksum over every segment and every piece."""
     digest = hashlib.sha256()
     for window in volume.composition.windows:

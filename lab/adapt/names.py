@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from lab.arrays.names import require_array_name
 from lab.disks.inventory import MAPPER
 from lab.errors import SpecError
 
@@ -15,21 +14,16 @@ FIRST_INNER_NUMBER = 100
 """Arrays inside volumes are md100 and so on, out of the way of those that users number from md0."""
 
 
-def is_volume_name(name: str) -> bool:
+def names_volume(name: str) -> bool:
     """Whether this names a volume of unequal disks, such as adapt0."""
     return bool(_VOLUME.fullmatch(name))
 
 
 def require_volume_name(name: str) -> str:
     """``name`` itself; raises SpecError unless it is one that the lab uses."""
-    if not is_volume_name(name):
+    if not names_volume(name):
         raise SpecError(f"'{name}' is not the name of a volume", hint="write adapt and a number below 100: adapt0")
     return name
-
-
-def require_any_name(name: str) -> str:
-    """``name`` itself; raises SpecError unless an array or a volume can have it."""
-    return name if is_volume_name(name) else require_array_name(name)
 
 
 def volume_device(name: str) -> str:
@@ -51,16 +45,6 @@ def parse_slice_name(text: str) -> tuple[str, int, int] | None:
     """Volume, disk and window; None for anything else."""
     match = _SLICE.fullmatch(text)
     return (match[1], int(match[2]), int(match[3])) if match else None
-
-
-def is_slice(node: str) -> bool:
-    """Whether a node under /dev/mapper is a slice of a volume's disk."""
-    return node.startswith(MAPPER) and parse_slice_name(node.removeprefix(MAPPER)) is not None
-
-
-def free_volume_name(taken: Collection[str]) -> str:
-    """The first of adapt0, adapt1, … that is not taken."""
-    return next(f"adapt{number}" for number in range(100) if f"adapt{number}" not in taken)
 
 
 def inner_names(taken: Collection[str]) -> Iterator[str]:

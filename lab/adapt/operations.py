@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lab.adapt import tables
-from lab.adapt.label import LABEL_BYTES, Label, Stage, copy_offset_bytes, encode
+from lab.adapt.label import LABEL_BYTES, Label, VolumeStage, copy_offset_bytes, encode, new_uuid
 from lab.adapt.names import slice_device, slice_name, volume_device
-from lab.adapt.spec import VolumeSpec, new_label, new_uuid
 from lab.arrays.create import ASSEMBLE_TIMEOUT_SECONDS
 from lab.arrays.create import assemble as assemble_array
 from lab.arrays.create import stop as stop_array
@@ -25,6 +25,9 @@ from lab.arrays.tuning import scrub_check, scrub_repair, scrub_stop
 from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step
 from lab.units import KIB, MIB
+
+if TYPE_CHECKING:
+    from lab.adapt.spec import VolumeSpec
 
 SYNC_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 CLEAN_AFTER_SECONDS = 5
@@ -45,22 +48,21 @@ _WAIT_FOR_REBUILD = (
 _WAIT_FOR_SCRUB = 'while [ "$(cat "$1/sync_action")" = "$3" ]; do mdadm --wait "$2" || sleep 0.1; done'
 
 
-def create(spec: VolumeSpec, arrays: Mapping[int, str], label: Label | None = None) -> Plan:
-    """Create the volume that ``spec`` describes. Raises SpecError that lists every problem of the spec.
+def create(spec: VolumeSpec, arrays: Mapping[int, str], label: Label) -> Plan:
+    """Create the volume that ``spec`` and its new ``label`` describe.
 
     The label is written first and last: what an interruption leaves is recognised, and refused until it is removed.
     """
-    first = label or new_label(spec)
-    nodes = dict(enumerate(spec.nodes))
-    ready = replace(first, sequence=first.sequence + 1, stage=Stage.READY)
+    nodes = dict(enumerate(spec.devices))
+    ready = replace(label, sequence=label.sequence + 1, stage=VolumeStage.READY)
     steps = (
         _write_labels(
-            first, nodes, "Each disk is told what it is to be part of; from now on it is not blank.", Danger.DATA
+            label, nodes, "Each disk is told what it is to be part of; from now on it is not blank.", Danger.DATA
         ),
-        *_cut(first, nodes),
-        *(_create_window(first, number, name, spec) for number, name in arrays.items()),
+        *_cut(label, nodes),
+        *(_create_window(label, number, name, spec) for number, name in arrays.items()),
         _mark_clean_later(arrays),
-        _map_volume(first, arrays),
+        _map_volume(label, arrays),
         _write_labels(ready, nodes, "Each disk is told that all arrays are there."),
     )
     return Plan(f"Create {spec.name} as {spec.rule}", steps)
@@ -101,18 +103,14 @@ def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
 
 def erase(label: Label, nodes: Sequence[str]) -> Plan:
     """Erase labels and the superblocks of all slices, so that nothing is left of a stopped volume."""
-    count = str(label.reserve_bytes // MIB)
     why = "Label and superblocks at the beginning of {} are overwritten: it is no part of any volume."
-    steps = (
-        Step(
-            ("dd", "if=/dev/zero", f"of={node}", "bs=1M", f"count={count}", "conv=fsync,notrunc", "status=none"),
-            why.format(node),
-            danger=Danger.DATA,
-            writes_devices=(node,),
-        )
-        for node in nodes
-    )
-    return Plan.of(f"Remove {label.name}", steps)
+    return Plan.of(f"Remove {label.name}", (_erased(label, node, why.format(node)) for node in nodes))
+
+
+def _erased(label: Label, node: str, why: str) -> Step:
+    count = f"count={label.reserve_bytes // MIB}"
+    argv = ("dd", "if=/dev/zero", f"of={node}", "bs=1M", count, "conv=fsync,notrunc", "status=none")
+    return Step(argv, why, danger=Danger.DATA, writes_devices=(node,))
 
 
 def fail(
@@ -140,16 +138,14 @@ def without(label: Label, disk: int) -> Label:
     return _changed(label, disk, replace(label.disks[disk], is_failed=True))
 
 
-def remove(label: Label, disk: int, arrays: Mapping[int, str], *, has_slices: bool = True) -> Plan:
+def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
     """Take a faulty disk out of the windows ``arrays``, and let go of it."""
     steps = [
         step
         for number, name in arrays.items()
         for step in remove_member(name, slice_device(label.name, disk, number)).steps
     ]
-    return Plan(
-        f"Remove disk {disk} from {label.name}", (*steps, *(_remove_slices(label, [disk]) if has_slices else ()))
-    )
+    return Plan(f"Remove disk {disk} from {label.name}", (*steps, *_remove_slices(label, [disk])))
 
 
 def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Plan:
@@ -161,22 +157,9 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
     changed = _changed(label, disk, identity)
     working = {number: own for number, own in nodes.items() if not label.disks[number].is_failed} | {disk: node}
     why = f"{node} takes the place of the failed disk, and every disk knows it."
-    header = Step(
-        (
-            "dd",
-            "if=/dev/zero",
-            f"of={node}",
-            "bs=1M",
-            f"count={label.reserve_bytes // MIB}",
-            "conv=fsync,notrunc",
-            "status=none",
-        ),
-        "What an earlier array may have left where labels and superblocks go is erased.",
-        danger=Danger.DATA,
-        writes_devices=(node,),
-    )
+    why_blank = "What an earlier array may have left where labels and superblocks go is erased."
     steps = (
-        header,
+        _erased(label, node, why_blank),
         _write_labels(changed, working, why),
         *_cut(changed, {disk: node}),
         *rebuild(label, disk, arrays).steps,

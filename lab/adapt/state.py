@@ -2,74 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lab.adapt import tables
 from lab.adapt.discovery import FoundVolume
-from lab.adapt.names import is_volume_name, parse_slice_name, volume_device
-from lab.adapt.windows import Composition, Window
-from lab.arrays.names import is_array_name, node_of
-from lab.arrays.state import read_arrays
+from lab.adapt.names import volume_device
+from lab.adapt.stack import Stack
+from lab.adapt.windows import Composition, TierWindow
 from lab.arrays.status import ArrayStatus
-from lab.disks.inventory import mapped_devices
 from lab.errors import ArrayError
 from lab.machine.api import Machine
 from lab.units import SECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """What of volumes runs on a machine: slices that are there, md arrays on them, and mapped volumes."""
-
-    slices: Mapping[tuple[str, int, int], str]
-    """(volume, disk, window) -> kernel name."""
-    arrays: Mapping[str, Mapping[int, str]]
-    """Volume -> window -> md name."""
-    volumes: Mapping[str, str]
-    """Mapped volume -> kernel name."""
-    nodes: Mapping[tuple[str, int], str]
-    """(volume, disk) -> node of the disk that its slices lie on."""
-
-    @property
-    def inner_arrays(self) -> frozenset[str]:
-        """Md names that are parts of volumes and no arrays of their own."""
-        return frozenset(name for own in self.arrays.values() for name in own.values())
-
-    def disks_cut(self, volume: str) -> tuple[int, ...]:
-        """Disks of a volume whose slices are there."""
-        return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
-
-    def has_any(self, volume: str) -> bool:
-        """Whether anything of a volume is there."""
-        return volume in self.volumes or bool(self.disks_cut(volume))
-
-
-def read_stack(machine: Machine) -> Stack:
-    """Look at every mapped device; one round trip where there is none."""
-    mapped = mapped_devices(machine)
-    slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
-    folders = {key: f"/sys/block/{kernel}" for key, kernel in slices.items()}
-    wanted = [f"{folder}/{part}" for folder in folders.values() for part in ("holders", "slaves")]
-    listed = machine.list_dirs(wanted) if wanted else {}
-    arrays: dict[str, dict[int, str]] = {}
-    nodes = {}
-    for (volume, disk, window), folder in sorted(folders.items()):
-        for below in listed[f"{folder}/slaves"]:
-            nodes[volume, disk] = node_of(below)
-        for holder in listed[f"{folder}/holders"]:
-            if is_array_name(holder):
-                arrays.setdefault(volume, {})[window] = holder
-    ordered = {volume: dict(sorted(own.items())) for volume, own in arrays.items()}
-    volumes = {name: kernel for name, kernel in mapped.items() if is_volume_name(name)}
-    return Stack(slices, ordered, volumes, nodes)
-
-
-@dataclass(frozen=True, slots=True)
 class WindowStatus:
     """One array of a volume; ``array`` is None while it does not run."""
 
-    window: Window
+    window: TierWindow
     array: ArrayStatus | None
 
     @property
@@ -98,6 +49,11 @@ class VolumeDisk:
     present: tuple[int, ...]
     faulty: tuple[int, ...]
     is_failed: bool
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it has its place, and is being filled or waits for it."""
+        return bool(self.present) and self.working != self.windows and not self.faulty
 
     @property
     def state(self) -> str:
@@ -143,21 +99,30 @@ class VolumeStatus:
         return tuple(window for window in self.windows if window.is_lost)
 
     @property
+    def arrays(self) -> tuple[ArrayStatus, ...]:
+        """The arrays that run."""
+        return tuple(window.array for window in self.windows if window.array)
+
+    @property
     def busy(self) -> tuple[ArrayStatus, ...]:
         """Arrays that synchronise, or are about to."""
-        arrays = (window.array for window in self.windows if window.array)
-        return tuple(each for each in arrays if each.sync_action.is_busy or each.awaits_rebuild or each.awaits_resync)
+        return tuple(each for each in self.arrays if each.owes_sync)
 
     @property
     def mismatch_sectors(self) -> int:
         """Sectors that the last scrub found not to agree, in all arrays."""
-        return sum(window.array.mismatch_sectors or 0 for window in self.windows if window.array)
+        return sum(each.mismatch_sectors or 0 for each in self.arrays)
+
+    @property
+    def loss_words(self) -> str:
+        """How much is lost; empty: nothing."""
+        return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
 
     @property
     def state_words(self) -> str:
         """``clean``, ``degraded``, or how much is lost."""
         if self.lost:
-            return f"data lost in {len(self.lost)} of {len(self.windows)} arrays"
+            return self.loss_words
         return "degraded" if self.is_degraded else "clean"
 
     def disk(self, node: str) -> VolumeDisk:
@@ -177,11 +142,8 @@ class VolumeStatus:
         )
 
 
-def read_volume(
-    machine: Machine, found: FoundVolume, stack: Stack | None = None, arrays: Sequence[ArrayStatus] | None = None
-) -> VolumeStatus:
-    """State of one running volume; ``arrays``: all md arrays, if read already. Raises ArrayError if it does not run."""
-    stack = stack or read_stack(machine)
+def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeStatus:
+    """State of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it does not run."""
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} does not run", hint=f"start it with 'raidlab array assemble {found.name}'"
@@ -191,8 +153,7 @@ def read_volume(
     texts = machine.read(paths)
     size, optimal = (int((texts[path] or "0").strip() or 0) for path in paths)
     names = stack.arrays.get(found.name, {})
-    known = read_arrays(machine) if arrays is None else arrays
-    inner = {status.name: status for status in known if status.name in names.values()}
+    inner = {status.name: status for status in arrays if status.name in names.values()}
     label = found.description
     composition = tables.layout_of(label).composition
     windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from lab.adapt.preview import slice_rows
 from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
+from lab.arrays.inside import InnerArray, Inside, SliceState
+from lab.arrays.levels import Level, Raid5
 from lab.arrays.spec import METADATA_VERSION
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
-from lab.units import SECTOR_BYTES
+from lab.disks.kinds import LabDisk
+from lab.units import SECTOR_BYTES, human_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,10 @@ class VolumeArray(ArrayStatus):
     A member is *faulty* when it works in none of its arrays; in sync when it works in all.
     """
 
+    unit: ClassVar[str] = "disk"
+    waits_words: ClassVar[str] = "rebuild stands still"
+    cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
+
     volume: VolumeStatus | None = None
     sync: VolumeSync | None = None
 
@@ -50,14 +59,161 @@ class VolumeArray(ArrayStatus):
         assert self.volume is not None
         return self.volume
 
+    def _disk(self, member: MemberStatus) -> VolumeDisk:
+        return next(disk for disk in self.whole.disks if disk.number == member.slot)
+
     @property
     def device(self) -> str:
         return self.whole.device
 
     @property
+    def kernel_name(self) -> str:
+        return self.whole.kernel_name
+
+    @property
+    def inner(self) -> tuple[ArrayStatus, ...]:
+        return self.whole.arrays
+
+    @property
+    def inside(self) -> Inside:
+        volume = self.whole
+        rows = slice_rows([each.window for each in volume.windows], len(volume.disks))
+        return Inside(
+            tuple(map(_member, volume.disks)),
+            tuple(InnerArray(f"{w.window.width}+1", w.array, w.is_lost, w.is_degraded) for w in volume.windows),
+            rows,
+            tuple(
+                tuple(
+                    None if number is None else _slice_state(volume.disks[disk], volume.windows[number])
+                    for disk, number in enumerate(row.windows)
+                )
+                for row in rows
+            ),
+        )
+
+    @property
+    def raid(self) -> Level:
+        return Raid5()
+
+    @property
+    def has_lost_data(self) -> bool:
+        return bool(self.whole.lost)
+
+    @property
+    def loss_words(self) -> str:
+        return self.whole.loss_words
+
+    def works_without(self, member: MemberStatus) -> bool:
+        return not self.whole.broken_by(self._disk(member))
+
+    def breaks_without(self, member: MemberStatus) -> bool:
+        return not self.works_without(member)
+
+    def with_progress(self, progress: Mapping[str, SyncProgress]) -> VolumeArray:
+        before = self.whole.windows
+        after = tuple(
+            replace(window, array=window.array.with_progress(progress)) if window.array else window for window in before
+        )
+        return self if after == before else as_array(replace(self.whole, windows=after))
+
+    def bridged(self, before: ArrayStatus) -> ArrayStatus:
+        """Between two of its arrays a rebuild or a scrub goes on, although md rests for a moment."""
+        sync = before.sync if isinstance(before, type(self)) else None
+        if sync is None or sync.is_last or not (sync.action in _SCRUBS or self.is_interrupted):
+            return self
+        return replace(self, sync_action=before.sync_action, sync_progress=before.sync_progress, sync=sync)
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether a disk has its place, but some array does not have it yet, and nothing rebuilds."""
-        return any(_is_incomplete(disk) for disk in self.whole.disks) and not self.sync_action.is_busy
+        return any(disk.is_incomplete for disk in self.whole.disks) and not self.sync_action.is_busy
+
+    @property
+    def sync_place(self) -> str:
+        return self.sync.place_words if self.sync else ""
+
+    def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
+        """The disk whose rebuild stands still, else ``chosen``, else the smallest free one that fits a place."""
+        # One disk at a time: its rebuild goes on from array to array.
+        if self.sync_action.is_busy or not self.is_degraded or self.whole.lost:
+            return None
+        if self.is_interrupted:
+            waiting = {member.device for member in self.members if member.is_rebuilding}
+            return next((disk for disk in disks if disk.node in waiting), None)
+        places = [disk.size_bytes for disk in self.whole.disks if not disk.present]
+        if not places or chosen:
+            return chosen if places else None
+        fitting = [disk for disk in free if disk.size_bytes >= min(places)]
+        return min(fitting, key=lambda disk: disk.size_bytes, default=None)
+
+    @property
+    def summary(self) -> str:
+        volume = self.whole
+        working = sum(len(disk.working) == len(disk.windows) for disk in volume.disks)
+        parts = [self.level, human_bytes(self.size_bytes), volume.state_words]
+        parts += [f"{working} of {len(volume.disks)} disks in sync", self.kind_words]
+        parts += [f"{each.name} {each.sync_words}" for each in volume.busy]
+        parts += [f"{self.mismatch_sectors} sectors mismatch"] if self.mismatch_sectors else []
+        return f"{self.name}: " + ", ".join(parts)
+
+    @property
+    def kind_words(self) -> str:
+        count = len(self.whole.windows)
+        return "1 array inside" if count == 1 else f"{count} arrays inside"
+
+    @property
+    def inspecting_command(self) -> str:
+        return "dmsetup ls --tree"
+
+    @property
+    def unpredicted(self) -> str:
+        widths = sorted({window.window.width for window in self.whole.windows})
+        cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write_ios(width + 1) for width in widths}))
+        return (
+            f"no number: {self.name} is {len(self.whole.windows)} arrays in turn, with stripes of "
+            f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands"
+        )
+
+    def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
+        faulty = len(self._disk(member).faulty)
+        return f"{self.name} lost {disk} in {faulty} of {len(self.whole.windows)} arrays"
+
+    def in_sync_sentence(self, member: MemberStatus, disk: str) -> str:
+        return f"{disk} is in sync with {self.name}, in all of its {len(self._disk(member).windows)} arrays"
+
+    def member_note(self, member: MemberStatus) -> str:
+        disk = self._disk(member)
+        if disk.faulty and disk.present:
+            return f"{self.name} faulty in {len(disk.faulty)} of {len(disk.windows)}"
+        return f"{self.name} rebuild waits" if member.is_rebuilding and self.is_interrupted else ""
+
+    def use_words(self, member: MemberStatus) -> str:
+        own = self._disk(member)
+        arrays = "1 array" if len(own.windows) == 1 else f"{len(own.windows)} arrays"
+        words = own.state if own.working != own.windows else f"in {arrays} of {self.name}"
+        return f"{human_bytes(own.size_bytes)}, {words}"
+
+    def failing_note(self, member: MemberStatus, disk: str) -> str:
+        own = self._disk(member)
+        if lost := self.whole.broken_by(own):
+            arrays = f"{len(lost)} of its {len(self.whole.windows)} arrays"
+            return f"{self.name} cannot do without {disk}: after this the data of {arrays} are lost."
+        return (
+            f"{disk} fails in the {len(own.windows)} arrays of {self.name} that it is in. {self.name} survives this: "
+            "it goes on degraded, and the other disks remember which one failed."
+        )
+
+    @property
+    def adding_note(self) -> str:
+        if self.is_interrupted:
+            return "The rebuild goes on where it stopped, one array after another."
+        return (
+            "The disk takes the place of the one that is missing, in all of its arrays. md rebuilds one after another; "
+            "if that is interrupted, the same key goes on with it."
+        )
+
+
+_SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
 
 
 def as_array(volume: VolumeStatus) -> VolumeArray:
@@ -90,24 +246,10 @@ def as_array(volume: VolumeStatus) -> VolumeArray:
     )
 
 
-def with_progress(array: VolumeArray, progress: Mapping[str, SyncProgress]) -> VolumeArray:
-    """The same with finer progress of the arrays inside, by md name."""
-    before = array.whole.windows
-    after = tuple(_refreshed(window, progress) for window in before)
-    return array if after == before else as_array(replace(array.whole, windows=after))
-
-
-def _refreshed(window: WindowStatus, progress: Mapping[str, SyncProgress]) -> WindowStatus:
-    inner = window.array
-    if inner is None or inner.name not in progress or not inner.sync_action.is_busy:
-        return window
-    return replace(window, array=replace(inner, sync_progress=progress[inner.name]))
-
-
 def _state(volume: VolumeStatus) -> ArrayState:
     if volume.lost:
         return ArrayState.BROKEN
-    states = {window.array.state for window in volume.windows if window.array}
+    states = {array.state for array in volume.arrays}
     order = (ArrayState.READ_AUTO, ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
     return next((state for state in order if state in states), ArrayState.CLEAN)
 
@@ -115,9 +257,21 @@ def _state(volume: VolumeStatus) -> ArrayState:
 def _members(volume: VolumeStatus) -> Iterable[MemberStatus]:
     for disk in volume.disks:
         # A failed disk that nothing holds any more is no member: its place is empty.
-        if disk.node is None or not (disk.present or disk.faulty):
-            continue
-        yield MemberStatus(disk.node, disk.number, _flags(disk), None, None, disk.size_bytes // 1024)
+        if disk.node and (disk.present or disk.faulty):
+            yield _member(disk)
+
+
+def _member(disk: VolumeDisk) -> MemberStatus:
+    return MemberStatus(disk.node or "", disk.number, _flags(disk), None, None, disk.size_bytes // 1024)
+
+
+def _slice_state(disk: VolumeDisk, window: WindowStatus) -> SliceState:
+    number = window.window.number
+    if number in disk.working:
+        return SliceState.WORKING
+    if number in disk.present:
+        return SliceState.REBUILDING
+    return SliceState.LOST if window.is_lost else SliceState.GONE
 
 
 def _flags(disk: VolumeDisk) -> frozenset[str]:
@@ -126,11 +280,6 @@ def _flags(disk: VolumeDisk) -> frozenset[str]:
     if not disk.present:
         return frozenset({"faulty"})
     return frozenset() if disk.faulty else frozenset({"spare"})
-
-
-def _is_incomplete(disk: VolumeDisk) -> bool:
-    """Whether a disk has its place, and is being filled or waits for it."""
-    return bool(disk.present) and disk.working != disk.windows and not disk.faulty
 
 
 def sync_of(volume: VolumeStatus) -> VolumeSync | None:
@@ -163,7 +312,7 @@ def sync_of(volume: VolumeStatus) -> VolumeSync | None:
 
 def _rebuilt_numbers(volume: VolumeStatus) -> frozenset[int] | None:
     """The arrays of the disks that are being filled; None where there are none."""
-    numbers = frozenset(number for disk in volume.disks if _is_incomplete(disk) for number in disk.windows)
+    numbers = frozenset(number for disk in volume.disks if disk.is_incomplete for number in disk.windows)
     return numbers or None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lab.adapt.interleave import Volume
+from lab.adapt.interleave import VolumeLayout
 from lab.adapt.label import Label, checksum_of
 from lab.adapt.names import slice_name
 from lab.arrays.names import array_device
@@ -17,7 +17,7 @@ CONCISE_BYTES = 60_000
 
 
 @lru_cache(maxsize=8)
-def layout_of(label: Label) -> Volume:
+def layout_of(label: Label) -> VolumeLayout:
     """The layout that a label describes. Raises ArrayError where this program would compute another than its maker."""
     volume = label.volume()
     if checksum_of(volume) != label.layout_checksum:

@@ -12,7 +12,8 @@ from fractions import Fraction
 
 from lab.errors import SpecError
 
-MINIMUM_DISKS = 2
+EQUAL_WITHIN = 0.01
+"""Disks whose sizes differ by less count as equal: drives of one nominal size never agree to the last sector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,12 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
     return factors
 
 
-def lines_per_pattern(
-    capacities: Sequence[int], lines_in_pattern: int, utilisation: Sequence[float | Fraction] | None = None
-) -> tuple[int, ...]:
-    """Lines that each disk gives to one repeat of the pattern: the fully used disk ``lines_in_pattern``.
-
-    Left out, the utilisation is each capacity relative to the largest. Raises SpecError for impossible factors.
-    """
-    if utilisation is None:
-        largest = max(capacities)
-        factors: tuple[Fraction, ...] = tuple(Fraction(capacity, largest) for capacity in capacities)
-    else:
-        factors = check_utilisation(utilisation, len(capacities))
-    return tuple(round(factor * lines_in_pattern) for factor in factors)
+def level_out(lines: Sequence[int]) -> tuple[int, ...]:
+    """Nearly equal disks made equal: each is used as far as the smallest within ``EQUAL_WITHIN``."""
+    kept: dict[int, int] = {}
+    lowest = 0
+    for own in sorted(set(lines)):
+        if not lowest or own > lowest * (1 + EQUAL_WITHIN):
+            lowest = own
+        kept[own] = lowest
+    return tuple(kept[own] for own in lines)

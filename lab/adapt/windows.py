@@ -15,7 +15,7 @@ from math import gcd
 from lab.adapt.tiers import Tier, check_reference, data_width, default_reference, tiers
 
 
-class Rule(StrEnum):
+class AdaptLevel(StrEnum):
     """How wide stripes are in a tier of fewer disks, and in which order tiers are used."""
 
     ADAPT5 = "adapt5"
@@ -25,7 +25,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TierWindow:
     """One md RAID 5: ``disks`` in slot order, each with a slice of ``lines`` lines."""
 
     number: int
@@ -48,23 +48,25 @@ class Window:
 class Composition:
     """All md arrays of a volume. ``lines`` are the lines that each disk offers."""
 
-    rule: Rule
+    rule: AdaptLevel
     lines: tuple[int, ...]
     reference: int
-    windows: tuple[Window, ...]
+    windows: tuple[TierWindow, ...]
 
     @classmethod
-    def of(cls, lines: Sequence[int], reference: int | None = None, rule: Rule = Rule.ADAPT5) -> Composition:
+    def of(
+        cls, lines: Sequence[int], reference: int | None = None, rule: AdaptLevel = AdaptLevel.ADAPT5
+    ) -> Composition:
         """The arrays for disks of ``lines``. Raises SpecError for a reference stripe that the disks cannot hold."""
         wide = check_reference(default_reference(len(lines)) if reference is None else reference, len(lines))
-        windows: list[Window] = []
+        windows: list[TierWindow] = []
         for number, tier in enumerate(tiers(lines)):
             for disks, slice_lines in _windows(tier, wide, rule):
-                windows.append(Window(len(windows), number, disks, slice_lines))
+                windows.append(TierWindow(len(windows), number, disks, slice_lines))
         return cls(rule, tuple(lines), wide, tuple(windows))
 
     @property
-    def by_tier(self) -> tuple[tuple[Window, ...], ...]:
+    def by_tier(self) -> tuple[tuple[TierWindow, ...], ...]:
         """The windows of each tier that has any."""
         numbers = dict.fromkeys(window.tier for window in self.windows)
         return tuple(tuple(window for window in self.windows if window.tier == tier) for tier in numbers)
@@ -78,9 +80,9 @@ class Composition:
     @property
     def unit(self) -> int:
         """Blocks of the extents that are whole stripes wherever they lie, at multiples of their size."""
-        return self.reference if self.rule is Rule.ADAPT5 else 1
+        return self.reference if self.rule is AdaptLevel.ADAPT5 else 1
 
-    def windows_on(self, disk: int) -> tuple[Window, ...]:
+    def windows_on(self, disk: int) -> tuple[TierWindow, ...]:
         """The arrays that have a slice on a disk."""
         return tuple(window for window in self.windows if disk in window.disks)
 
@@ -89,14 +91,14 @@ class Composition:
         """Slices on the disk that has most."""
         return max((len(self.windows_on(disk)) for disk in range(len(self.lines))), default=0)
 
-    def lost_windows(self, failed: frozenset[int]) -> tuple[Window, ...]:
+    def lost_windows(self, failed: frozenset[int]) -> tuple[TierWindow, ...]:
         """The arrays that lose data when these disks are gone: a RAID 5 survives one."""
         return tuple(window for window in self.windows if len(failed.intersection(window.disks)) > 1)
 
 
-def _windows(tier: Tier, reference: int, rule: Rule) -> Iterator[tuple[tuple[int, ...], int]]:
+def _windows(tier: Tier, reference: int, rule: AdaptLevel) -> Iterator[tuple[tuple[int, ...], int]]:
     active = len(tier.disks)
-    width = data_width(active, reference) if rule is Rule.ADAPT5 else active - 1
+    width = data_width(active, reference) if rule is AdaptLevel.ADAPT5 else active - 1
     if not width:
         return
     cells = width + 1

@@ -6,21 +6,19 @@ Only the embedded kernel needs this: its arrays run while a lab is open. Elsewhe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from lab.arrays.discovery import FoundArray, discover
-from lab.arrays.names import array_device
-from lab.arrays.state import read_arrays
+from lab.arrays.discovery import FoundArray
+from lab.arrays.kinds import kinds
 from lab.disks import Lab
+from lab.disks.inventory import read_heads
 from lab.errors import LabError
+from lab.host.files import write_file
 from lab.machine import Target, TargetKind
 from lab.machine.state_folder import StateFolder
 from lab.plans import Plan
-
-Found = TypeVar("Found", bound=FoundArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +30,6 @@ class BroughtUp:
     """Can be started, but are not to be."""
     refused: tuple[FoundArray, ...] = ()
     """Cannot be started; each says why."""
-
-    def __add__(self, other: BroughtUp) -> BroughtUp:
-        return BroughtUp(
-            (*self.started, *other.started), (*self.stopped, *other.stopped), (*self.refused, *other.refused)
-        )
 
     @property
     def all(self) -> tuple[FoundArray, ...]:
@@ -66,90 +59,59 @@ class StoppedArrays:
 
     def write(self, uuids: Iterable[str]) -> None:
         """Keep these. Raises LabError with the system's reason."""
-        try:
-            new = self._file.with_suffix(".new")
-            new.write_text(json.dumps(sorted(uuids)), encoding="ascii")
-            new.replace(self._file)
-        except OSError as error:
-            raise LabError(
-                f"{self._file} cannot be written: {error.strerror}", hint="free room or mend its rights"
-            ) from error
-
-    def add(self, uuid: str) -> None:
-        self.write(self.read() | {uuid})
-
-    def discard(self, uuid: str) -> None:
-        """Forget that this one was stopped."""
-        stopped = self.read()
-        if uuid in stopped:
-            self.write(stopped - {uuid})
+        write_file(self._file, json.dumps(sorted(uuids)).encode())
 
 
 def stopped_arrays(target: Target, state: StateFolder) -> StoppedArrays | None:
     """The list for an embedded lab; None for machines whose arrays run on their own."""
     if target.kind is not TargetKind.UML:
         return None
-    return StoppedArrays(state.root / "labs" / target.options.get("name", "default") / "stopped.json")
+    return StoppedArrays(state.lab_folder(target.lab_name) / "stopped.json")
 
 
-def bring_up(lab: Lab, stopped: StoppedArrays | None, *, on_plan: Callable[[Plan], None] = lambda _: None) -> BroughtUp:
-    """Find the arrays on the lab's disks and, where ``stopped`` is given, start all others.
+def bring_up(
+    lab: Lab,
+    stopped: StoppedArrays | None = None,
+    *,
+    before: BroughtUp | None = None,
+    on_plan: Callable[[Plan], None] = lambda _: None,
+) -> BroughtUp:
+    """Find the arrays of every kind on the lab's disks and, where ``stopped`` is given, start all others.
 
-    ``on_plan`` is told each plan before it runs. An array that md does not start is among the refused.
+    ``on_plan`` is told each plan before it runs. An array that cannot be started is among the refused, and stays there
+    as long as it does not run: ``before`` is what was found the last time.
     """
-    if stopped is None:
-        # Arrays run on here between sessions, and with them old copies of superblocks stay in the page cache.
-        return find_again(lab, BroughtUp())
-    found = discover(lab.machine, [disk.node for disk in lab.disks if lab.can_hold_data(disk.node)])
-    return start_found(found, stopped, lambda array: start_array(lab, array, on_plan))
-
-
-def start_found(found: Sequence[Found], stopped: StoppedArrays, start: Callable[[Found], str]) -> BroughtUp:
-    """Start what can be and that the user has not stopped; ``start`` returns why it could not, or nothing."""
-    refused: list[FoundArray] = [array for array in found if array.refusal]
-    able = [array for array in found if not array.refusal]
-    resting = stopped.read() if able else frozenset()
-    started = []
-    for array in able:
-        if array.uuid in resting:
-            continue
-        reason = start(array)
-        if reason:
-            refused.append(replace(array, refusal=reason))
-        else:
-            started.append(array)
-    return BroughtUp(tuple(started), tuple(array for array in able if array.uuid in resting), tuple(refused))
-
-
-def find_again(lab: Lab, before: BroughtUp) -> BroughtUp:
-    """What lies on the lab's disks now; nothing is started. An array counts as running if md has a member of it.
-
-    One that could not be started ``before``, and still does not run, stays among the refused.
-    """
-    found = discover(lab.machine, [disk.node for disk in lab.disks], are_used=True)
-    names = {member.device: status.name for status in read_arrays(lab.machine) for member in status.members}
-    could_not_start = {array.uuid: array.refusal for array in before.refused}
-    started, stopped, refused = [], [], []
-    for array in found:
-        name = next((names[node] for node in array.devices if node in names), None)
-        refusal = array.refusal or could_not_start.get(array.uuid, "")
-        if name:
-            started.append(replace(array, name=name, refusal=""))
-        elif refusal:
-            refused.append(replace(array, refusal=refusal))
-        else:
-            stopped.append(array)
-    return BroughtUp(tuple(started), tuple(stopped), tuple(refused))
+    is_new = stopped is not None
+    nodes = [disk.node for disk in lab.disks if not is_new or lab.can_hold_data(disk.node)]
+    could_not_start = {array.uuid: array.refusal for array in before.refused} if before else {}
+    started: list[FoundArray] = []
+    rests: list[FoundArray] = []
+    refused: list[FoundArray] = []
+    heads = read_heads(lab.machine, nodes, max(kind.head_bytes for kind in kinds()))
+    for kind in kinds():
+        found = kind.discover(heads, lab.machine.facts.host_name)
+        running = kind.running(lab.machine, found) if found and not is_new else {}
+        resting = stopped.read() if stopped and found else frozenset()
+        for array in found:
+            refusal = array.refusal or could_not_start.get(array.uuid, "")
+            is_asked_for = is_new and not refusal and array.uuid not in resting
+            if array.uuid in running:
+                started.append(replace(array, name=running[array.uuid], refusal=""))
+            elif refusal := refusal or (start_array(lab, array, on_plan) if is_asked_for else ""):
+                refused.append(replace(array, refusal=refusal))
+            else:
+                (started if is_asked_for else rests).append(array)
+    return BroughtUp(tuple(started), tuple(rests), tuple(refused))
 
 
 def start_array(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
     """Start one array that was found stopped; returns why it could not be started, or nothing."""
-    plan = array.assemble_plan()
-    on_plan(plan)
     try:
+        plan = array.start_plan(lab.machine)
+        on_plan(plan)
         lab.execute(plan)
     except LabError as error:
-        # What mdadm assembled in part would keep its members busy.
-        lab.machine.run(("mdadm", "--stop", array_device(array.name)), check=False)
+        # What was started in part would keep the disks busy.
+        array.clear_away(lab.machine)
         return error.message
     return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.state import read_array
-from lab.arrays.status import ArrayState, ArrayStatus, SyncAction
+from lab.arrays.status import ArrayStatus
 from lab.machine.api import Machine
 from lab.units import KIB
 
@@ -53,7 +53,7 @@ def detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
         chunk_kib=None if status.chunk_bytes is None else status.chunk_bytes // KIB,
         layout=_layout(status),
         consistency_policy=status.consistency_policy,
-        state=state_words(status),
+        state=status.state_words,
         uuid=export.get("MD_UUID"),
         array_name=export.get("MD_NAME"),
     )
@@ -63,26 +63,6 @@ def parse_export(text: str) -> dict[str, str]:
     """``KEY=value`` lines of ``mdadm --detail --export`` and ``--examine --export``."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def state_words(status: ArrayStatus) -> str:
-    """``clean, degraded, recovering``: the words that mdadm --detail uses for what sysfs tells."""
-    words = ["active" if status.state in _WRITING else str(status.state)]
-    if status.is_degraded:
-        words.append("degraded")
-    if status.sync_action in _ACTION_WORDS:
-        words.append(_ACTION_WORDS[status.sync_action])
-    return ", ".join(words)
-
-
-_WRITING = (ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
-_ACTION_WORDS = {
-    SyncAction.RECOVER: "recovering",
-    SyncAction.RESYNC: "resyncing",
-    SyncAction.CHECK: "checking",
-    SyncAction.REPAIR: "repairing",
-    SyncAction.RESHAPE: "reshaping",
-}
 
 
 def _layout(status: ArrayStatus) -> str | None:

@@ -1,19 +1,17 @@
 """Which arrays lie on the lab's disks, from their superblocks, and the plans that start those that can be started.
 
-What decides is pure; ``discover`` reads all disks with one command.
+What decides is pure; what the disks hold was read before.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lab.arrays.create import assemble
 from lab.arrays.level_names import layout_name, level_with_layout
 from lab.arrays.levels import LevelName
-from lab.arrays.names import is_array_name
+from lab.arrays.names import array_device, is_array_name
 from lab.arrays.superblock import (
     SUPERBLOCK_BYTES,
     SUPERBLOCK_OFFSET,
@@ -27,24 +25,8 @@ from lab.errors import SpecError
 from lab.machine.api import Machine
 from lab.plans import Plan
 
+MD_HEAD_BYTES = SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES
 _OUR_HOST = "any"
-_READ_BYTES = SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES
-# One shell and two programs for all disks: on the embedded kernel each process costs some 20 ms.
-_READ_SCRIPT = f'head -q -c {_READ_BYTES} "$@" | base64 -w0'
-# The pages of a member that an earlier read left in the cache do not change when md writes a superblock past them.
-_DIRECT_PROGRAM = f"""
-import base64, mmap, os, sys
-buffer = mmap.mmap(-1, 4096)
-for path in sys.argv[1:]:
-    count = 0
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-        count = os.preadv(fd, [buffer], {SUPERBLOCK_OFFSET})
-        os.close(fd)
-    except OSError:
-        pass
-    print(base64.b64encode(buffer[:count]).decode())
-"""
 _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
 
 
@@ -70,46 +52,19 @@ class FoundArray:
     def is_degraded(self) -> bool:
         return len(self.working_slots) < self.slot_count
 
-    def assemble_plan(self) -> Plan:
-        """How to start it, degraded if it must be."""
+    def start_plan(self, machine: Machine) -> Plan:
+        """How to start it on ``machine``, degraded if it must be. Raises ArrayError for what cannot be."""
         return assemble(self.name, self.devices)
 
-
-def discover(machine: Machine, nodes: Sequence[str], *, are_used: bool = False) -> tuple[FoundArray, ...]:
-    """The arrays on these devices, by name. ``are_used``: md may have them open, so read past the page cache."""
-    read = read_superblocks_directly if are_used else read_superblocks
-    return arrays_in(read(machine, nodes), host_name=machine.facts.host_name)
+    def clear_away(self, machine: Machine) -> None:
+        """Stop whatever runs of it, in whatever state it is; nothing is erased."""
+        machine.run(("mdadm", "--stop", array_device(self.name)), check=False)
 
 
-def read_superblocks(machine: Machine, nodes: Sequence[str]) -> dict[str, Superblock]:
-    """Node -> superblock, for the devices that carry one of version 1.2."""
-    if not nodes:
-        return {}
-    text = machine.run(("sh", "-c", _READ_SCRIPT, "read-superblocks", *nodes)).stdout
-    try:
-        data = base64.b64decode(text)
-    except binascii.Error:
-        return {}
-    found = {}
-    for number, node in enumerate(nodes):
-        start = number * _READ_BYTES + SUPERBLOCK_OFFSET
-        superblock = parse_superblock(data[start : start + SUPERBLOCK_BYTES])
-        if superblock:
-            found[node] = superblock
-    return found
-
-
-def read_superblocks_directly(machine: Machine, nodes: Sequence[str]) -> dict[str, Superblock]:
-    """As ``read_superblocks``, past the page cache; a device that cannot be read carries none."""
-    if not nodes:
-        return {}
-    text = machine.run(("python3", "-ISc", _DIRECT_PROGRAM, *nodes)).stdout
-    found = {}
-    for node, line in zip(nodes, text.splitlines(), strict=False):
-        superblock = parse_superblock(base64.b64decode(line))
-        if superblock:
-            found[node] = superblock
-    return found
+def superblocks_in(heads: Mapping[str, bytes]) -> dict[str, Superblock]:
+    """Node -> superblock of version 1.2, for the devices that carry one in their first ``MD_HEAD_BYTES``."""
+    found = {node: parse_superblock(head[SUPERBLOCK_OFFSET:MD_HEAD_BYTES]) for node, head in heads.items()}
+    return {node: superblock for node, superblock in found.items() if superblock}
 
 
 def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:

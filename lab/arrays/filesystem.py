@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 from lab.arrays.names import kernel_name
+from lab.disks.guard import MOUNT_FOLDER
 from lab.errors import LabError, SpecError
 from lab.machine.api import Machine
 from lab.plans import Danger, Plan, Step
 from lab.units import KIB, MIB, human_bytes
 
-MOUNT_FOLDER = "/run/raidlab/mnt"
 EXT4_BLOCK_BYTES = 4 * KIB
 MKFS_TIMEOUT_SECONDS = 600.0
 
@@ -88,7 +88,7 @@ def unmount(kind: FileSystem, device: str) -> Plan:
 
 
 def check(kind: FileSystem, device: str) -> Plan:
-    """Look for damage in an unmounted file system without mending any; a step fails where there is some."""
+    """Look for damage in an unmounted file system without repairing any; a step fails where there is some."""
     commands: dict[FileSystem, tuple[str, ...]] = {
         FileSystem.EXT4: ("e2fsck", "-f", "-n", device),
         FileSystem.XFS: ("xfs_repair", "-n", device),

@@ -1,4 +1,4 @@
-"""Where mdadm puts the data on a member: needed to foretell the capacity of an array before it exists."""
+"""Where mdadm puts the data on a member: needed to predict the capacity of an array before it exists."""
 
 from __future__ import annotations
 

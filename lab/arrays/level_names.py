@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
+from lab.arrays.kinds import kinds
 from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
 from lab.errors import SpecError
 
@@ -21,9 +22,6 @@ _NICKNAMES = {
 }
 _RAID10_LAYOUT = re.compile(r"([nfo])(\d+)")
 
-VOLUME_LEVELS = ("adapt5", "shr")
-"""Levels of volumes of unequal disks, which are several md arrays (lab.adapt): known here by name only."""
-
 ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
 """Parity rotations of RAID 5 and 6 in the order that the lab offers them; the first is mdadm's default."""
 
@@ -38,24 +36,18 @@ def parse_level(text: str) -> Level:
     known |= {name.value.removeprefix("raid"): name for name in LevelName}
     if word in known:
         return _LEVELS[known[word]]
-    if word in VOLUME_LEVELS:
+    others = {level: kind for kind in kinds()[1:] for level in kind.levels}
+    if word in others:
         raise SpecError(
-            f"level {word} is not possible here: it makes a volume of unequal disks, of several arrays",
+            f"level {word} is not possible here: it makes {others[word].makes}",
             hint=f"raidlab array create --level {word} makes one",
         )
-    words = [*(name.value for name in LevelName), *_NICKNAMES, *VOLUME_LEVELS, "adaptraid5"]
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    guess = f"; did you mean {_title(near[0])}?" if near else ""
-    raise SpecError(
-        f"unknown level '{text}'{guess}",
-        hint=f"known levels: {', '.join(LevelName)}; for disks of different sizes: {', '.join(VOLUME_LEVELS)}",
-    )
-
-
-def _title(word: str) -> str:
-    if word in VOLUME_LEVELS or word == "adaptraid5":
-        return "shr" if word == "shr" else "adapt5"
-    return (_NICKNAMES.get(word) or LevelName(word)).value
+    titles = {**known, **{level: level for level in others}}
+    titles |= {nickname: level for kind in kinds() for nickname, level in kind.nicknames.items()}
+    near = difflib.get_close_matches(word, (name for name in titles if not name.isdecimal()), n=1, cutoff=0.5)
+    guess = f"; did you mean {titles[near[0]]}?" if near else ""
+    more = f"; for disks of different sizes: {', '.join(others)}" if others else ""
+    raise SpecError(f"unknown level '{text}'{guess}", hint=f"known levels: {', '.join(LevelName)}{more}")
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ class Level(ABC):
     minimum_members: ClassVar[int]
     has_chunk: ClassVar[bool] = True
     is_redundant: ClassVar[bool] = True
+    parity_members: ClassVar[int] = 0
+    """Chunks of parity in each stripe."""
 
     @property
     @abstractmethod
@@ -151,8 +153,6 @@ class _Parity(Level):
     """Stripes with ``parity_members`` chunks of parity in each."""
 
     __slots__ = ()
-
-    parity_members: ClassVar[int]
 
     @property
     def write_penalty(self) -> int:

@@ -1,14 +1,14 @@
 """Every operation on arrays as a plan, under one name: create, members, reshape, tuning."""
 
-from lab.arrays.create import assemble, create, destroy, stop, zero_superblocks
+from lab.arrays.create import assemble, destroy, stop, zero_superblocks
 from lab.arrays.members import add, fail, re_add, remove, replace
 from lab.arrays.reshape import grow_level, grow_members, grow_size
+from lab.arrays.spec import create
 from lab.arrays.tuning import (
     scrub_check,
     scrub_repair,
     scrub_stop,
     set_bitmap,
-    set_consistency_policy,
     set_sync_speed,
 )
 
@@ -28,7 +28,6 @@ __all__ = [
     "scrub_repair",
     "scrub_stop",
     "set_bitmap",
-    "set_consistency_policy",
     "set_sync_speed",
     "stop",
     "zero_superblocks",

@@ -13,9 +13,10 @@ from lab.arrays.level_names import parse_level
 from lab.arrays.levels import LevelName
 from lab.arrays.names import array_device
 from lab.errors import SpecError
+from lab.machine import RUN_FOLDER
 from lab.plans import Danger, Plan, Step
 
-BACKUP_FOLDER = "/run/raidlab/backup"
+BACKUP_FOLDER = f"{RUN_FOLDER}/backup"
 RESHAPE_START_TIMEOUT_SECONDS = 120.0
 
 

@@ -1,15 +1,22 @@
-"""What an array is to be, checked as a whole before anything is touched."""
+"""An array that is to be: what somebody wants, checked as a whole, what it would be, and the plan that creates it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.arrays import filesystem
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.geometry import data_offset_bytes, usable_bytes
 from lab.arrays.level_names import level_with_layout, parse_level
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10
 from lab.arrays.names import array_device, is_array_name, is_device_node
-from lab.errors import SpecError, refuse_problems
+from lab.arrays.preview import ArrayPreview, Spec, penalty_words, sentence_of
+from lab.arrays.stripes import stripe_rows
+from lab.disks.kinds import LabDisk
+from lab.errors import SpecError
+from lab.plans import Danger, Plan, Step
 from lab.units import KIB, human_bytes
 
 MINIMUM_CHUNK_BYTES = 4 * KIB
@@ -19,6 +26,9 @@ MAXIMUM_MEMBERS = 384
 METADATA_VERSION = "1.2"
 PPL_MAXIMUM_MEMBERS = 64
 """Kernel document driver-api/md/raid5-ppl."""
+
+STRIPE_ROWS = 8
+_SMALLEST_DATA_BYTES = 64 * KIB
 
 
 class Bitmap(StrEnum):
@@ -37,7 +47,28 @@ class ConsistencyPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ArraySpec:
+class CreateOptions:
+    """What can be said of an array of any kind. Left out: what the kind takes by itself."""
+
+    level: str
+    members: tuple[LabDisk, ...] = ()
+    name: str = "md0"
+    spares: tuple[LabDisk, ...] = ()
+    journal: LabDisk | None = None
+    chunk_bytes: int | None = None
+    layout: str | None = None
+    bitmap: Bitmap = Bitmap.NONE
+    bitmap_chunk_bytes: int | None = None
+    policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
+    assume_clean: bool = False
+    reference: int | None = None
+    """Data chunks of the full stripe, where it may be less than all disks but one."""
+    utilisation: tuple[float, ...] | None = None
+    """How much of each member is used, relative to those used most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec(Spec):
     """One array as the user wants it. Nothing is checked until ``validate``.
 
     ``members``, ``spares`` and ``journal_device`` are device nodes in slot order; ``chunk_bytes`` None means mdadm's
@@ -75,10 +106,14 @@ class ArraySpec:
 
     @property
     def effective_chunk_bytes(self) -> int | None:
-        """The chunk that the array gets, in bytes; None where the level has no chunk."""
         if not self.raid.has_chunk:
             return None
         return DEFAULT_CHUNK_BYTES if self.chunk_bytes is None else self.chunk_bytes
+
+    @property
+    def full_stripe_bytes(self) -> int:
+        chunk = self.effective_chunk_bytes
+        return self.raid.full_stripe_bytes(len(self.members), chunk) if chunk else 0
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -86,32 +121,90 @@ class ArraySpec:
         return self.members + self.spares + ((self.journal_device,) if self.journal_device else ())
 
     def problems(self) -> tuple[str, ...]:
-        """Everything that is wrong, one sentence each; empty for a spec that can be built."""
-        return tuple(_problems(self))
+        found: list[str] = []
+        if not is_array_name(self.name):
+            found.append(f"name '{self.name}' is not md and a number below 1000, such as md0")
+        if self.metadata_version != METADATA_VERSION:
+            found.append(f"metadata '{self.metadata_version}' is not {METADATA_VERSION}, the only one the lab writes")
+        found += _device_problems(self)
+        try:
+            level = parse_level(self.level)
+        except SpecError as error:
+            return (*found, sentence_of(error))
+        try:
+            level = self.raid
+        except SpecError as error:
+            found.append(sentence_of(error))
+        found += _member_problems(self, level)
+        found += _chunk_problems(self, level)
+        found += _consistency_problems(self, level)
+        return tuple(found)
 
-    def validate(self) -> None:
-        """Raises one SpecError that lists all problems."""
-        refuse_problems(f"array {self.name}", self.problems())
+    def small_disks(self, disks: Sequence[LabDisk]) -> tuple[str, ...]:
+        """A few words about each disk that is too small to hold metadata and one chunk."""
+        chunk = self.effective_chunk_bytes
+        has_ppl = self.consistency_policy is ConsistencyPolicy.PPL
+        small = []
+        for disk in disks if self.is_array else ():
+            needed = data_offset_bytes(disk.size_bytes, chunk, has_ppl=has_ppl) + (chunk or _SMALLEST_DATA_BYTES)
+            if disk.size_bytes < needed:
+                small.append(f"{disk.name} has {human_bytes(disk.size_bytes)} and needs {human_bytes(needed)}")
+        return tuple(small)
 
+    def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
+        smallest = min(disk.size_bytes for disk in disks)
+        has_ppl = self.consistency_policy is ConsistencyPolicy.PPL
+        return usable_bytes(self.raid, len(self.members), smallest, self.effective_chunk_bytes, has_ppl=has_ppl)
 
-def _problems(spec: ArraySpec) -> Iterator[str]:
-    if not is_array_name(spec.name):
-        yield f"name '{spec.name}' is not md and a number below 1000, such as md0"
-    if spec.metadata_version != METADATA_VERSION:
-        yield f"metadata '{spec.metadata_version}' is not {METADATA_VERSION}, the only one the lab writes"
-    yield from _device_problems(spec)
-    try:
-        level = parse_level(spec.level)
-    except SpecError as error:
-        yield f"{error.message} ({error.hint})"
-        return
-    try:
-        level = spec.raid
-    except SpecError as error:
-        yield f"{error.message} ({error.hint})"
-    yield from _member_problems(spec, level)
-    yield from _chunk_problems(spec, level)
-    yield from _consistency_problems(spec, level)
+    def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
+        smallest = min(disk.size_bytes for disk in disks)
+        return float(self.raid.capacity_bytes(len(self.members), smallest, chunk_bytes=1))
+
+    def _on(self, nodes: Sequence[str], disks: Sequence[LabDisk]) -> list[LabDisk]:
+        """The disks behind these nodes. Raises SpecError for a node that is none of ``disks``."""
+        by_node = {disk.node: disk for disk in disks}
+        if strangers := [node for node in nodes if node not in by_node]:
+            raise SpecError(f"{', '.join(strangers)}: no disk of this lab", hint="choose lab disks")
+        return [by_node[node] for node in nodes]
+
+    def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
+        plan, own, chunk = create(self), self._on(self.devices, disks), self.effective_chunk_bytes
+        if small := self.small_disks(own):
+            hint = "use larger disks" + (", or a smaller chunk" if chunk else "")
+            raise SpecError(f"array {self.name}: too small: {'; '.join(small)}", hint=hint)
+        if file_system is FileSystem.RAW:
+            return plan
+        size, stripe = self.expected_bytes(own), self.full_stripe_bytes
+        return plan + filesystem.make(
+            file_system, self.device, size_bytes=size, chunk_bytes=chunk, full_stripe_bytes=stripe
+        )
+
+    def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
+        members, level, chunk = self._on(self.members, disks), self.raid, self.effective_chunk_bytes
+        count, smallest = len(members), min(disk.size_bytes for disk in members)
+        is_unequal = level.name not in (LevelName.RAID0, LevelName.SINGLE)
+        return ArrayPreview(
+            problems=problems,
+            usable_bytes=0 if self.small_disks(members) else self.expected_bytes(members),
+            raw_bytes=sum(disk.size_bytes for disk in members),
+            unused_bytes=sum(disk.size_bytes - smallest for disk in members) if is_unequal else 0,
+            failures_survived=level.minimum_failures_survived(count),
+            most_failures_survived=level.maximum_failures_survived(count),
+            write_ios=level.small_write_ios(count),
+            write_penalty=penalty_words(level, count),
+            full_stripe_bytes=self.full_stripe_bytes,
+            chunk_bytes=chunk,
+            level=level,
+            stripe=stripe_rows(level, self.layout, count, STRIPE_ROWS) if self.is_array else (),
+            plan=plan,
+        )
+
+    def note(self, disks: Sequence[LabDisk]) -> str:
+        own = self._on(self.members + self.spares, disks)
+        if len({disk.size_bytes for disk in own}) < 2:
+            return ""
+        usable = human_bytes(self.expected_bytes(own))
+        return f"the disks differ in size: the smallest decides, which gives about {usable}"
 
 
 def _device_problems(spec: ArraySpec) -> Iterator[str]:
@@ -193,3 +286,70 @@ def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
         yield f"journal device {spec.journal_device} needs policy journal, not {policy.value}"
     if spec.assume_clean and not level.is_redundant:
         yield f"{name.value} has no first resync to leave out (assume_clean)"
+
+
+def create(spec: ArraySpec) -> Plan:
+    """Create the array that ``spec`` describes; no steps for a single disk, which is used as it is.
+
+    Raises SpecError that lists every problem of the spec.
+    """
+    spec.validate()
+    if not spec.is_array:
+        return Plan("Use the bare disk")
+    step = Step(
+        argv=tuple(_create_argv(spec)),
+        why=_create_why(spec),
+        undo=("mdadm", "--stop", spec.device),
+        danger=Danger.DATA,
+        writes_devices=spec.devices,
+    )
+    return Plan(f"Create {spec.name} as {spec.raid.name.value}", (step,))
+
+
+def _create_argv(spec: ArraySpec) -> Iterator[str]:
+    level = spec.raid
+    yield from ("mdadm", "--create", spec.device, "--run")
+    yield f"--metadata={spec.metadata_version}"
+    # "any" in place of the host name: every machine takes the array for its own (mdadm(8), AUTO-ASSEMBLY).
+    yield "--homehost=any"
+    yield f"--level={level.name.value}"
+    yield f"--raid-devices={len(spec.members)}"
+    if spec.effective_chunk_bytes is not None:
+        yield f"--chunk={spec.effective_chunk_bytes // KIB}"
+    layout = spec.layout or _DEFAULT_LAYOUTS.get(level.name)
+    if layout:
+        yield f"--layout={layout}"
+    if level.is_redundant:
+        # mdadm 4.4 asks about a bitmap unless it is told (mdadm issue #133).
+        yield f"--bitmap={spec.bitmap.value}"
+        if spec.bitmap_chunk_bytes is not None:
+            yield f"--bitmap-chunk={spec.bitmap_chunk_bytes // KIB}"
+        # mdadm derives the policies "bitmap" and "journal" from --bitmap and --write-journal.
+        if spec.consistency_policy is ConsistencyPolicy.PPL:
+            yield "--consistency-policy=ppl"
+    if spec.assume_clean:
+        yield "--assume-clean"
+    if spec.spares:
+        yield f"--spare-devices={len(spec.spares)}"
+    if spec.journal_device:
+        yield f"--write-journal={spec.journal_device}"
+    yield from spec.members + spec.spares
+
+
+_DEFAULT_LAYOUTS = {LevelName.RAID5: "left-symmetric", LevelName.RAID6: "left-symmetric", LevelName.RAID10: "n2"}
+
+_FIRST_SYNC = {
+    LevelName.RAID0: "chunks go to the members in turn; there is nothing to synchronise",
+    LevelName.RAID1: "every member gets a copy of everything; md first copies one member over the others",
+    LevelName.RAID4: "the last member holds the parity; md first computes it for the whole array",
+    LevelName.RAID5: "one chunk of every stripe is parity; md builds it first by rebuilding one member from the others",
+    LevelName.RAID6: "two chunks of every stripe are parity; md first computes them for the whole array",
+    LevelName.RAID10: "chunks are mirrored and striped; md first copies each chunk over its mirrors",
+}
+
+
+def _create_why(spec: ArraySpec) -> str:
+    sentence = _FIRST_SYNC[parse_level(spec.level).name]
+    if spec.assume_clean:
+        sentence = sentence.split(";")[0] + "; the first synchronisation is left out because the members are blank"
+    return f"mdadm writes a superblock on every member and starts the array: {sentence}."

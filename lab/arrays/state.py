@@ -57,22 +57,21 @@ E = TypeVar("E", bound=StrEnum)
 
 def read_array(machine: Machine, name: str) -> ArrayStatus:
     """State of one array. Raises ArrayError if the machine has no such array."""
-    return _read_all(machine, (name,))[0]
+    for status in read_arrays(machine, (name,)):
+        return status
+    raise ArrayError(f"the machine has no array {name}", hint="create or assemble it first")
 
 
-def read_arrays(machine: Machine) -> tuple[ArrayStatus, ...]:
-    """State of every array of the machine, sorted by number."""
-    blocks = machine.list_dirs(("/sys/block",))["/sys/block"]
-    names = sorted((block for block in blocks if is_array_name(block)), key=lambda block: int(block.removeprefix("md")))
-    return _read_all(machine, names, skip_missing=True) if names else ()
-
-
-def _read_all(machine: Machine, names: Sequence[str], *, skip_missing: bool = False) -> tuple[ArrayStatus, ...]:
-    folders = machine.list_dirs([folder for name in names for folder in (md_path(name), _holders(name))])
+def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[ArrayStatus, ...]:
+    """State of every array of the machine, sorted by number, or of those of these ``names`` that are there."""
+    if names is None:
+        blocks = machine.list_dirs(("/sys/block",))["/sys/block"]
+        found = [block for block in blocks if is_array_name(block)]
+        names = sorted(found, key=lambda block: int(block.removeprefix("md")))
+    folders = (
+        machine.list_dirs([folder for name in names for folder in (md_path(name), _holders(name))]) if names else {}
+    )
     present = [name for name in names if folders[md_path(name)]]
-    if len(present) < len(names) and not skip_missing:
-        absent = ", ".join(name for name in names if name not in present)
-        raise ArrayError(f"the machine has no array {absent}", hint="create or assemble it first")
     paths = [path for name in present for path in array_paths(name, folders[md_path(name)])]
     texts = machine.read(paths) if paths else {}
     return tuple(parse_array(name, folders[md_path(name)], texts, folders[_holders(name)]) for name in present)

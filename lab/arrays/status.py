@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
+from lab.arrays.inside import Inside
+from lab.arrays.level_names import layout_name, level_with_layout
+from lab.arrays.levels import Level, LevelName
 from lab.arrays.names import array_device
-from lab.errors import ArrayError
-from lab.units import KIB
+from lab.disks.kinds import LabDisk
+from lab.errors import ArrayError, SpecError
+from lab.units import KIB, human_bytes
 
 
 class ArrayState(StrEnum):
@@ -53,6 +59,11 @@ class SyncAction(StrEnum):
     def is_busy(self) -> bool:
         return self not in (SyncAction.NONE, SyncAction.IDLE, SyncAction.FROZEN)
 
+    @property
+    def noun(self) -> str:
+        """What people call it: md says recover where everybody else says rebuild."""
+        return "rebuild" if self is SyncAction.RECOVER else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
@@ -76,7 +87,7 @@ class MemberStatus:
     """None for a spare, a journal and a member that was failed."""
     flags: frozenset[str]
     error_count: int | None
-    """Read errors that md mended by rewriting."""
+    """Read errors that md repaired by rewriting."""
     data_offset_sectors: int | None
     data_size_kib: int | None
 
@@ -102,10 +113,31 @@ class MemberStatus:
         """Waiting without a slot."""
         return "spare" in self.flags and self.slot is None and not self.is_faulty
 
+    @property
+    def role(self) -> str:
+        """What it is at present, in one or two words."""
+        if self.is_faulty:
+            return "faulty"
+        if self.is_journal:
+            return "journal"
+        if self.is_rebuilding:
+            return "rebuilding"
+        return "spare" if self.is_spare else "in sync" if self.is_in_sync else ", ".join(sorted(self.flags))
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayStatus:
-    """One look at an array. None: the file is not there for this level, or holds nothing just now."""
+    """One look at an array. None: the file is not there for this level, or holds nothing just now.
+
+    What is true of md's own arrays stands here; kinds that are made otherwise say so in a subclass.
+    """
+
+    unit: ClassVar[str] = "member"
+    """What it is made of, for sentences."""
+    waits_words: ClassVar[str] = "waits to rebuild"
+    """How it stands while a rebuild is due and none runs."""
+    cannot: ClassVar[frozenset[str]] = frozenset()
+    """Operations that it does not have, by their names on ``lab.arrays.array.Array``."""
 
     name: str
     level: str
@@ -170,6 +202,11 @@ class ArrayStatus:
         """Whether the redundancy is not right yet, whether or not a resync runs at this instant."""
         return self.resync_start_sectors is not None
 
+    @property
+    def owes_sync(self) -> bool:
+        """Whether something is synchronised, or soon will be."""
+        return self.sync_action.is_busy or self.awaits_rebuild or self.awaits_resync
+
     def member(self, device: str) -> MemberStatus:
         """The member on this device node. Raises ArrayError if there is none."""
         for member in self.members:
@@ -177,3 +214,185 @@ class ArrayStatus:
                 return member
         names = ", ".join(member.device for member in self.members)
         raise ArrayError(f"{device} is not a member of {self.name}", hint=f"its members are {names}")
+
+    @property
+    def kernel_name(self) -> str:
+        """The name under which /proc/diskstats counts its I/O."""
+        return self.name
+
+    @property
+    def inner(self) -> tuple[ArrayStatus, ...]:
+        """The running md arrays that it is made of; none for an array of md itself."""
+        return ()
+
+    @property
+    def inside(self) -> Inside | None:
+        """What it is made of, where that is several arrays."""
+        return None
+
+    @property
+    def raid(self) -> Level:
+        """The arithmetic of its level and layout. Raises SpecError for a level that the lab does not know."""
+        layout = None
+        if self.level == LevelName.RAID10 and self.layout_number is not None:
+            layout = layout_name(LevelName.RAID10, self.layout_number)
+        return level_with_layout(self.level, layout)
+
+    @property
+    def known_raid(self) -> Level | None:
+        """As ``raid``; None for a level that the lab does not know."""
+        try:
+            return self.raid
+        except SpecError:
+            return None
+
+    @property
+    def is_redundant(self) -> bool:
+        """Whether anything can be rebuilt or compared."""
+        level = self.known_raid
+        return bool(level and level.is_redundant)
+
+    @property
+    def has_parity(self) -> bool:
+        """Whether its first sync computes parity; otherwise it makes copies agree."""
+        level = self.known_raid
+        return bool(level and level.parity_members)
+
+    @property
+    def has_lost_data(self) -> bool:
+        """Whether more members are missing than it survives: raid5 and raid6 say so only by their count."""
+        level = self.known_raid
+        if self.state.is_broken or level is None or not self.is_degraded:
+            return self.state.is_broken
+        return not level.survives(self._slots_without(None), self.raid_disks)
+
+    @property
+    def loss_words(self) -> str:
+        """How much is lost, where that can be told; otherwise empty."""
+        return ""
+
+    def works_without(self, member: MemberStatus) -> bool:
+        """Whether the other members in sync are enough, however many there were before."""
+        return self.raid.survives(self._slots_without(member), self.raid_disks)
+
+    def breaks_without(self, member: MemberStatus) -> bool:
+        """Whether it would lose data if this member failed now."""
+        return member.slot is not None and member.is_in_sync and not self.works_without(member)
+
+    def _slots_without(self, member: MemberStatus | None) -> frozenset[int]:
+        """Slots that have no member in sync, this one not counted."""
+        working = {other.slot for other in self.members if other.is_in_sync and other is not member}
+        return frozenset(slot for slot in range(self.raid_disks) if slot not in working)
+
+    def with_progress(self, progress: Mapping[str, SyncProgress]) -> ArrayStatus:
+        """The same with finer progress, by md name, where a sync runs."""
+        if self.name in progress and self.sync_action.is_busy:
+            return replace(self, sync_progress=progress[self.name])
+        return self
+
+    def bridged(self, before: ArrayStatus) -> ArrayStatus:
+        """As it is shown while a plan goes on by itself; ``before`` is the last look that saw md at work on it."""
+        return self
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a rebuild has begun and nothing goes on with it but a new plan."""
+        return False
+
+    @property
+    def sync_place(self) -> str:
+        """``2 of 5``: which of the arrays inside is at work; empty where it says nothing."""
+        return ""
+
+    def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, _disks: Sequence[LabDisk]) -> LabDisk | None:
+        """The disk that joins next: ``chosen`` if there is one, else the first free one that is large enough.
+
+        None where no disk can join now.
+        """
+        needed = self.component_bytes
+        if chosen or not needed:
+            return chosen or next(iter(free), None)
+        return next((disk for disk in free if disk.size_bytes > needed), None)
+
+    # Words for people.
+
+    @property
+    def state_words(self) -> str:
+        """``clean, degraded, recovering``: the words that mdadm --detail uses for what sysfs tells."""
+        words = ["active" if self.state in _WRITING else str(self.state)]
+        if self.is_degraded:
+            words.append("degraded")
+        if self.sync_action in _ACTION_WORDS:
+            words.append(_ACTION_WORDS[self.sync_action])
+        return ", ".join(words)
+
+    @property
+    def sync_words(self) -> str:
+        """``rebuild 34.2 %``, or what waits; empty where nothing does."""
+        if self.sync_progress:
+            return f"{self.sync_action.noun} {100 * self.sync_progress.fraction:.1f} %"
+        return "a rebuild is due" if self.awaits_rebuild else "a resync is due" if self.awaits_resync else ""
+
+    @property
+    def summary(self) -> str:
+        """One line for the end of an operation."""
+        parts = [self.level, human_bytes(self.size_bytes), self.state_words]
+        parts.append(f"{self.in_sync_count} of {self.raid_disks} in sync")
+        parts += [f"{len(self.spares)} spare"] if self.spares else []
+        parts += [self.sync_words] if self.sync_words else []
+        parts += [f"{self.mismatch_sectors} sectors mismatch"] if self.mismatch_sectors else []
+        return f"{self.name}: " + ", ".join(parts)
+
+    @property
+    def kind_words(self) -> str:
+        """How it keeps consistent, or what it is made of."""
+        return self.consistency_policy or "no bitmap"
+
+    @property
+    def inspecting_command(self) -> str:
+        """What tells all about it, to be typed on the machine."""
+        return f"mdadm --detail {self.device}"
+
+    @property
+    def unpredicted(self) -> str:
+        """Why theory has no number for loads on it; empty: it may have one."""
+        return ""
+
+    def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
+        """What happened when a member failed."""
+        return f"{disk} in {self.name} is faulty"
+
+    def in_sync_sentence(self, member: MemberStatus, disk: str) -> str:
+        """What happened when a member had all of its data."""
+        return f"{disk} is in sync with {self.name}"
+
+    def member_note(self, member: MemberStatus) -> str:
+        """What a member is where its role does not tell it."""
+        return ""
+
+    def use_words(self, member: MemberStatus) -> str:
+        """What the array uses of a member, where members differ in that; otherwise empty."""
+        return ""
+
+    def failing_note(self, member: MemberStatus, disk: str) -> str:
+        """What becomes of it when this member fails."""
+        if self.breaks_without(member):
+            return f"{self.name} cannot do without {disk}: after this its data are lost."
+        return f"{self.name} survives this: it goes on degraded, and answers from the other members."
+
+    @property
+    def adding_note(self) -> str:
+        """What adding a disk sets going."""
+        if self.is_degraded:
+            return f"md rebuilds {self.name} on it at once."
+        return f"{self.name} is whole: it waits as a spare."
+
+
+_WRITING = (ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
+_ACTION_WORDS = {
+    SyncAction.RECOVER: "recovering",
+    SyncAction.RESYNC: "resyncing",
+    SyncAction.CHECK: "checking",
+    SyncAction.REPAIR: "repairing",
+    SyncAction.RESHAPE: "reshaping",
+}

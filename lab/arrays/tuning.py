@@ -1,11 +1,11 @@
-"""Plans for scrubs, sync speed limits, the bitmap and the consistency policy of a running array."""
+"""Plans for scrubs, sync speed limits and the bitmap of a running array."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from lab.arrays.names import array_device, md_path
-from lab.arrays.spec import Bitmap, ConsistencyPolicy
+from lab.arrays.spec import Bitmap
 from lab.errors import SpecError
 from lab.plans import Plan, Step, write_file_step
 from lab.units import KIB
@@ -76,28 +76,6 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
 def bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
     """Mdadm's option for what one bit of a bitmap stands for, in KiB; nothing for its own choice (mdadm(8))."""
     return () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
-
-
-def set_consistency_policy(name: str, policy: ConsistencyPolicy) -> Plan:
-    """Switch a running RAID 5 without bitmap between ``resync`` and ``ppl``; a journal is chosen at creation.
-
-    mdadm refuses ppl where the free room before the data is below its 1 MiB, as on small members not created with ppl.
-    """
-    if policy is ConsistencyPolicy.JOURNAL:
-        hint = "create the array with a journal device"
-        raise SpecError(f"array {name}: a journal cannot be switched on later", hint=hint)
-    array = array_device(name)
-    why = "md writes the partial parity of each stripe beside the superblock first, which closes the write hole."
-    if policy is ConsistencyPolicy.RESYNC:
-        why = "md no longer logs partial parity: writes are cheaper, an unclean stop means a full resync."
-    other = ConsistencyPolicy.RESYNC if policy is ConsistencyPolicy.PPL else ConsistencyPolicy.PPL
-    step = Step(
-        argv=("mdadm", "--grow", array, f"--consistency-policy={policy.value}"),
-        why=why,
-        undo=("mdadm", "--grow", array, f"--consistency-policy={other.value}"),
-        writes_devices=(array,),
-    )
-    return Plan(f"Set the consistency policy of {name} to {policy.value}", (step,))
 
 
 def _sync_action(name: str, action: str, why: str) -> Step:

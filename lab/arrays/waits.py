@@ -1,4 +1,4 @@
-"""Waiting for syncs to start and to end: bounded by a time without progress, and by a time overall.
+"""Waiting for syncs to end: bounded by a time without progress, and by a time overall.
 
 ``sync_action`` is idle for an instant before a sync starts and may briefly tell recover wrongly, so a state counts only
 when it persists and ``degraded`` and ``sync_completed`` agree with it.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.arrays.state import read_array
-from lab.arrays.status import ArrayStatus, SyncAction
+from lab.arrays.status import ArrayStatus
 from lab.errors import WaitTimedOut
+from lab.host.clock import Clock, HostClock, wait_for
 from lab.machine.api import Machine
-from lab.seams.clock import Clock, HostClock, wait_for
 
 SETTLE_SECONDS = 0.3
 """How long an agreeing state must persist."""
@@ -70,34 +70,6 @@ def wait_until_idle(
             raise WaitTimedOut(message, hint=_STALL_HINT)
         mark = _progress_mark(seen)
         clock.sleep(0.05)
-
-
-def wait_for_rebuild_start(
-    machine: Machine, name: str, *, timeout_seconds: float = 30.0, clock: Clock | None = None
-) -> ArrayStatus:
-    """Wait until a rebuild really runs, and return the state.
-
-    Also returns when nothing is left to rebuild: a small array may be done before the first look.
-    """
-    clock = clock or HostClock()
-    steady = _Steady(clock)
-
-    def observe() -> ArrayStatus:
-        status = read_array(machine, name)
-        is_running = status.sync_action is SyncAction.RECOVER and status.sync_progress is not None
-        is_wanted = status.awaits_rebuild
-        is_done = _is_idle(status) and not status.is_degraded and not is_wanted
-        steady.note(is_done or (is_running and is_wanted), SETTLE_SECONDS)
-        return status
-
-    return wait_for(
-        observe,
-        lambda _: steady.is_reached,
-        what=f"a rebuild of {name} to start",
-        timeout_seconds=timeout_seconds,
-        clock=clock,
-        hint=f"add a spare to {name}; a rebuild also waits for another one on the same disks",
-    )
 
 
 class _Steady:

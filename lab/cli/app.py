@@ -13,16 +13,17 @@ from cyclopts import App, Parameter
 from lab import __version__
 from lab.cli.context import Options, options, use_options
 from lab.errors import ExitCode
+from lab.parts import commands
 
 TEXT_VARIABLE = "RAIDLAB_TEXT"
 """Set: the app in plain lines, as with ``--text``."""
 _HELP = "A laboratory for Linux software RAID: build, load, break and rebuild real md arrays."
 
-# Name, where it is, help. A module is imported when its command is used.
+# Name, where it is, help. A module is imported when its command is used. Parts add theirs (lab.parts).
 _COMMANDS = (
-    ("doctor", "lab.cli.doctor:doctor", "What this computer can do, what is missing, and the command that mends it."),
+    ("doctor", "lab.cli.doctor:doctor", "What this computer can do, what is missing, and the command that fixes it."),
     ("disks", "lab.cli.disks:app", "Lab disks, and every refused disk with its reason."),
-    ("array", "lab.cli.array:app", "Create, show, change, break and mend arrays."),
+    ("array", "lab.cli.array:app", "Create, show, change, break and repair arrays."),
     ("watch", "lab.cli.watch:watch", "Arrays, members and rebuilds, live."),
     ("load", "lab.cli.load:load", "Run one workload on one array, live."),
     ("workloads", "lab.cli.load:workloads", "The catalogue of workloads."),
@@ -32,7 +33,6 @@ _COMMANDS = (
     ("results", "lab.cli.results:app", "Stored results."),
     ("lint", "lab.cli.lint:lint", "What makes a measurement untrustworthy, rule by rule."),
     ("compare", "lab.cli.compare:compare", "Two results side by side: ratios, and which is faster."),
-    ("class", "lab.cli.classroom:classroom", "A folder of bundles: what a class measured."),
     ("report", "lab.cli.report:report", "Results as one document: HTML with plots, Markdown, CSV or text."),
     ("export", "lab.cli.export:export", "Results as one file that can be read back elsewhere."),
     ("serve", "lab.cli.serve:serve", "The app in a browser, on loopback only."),
@@ -43,7 +43,7 @@ _COMMANDS = (
 def make_app() -> App:
     """The command with all its sub-commands, none of them loaded."""
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
-    for name, place, text in _COMMANDS:
+    for name, place, text in (*_COMMANDS, *commands()):
         app.command(place, name=name, help=text)
 
     @app.meta.default
@@ -74,7 +74,10 @@ def _without_command(app: App, *, in_lines: bool) -> int:
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
     if find_spec("tui") and find_spec("tui.app") and (is_terminal or in_lines):
-        status = import_module("tui.text" if wants_lines else "tui.app").main(options().on)
+        from lab.cli.main import run
+
+        on = options().on
+        status = import_module("tui.text").main(on, run) if wants_lines else import_module("tui.app").main(on)
         return status if isinstance(status, int) else ExitCode.DONE
     app.meta(["--help"], result_action="return_value")
     return ExitCode.DONE

@@ -6,27 +6,28 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli import array_assemble, array_create, array_faults, array_grow, array_show, volume_create
+from lab.cli import array_assemble, array_create, array_faults, array_grow, array_show
 from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act
 from lab.cli.context import current
+from lab.parts import commands
 from lab.plans import Plan
-from lab.session import plans
 from lab.session.session import LabSession
 from lab.units import KIB, parse_bytes
 
-app = App(name="array", help="Create, show, change, break and mend arrays.", help_format="plaintext")
+app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
 app.command(array_create.create)
 app.command(array_assemble.assemble)
 app.command(array_show.show)
 app.command(array_grow.grow)
-app.command(volume_create.capacity)
+for _name, _place, _help in commands("array"):
+    app.command(_place, name=_name, help=_help)
 array_faults.add_to(app)
 
 
 @app.command
 def stop(name: str, *, plan: PlanFlag = False) -> None:
     """Stop an array; its data stays on the disks."""
-    act(name, lambda session: plans.stop(session, name), plan=plan, rescans=True)
+    act(name, lambda session: session.array(name).stop(), plan=plan)
 
 
 @app.command
@@ -38,38 +39,38 @@ def fail(
     plan: PlanFlag = False,
 ) -> None:
     """Mark a member as faulty, as md does when a disk stops answering."""
-    act(name, lambda session: plans.fail(session, name, disk, breaks_array=break_array), plan=plan)
+    act(name, lambda session: session.array(name).fail(disk, breaks_array=break_array), plan=plan)
 
 
 @app.command
 def remove(name: str, disk: str, *, plan: PlanFlag = False) -> None:
     """Take a faulty or spare member out of an array."""
-    act(name, lambda session: plans.remove(session, name, disk), plan=plan)
+    act(name, lambda session: session.array(name).remove(disk), plan=plan)
 
 
 @app.command
 def add(name: str, disk: str, *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
     """Add a disk: it becomes a spare, and a degraded array rebuilds on it."""
-    act(name, lambda session: plans.add(session, name, disk), plan=plan, waits_for="rebuild", wait=wait)
+    act(name, lambda session: session.array(name).add(disk), plan=plan, waits_for="rebuild", wait=wait)
 
 
 @app.command
 def re_add(name: str, disk: str, *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
     """Put a former member back; with a bitmap only what changed meanwhile is copied."""
-    act(name, lambda session: plans.re_add(session, name, disk), plan=plan, waits_for="rebuild", wait=wait)
+    act(name, lambda session: session.array(name).re_add(disk), plan=plan, waits_for="rebuild", wait=wait)
 
 
 @app.command
 def replace(name: str, old: str, new: str, *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
     """Copy a working member to another disk, then retire it; redundancy is kept throughout."""
-    act(name, lambda session: plans.replace(session, name, old, new), plan=plan, waits_for="copy", wait=wait)
+    act(name, lambda session: session.array(name).replace(old, new), plan=plan, waits_for="copy", wait=wait)
 
 
 @app.command
 def scrub(name: str, action: str = "check", *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
     """Read a whole array and compare copies or parity: check, repair or stop."""
     waits_for = "" if action == "stop" else action
-    act(name, lambda session: plans.scrub(session, name, action), plan=plan, waits_for=waits_for, wait=wait)
+    act(name, lambda session: session.array(name).scrub(action), plan=plan, waits_for=waits_for, wait=wait)
 
 
 @app.command
@@ -83,12 +84,12 @@ def speed(
     plan: PlanFlag = False,
 ) -> None:
     """Limit the speed of syncs of one array; without a limit the system's value holds."""
-    low, high = (_kib_per_second(text) for text in (minimum, maximum))
+    context, low, high = current(), _kib_per_second(minimum), _kib_per_second(maximum)
 
     def make(session: LabSession) -> Plan:
-        made = plans.speed(session, name, minimum_kib_per_second=low, maximum_kib_per_second=high)
-        if session.is_embedded and not plan:
-            current().narrator.notice("the limits last as long as the lab is open: here, this command")
+        made = session.array(name).speed(minimum_kib_per_second=low, maximum_kib_per_second=high)
+        if context.is_embedded and not plan:
+            context.narrator.notice("the limits last as long as the lab is open: here, this command")
         return made
 
     act(name, make, plan=plan)
@@ -97,7 +98,7 @@ def speed(
 @app.command
 def destroy(name: str, *, plan: PlanFlag = False) -> None:
     """Stop an array and erase its superblocks: its data is gone."""
-    act(name, lambda session: plans.destroy(session, name), plan=plan)
+    act(name, lambda session: session.array(name).destroy(), plan=plan)
 
 
 def _kib_per_second(text: str | None) -> int | None:

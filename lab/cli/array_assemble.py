@@ -6,15 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.cli import array_show
 from lab.cli.array_run import PlanFlag, act
 from lab.cli.context import current
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, show_plan
 from lab.errors import SpecError
 from lab.plans import Plan
-from lab.session import plans
-from lab.session.words import summary_line
 
 
 def assemble(
@@ -25,7 +22,7 @@ def assemble(
 ) -> None:
     """Start a stopped array from its members, or every one on the lab's disks that can be started."""
     if name is not None:
-        act(name, lambda session: plans.assemble(session, name, force=force), plan=plan, rescans=True)
+        act(name, lambda session: session.array(name).assemble(force=force), plan=plan)
     elif force:
         raise SpecError("--force needs the name of an array", hint="'raidlab array show' lists the arrays")
     else:
@@ -37,14 +34,14 @@ def _assemble_all(*, plan: bool) -> None:
     context = current()
     with open_session(context) as session:
         if plan:
-            steps = tuple(step for array in session.found.stopped for step in array.assemble_plan().steps)
+            steps = tuple(step for array in session.found.stopped for step in array.start_plan(session.machine).steps)
             show_plan(context, Plan("Start all arrays", steps))
             return
         told = {array.uuid for array in session.found.refused}
         started = session.start_all()
         refused = session.found.refused
         if context.json:
-            values = [array_show.array_value(session, status) for status in started]
+            values = [session.array(status.name).value(status) for status in started]
             out_json(
                 {
                     "started": values,
@@ -53,7 +50,7 @@ def _assemble_all(*, plan: bool) -> None:
             )
             return
         for status in started:
-            out(summary_line(status))
+            out(status.summary)
         for each in refused:
             if each.uuid not in told:
                 context.narrator.notice(f"array {each.name} ({each.uuid}) was not started: {each.refusal}")

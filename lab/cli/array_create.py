@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.adapt.windows import Rule
+from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.level_names import parse_level
-from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.cli import volume_create
-from lab.cli.array_run import BitmapChunk, PlanFlag
-from lab.cli.array_show import array_text, array_value
-from lab.cli.array_wish import Wish, asks_for_free_ones, disks_without_booting
+from lab.arrays.kinds import free_name, kind_of_level
+from lab.arrays.preview import Spec
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
+from lab.cli.array_run import BitmapChunk, PlanFlag, tell
 from lab.cli.context import Context, current
-from lab.cli.disk_words import bytes_or_none, chosen_disks, explicit_disks, known_word, named_disks, split_words
-from lab.cli.output import out, out_json
-from lab.cli.session import open_session, plan_value, show_plan, wait_with_bar
-from lab.disks import LabDisk
+from lab.cli.disk_words import bytes_or_none, chosen_disks, explicit_disks, named_disks, split_words
+from lab.cli.output import out
+from lab.cli.session import open_session, show_plan, wait_with_bar
+from lab.cli.whole_numbers import whole_number
+from lab.disks import DiskKind, LabDisk
+from lab.disks.lab_files import lab_folder
 from lab.errors import SpecError
-from lab.session import plans
-from lab.session.checks import array_names, check_name, foretold_bytes, free_name, used_nodes
 from lab.session.session import LabSession
-from lab.units import human_bytes
+from lab.tomlfile import known_word
+from lab.units import GIB
+
+_Reference = Annotated[
+    int | None,
+    Parameter(
+        help="adapt5: data chunks of the full stripe; one for each disk but one if left out.", converter=whole_number
+    ),
+]
 
 
 def create(
@@ -48,9 +55,7 @@ def create(
         bool, Parameter(negative="", show_default=False, help="No first resync: right only for blank disks.")
     ] = False,
     fs: Annotated[str, Parameter(help="File system to make: ext4, xfs or raw.")] = "raw",
-    reference: Annotated[
-        int | None, Parameter(help="adapt5: data chunks of the full stripe; one for each disk but one if left out.")
-    ] = None,
+    reference: _Reference = None,
     utilisation: Annotated[
         str | None, Parameter(help="adapt5: how much of each disk to use, as 1,1,0.5; all of each if left out.")
     ] = None,
@@ -58,108 +63,112 @@ def create(
     plan: PlanFlag = False,
 ) -> None:
     """Create an array on blank lab disks."""
-    wish = Wish(
-        name=name,
+    kind = kind_of_level(level)
+    wanted = CreateOptions(
         level=level,
-        disks=disks,
-        spares=spares,
-        journal=journal,
+        name=name or kind.name(0),
         chunk_bytes=bytes_or_none(chunk, "chunk"),
         layout=layout,
         bitmap=known_word(Bitmap, bitmap or ("internal" if bitmap_chunk else "none"), "bitmap"),
         bitmap_chunk_bytes=bytes_or_none(bitmap_chunk, "bitmap chunk"),
         policy=known_word(ConsistencyPolicy, policy or ("journal" if journal else "resync"), "policy"),
         assume_clean=assume_clean,
-        file_system=known_word(FileSystem, fs, "file system"),
+        reference=reference,
+        utilisation=None if utilisation is None else _factors(utilisation),
     )
+    words, file_system = _DiskWords(disks, spares, journal), known_word(FileSystem, fs, "file system")
     context = current()
-    if level.lower() in tuple(Rule):
-        volume_create.create(context, wish, reference, utilisation, wait=wait, plan_only=plan)
-        return
-    if reference is not None or utilisation is not None:
-        raise SpecError(f"{level} has no reference stripe and no utilisation", hint="these are for level adapt5")
-    parse_level(level)
-    if plan and (known := disks_without_booting(context)) and not asks_for_free_ones(wish):
-        spec, chosen = spec_for(wish, known, busy=(), names=())
-        show_plan(context, plans.creation(spec, chosen, wish.file_system))
+    if plan and words.are_names and (known := _disks_without_booting(context)):
+        spec = kind.spec(words.chosen(kind, wanted, known, known))
+        show_plan(context, spec.creation(known, file_system))
         return
     # What can be told from the words alone is told before a machine starts.
-    _check_words(wish)
+    kind.spec(words.stand_ins(kind, wanted)).validate()
     with open_session(context) as session:
-        _create(session, wish, context, wait=wait, plan_only=plan)
+        if name is None:
+            wanted = replace(wanted, name=free_name(kind, session.names()))
+        wanted = words.chosen(kind, wanted, session.disks, session.free_disks())
+        _make(context, session, kind.spec(wanted), file_system, waits=wait, plan_only=plan)
 
 
-def _create(session: LabSession, wish: Wish, context: Context, *, wait: bool, plan_only: bool) -> None:
-    spec, chosen = spec_for(wish, session.disks, busy=used_nodes(session), names=array_names(session))
-    made = plans.creation(spec, chosen, wish.file_system)
+def _make(
+    context: Context, session: LabSession, spec: Spec, file_system: FileSystem, *, waits: bool, plan_only: bool
+) -> None:
+    made = session.creation(spec, file_system, checks_disks=not plan_only)
     if plan_only:
         show_plan(context, made)
         return
-    made = plans.create(session, spec, wish.file_system)
-    if len({disk.size_bytes for disk in chosen}) > 1:
-        usable = human_bytes(foretold_bytes(spec, chosen))
-        context.narrator.notice(f"the disks differ in size: the smallest decides, which gives about {usable}")
+    if note := spec.note(session.disks):
+        context.narrator.notice(note)
     session.run(made)
     if not spec.is_array:
         out(spec.device)
         return
-    if wait:
-        wait_with_bar(context, session, spec.name, "first resync")
-    status = session.status(spec.name)
-    if status.awaits_resync and not wait and context.is_embedded:
+    array = session.array(spec.name)
+    status = wait_with_bar(context, session, spec.name, "first resync") if waits else array.read()
+    if status.owes_sync and not waits and context.is_embedded:
         context.narrator.notice("the first resync goes on whenever the lab is open: --wait, or raidlab watch")
-    if context.json:
-        out_json({"array": array_value(session, status), "plan": plan_value(made)})
-    else:
-        out(array_text(session, status))
+    tell(context, array, status, made, is_long=True)
 
 
-def spec_for(
-    wish: Wish, disks: Sequence[LabDisk], *, busy: Collection[str], names: Collection[str]
-) -> tuple[ArraySpec, list[LabDisk]]:
-    """The spec with real devices, checked, and its disks. Raises SpecError or ArrayError."""
-    name = wish.name or free_name(names)
-    check_name(name, names)
-    journal = named_disks(wish.journal, disks) if wish.journal else []
-    taken = {disk.node for disk in journal}
-    explicit = [*explicit_disks(wish.disks, disks), *explicit_disks(wish.spares, disks)]
-    free = [disk for disk in disks if disk.node not in busy and disk not in explicit and disk.node not in taken]
-    members = chosen_disks(wish.disks or str(parse_level(wish.level).minimum_members), disks, free)
-    spares = chosen_disks(wish.spares, disks, [disk for disk in free if disk not in members]) if wish.spares else []
-    spec = ArraySpec(
-        level=wish.level,
-        members=tuple(disk.node for disk in members),
-        name=name,
-        spares=tuple(disk.node for disk in spares),
-        chunk_bytes=wish.chunk_bytes,
-        layout=wish.layout,
-        bitmap=wish.bitmap,
-        bitmap_chunk_bytes=wish.bitmap_chunk_bytes,
-        consistency_policy=wish.policy,
-        journal_device=journal[0].node if journal else None,
-        assume_clean=wish.assume_clean,
-    )
-    spec.validate()
-    return spec, [*members, *spares]
+@dataclass(frozen=True, slots=True)
+class _DiskWords:
+    """What was typed for disks: names, or how many."""
+
+    members: str | None
+    spares: str | None
+    journal: str | None
+
+    @property
+    def are_names(self) -> bool:
+        """Whether it can be told without the machine which disks are meant."""
+        return self.members is not None and not any(text and text.isdecimal() for text in (self.members, self.spares))
+
+    def chosen(
+        self, kind: ArrayKind, wanted: CreateOptions, disks: Sequence[LabDisk], unused: Sequence[LabDisk]
+    ) -> CreateOptions:
+        """With the disks that are meant. Raises SpecError or ArrayError if there are none such."""
+        journal = named_disks(self.journal, disks) if self.journal else []
+        taken = [*explicit_disks(self.members, disks), *explicit_disks(self.spares, disks), *journal]
+        free = [disk for disk in unused if disk not in taken]
+        members = chosen_disks(self.members or str(kind.member_count(wanted.level, len(free))), disks, free)
+        spares = chosen_disks(self.spares, disks, [each for each in free if each not in members]) if self.spares else []
+        return replace(wanted, members=tuple(members), spares=tuple(spares), journal=next(iter(journal), None))
+
+    def stand_ins(self, kind: ArrayKind, wanted: CreateOptions) -> CreateOptions:
+        """With disks of no matter what names: everything that is wrong with them is wrong with any."""
+
+        def some(text: str | None, fallback: int, prefix: str) -> tuple[LabDisk, ...]:
+            count = fallback if text is None else int(text) if text.isdecimal() else len(split_words(text))
+            return tuple(_stand_in(f"{prefix}{number}") for number in range(count))
+
+        fewest = kind.member_count(wanted.level, len(wanted.utilisation or ()) or (wanted.reference or 0) + 2)
+        return replace(
+            wanted,
+            members=some(self.members, max(fewest, kind.raid(wanted.level).minimum_members), "disk"),
+            spares=some(self.spares, 0, "spare"),
+            journal=_stand_in("journal") if self.journal else None,
+        )
 
 
-def _check_words(wish: Wish) -> None:
-    """Everything that is wrong whatever the disks are called."""
+def _stand_in(name: str) -> LabDisk:
+    return LabDisk(name=name, kind=DiskKind.FILE, node=f"/dev/{name}", size_bytes=1024 * GIB)
 
-    def stand_ins(text: str | None, fallback: int, prefix: str) -> tuple[str, ...]:
-        count = fallback if text is None else int(text) if text.isdecimal() else len(split_words(text))
-        return tuple(f"/dev/{prefix}{number}" for number in range(count))
 
-    ArraySpec(
-        level=wish.level,
-        members=stand_ins(wish.disks, parse_level(wish.level).minimum_members, "disk"),
-        name=wish.name or "md0",
-        spares=stand_ins(wish.spares, 0, "spare"),
-        chunk_bytes=wish.chunk_bytes,
-        layout=wish.layout,
-        bitmap=wish.bitmap,
-        bitmap_chunk_bytes=wish.bitmap_chunk_bytes,
-        consistency_policy=wish.policy,
-        journal_device="/dev/journal" if wish.journal else None,
-        assume_clean=wish.assume_clean,
-    ).validate()
+def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
+    """The disks of the embedded lab that lasts, if all are files: their nodes follow from its list."""
+    if not context.is_embedded:
+        return ()
+    with lab_folder(context.host.state, context.target.lab_name) as folder:
+        if any(spec.kind is not DiskKind.FILE for spec in folder.specs):
+            return ()
+        return folder.lab_disks(folder.specs)
+
+
+def _factors(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in split_words(text))
+    except ValueError:
+        raise SpecError(
+            f"utilisation '{text}' is not a list of numbers", hint="write one for each disk, as 1,1,0.5"
+        ) from None

@@ -7,21 +7,19 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.adapt.names import is_volume_name, require_any_name
+from lab.arrays.kinds import kind_of_name
 from lab.arrays.spec import Bitmap
-from lab.cli import volume_show
 from lab.cli.array_run import BitmapChunk, BreakArrayFlag, PlanFlag, act
-from lab.cli.array_show import array_value
 from lab.cli.context import current
-from lab.cli.disk_words import bytes_or_none, known_word
+from lab.cli.disk_words import bytes_or_none
 from lab.cli.output import out, out_json
-from lab.cli.session import open_session, wait_for_volume_with_bar, wait_with_bar
+from lab.cli.session import open_session, wait_with_bar
 from lab.errors import ArrayError, ExitCode
 from lab.plans import Plan
-from lab.session import plans
+from lab.session import breaking
 from lab.session.data_mark import require_mark, verify_mark, write_mark
 from lab.session.session import LabSession
-from lab.session.words import summary_line
+from lab.tomlfile import known_word
 from lab.units import human_bytes, parse_bytes
 
 
@@ -41,15 +39,15 @@ def pull(
     """Let a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
 
     def make(session: LabSession) -> Plan:
-        session.status_of(name).member(session.node(disk))
-        return plans.pull(session, disk, breaks_array=break_array)
+        session.array(name).status().member(session.node(disk))
+        return breaking.pull(session, disk, breaks_array=break_array)
 
     act(name, make, plan=plan)
 
 
 def plug_in(name: str, disk: str, *, plan: PlanFlag = False) -> None:
     """Bring a pulled member back; 're-add' or 'add' then lets it join the array again."""
-    act(name, lambda session: plans.plug_in(session, disk), plan=plan)
+    act(name, lambda session: breaking.plug_in(session, disk), plan=plan)
 
 
 def corrupt(
@@ -61,13 +59,13 @@ def corrupt(
 ) -> None:
     """Overwrite some of a member's data behind md's back: in the data mark if there is one."""
     size = parse_bytes(length, what="length")
-    act(name, lambda session: plans.corrupt(session, name, disk, length_bytes=size), plan=plan)
+    act(name, lambda session: breaking.corrupt(session, name, disk, length_bytes=size), plan=plan)
 
 
 def mark(name: str) -> None:
     """Write known data to the array, for 'verify': to its end, or to a file on its file system."""
     context = current()
-    require_any_name(name)
+    kind_of_name(name)
     with open_session(context) as session:
         written = write_mark(session, name)
     if context.json:
@@ -81,7 +79,7 @@ def mark(name: str) -> None:
 def verify(name: str) -> int:
     """Read the known data past all caches and say what became of them; status 1 unless they are intact."""
     context = current()
-    require_any_name(name)
+    kind_of_name(name)
     with open_session(context) as session:
         found = require_mark(session, name)
         verdict = verify_mark(session, found)
@@ -95,18 +93,15 @@ def verify(name: str) -> int:
 def wait(name: str) -> None:
     """Wait until no resync, rebuild, check or reshape of the array goes on."""
     context = current()
-    require_any_name(name)
+    kind_of_name(name)
     with open_session(context) as session:
-        if is_volume_name(name):
-            volume_show.show(session, context, wait_for_volume_with_bar(context, session, name, "wait"))
-            return
-        status = session.status(name)
-        session.run(plans.awake(status))
+        array = session.array(name)
+        session.run(array.awake(array.status()))
         status = wait_with_bar(context, session, name, "wait")
         if context.json:
-            out_json(array_value(session, status))
+            out_json(array.value(status))
         else:
-            out(summary_line(status))
+            out(status.summary)
 
 
 def bitmap(
@@ -121,4 +116,4 @@ def bitmap(
     if chunk is not None and wanted is Bitmap.NONE:
         raise ArrayError("no bitmap, and a chunk for it", hint="leave --chunk out, or write internal")
     size = bytes_or_none(chunk, "chunk")
-    act(name, lambda session: plans.bitmap(session, name, wanted, chunk_bytes=size), plan=plan)
+    act(name, lambda session: session.array(name).bitmap(wanted, chunk_bytes=size), plan=plan)

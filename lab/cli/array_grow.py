@@ -7,13 +7,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.cli.array_run import PlanFlag, wait_or_tell
-from lab.cli.array_show import array_text, array_value
+from lab.cli.array_run import PlanFlag, tell, wait_or_tell
 from lab.cli.context import current
-from lab.cli.output import out, out_json
-from lab.cli.session import open_session, plan_value, show_plan
+from lab.cli.session import open_session, show_plan
 from lab.errors import SpecError
-from lab.session import plans
 
 
 def grow(
@@ -38,14 +35,11 @@ def grow(
     with open_session(context) as session:
         count = int(members) if members and members.isdecimal() else None
         disks = [] if count is not None or not members else [word for word in re.split(r"[,\s]+", members) if word]
-        made = plans.grow(session, name, disks=disks, count=count, level=level)
+        made = session.array(name).grow(disks=disks, count=count, level=level)
         if plan:
             show_plan(context, made)
             return
         session.run(made)
         wait_or_tell(context, session, name, "reshape", wait=wait)
-        status = session.status(name)
-        if context.json:
-            out_json({"array": array_value(session, status), "plan": plan_value(made)})
-        else:
-            out(array_text(session, status))
+        array = session.array(name)
+        tell(context, array, array.status(), made, is_long=True)

@@ -7,15 +7,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.adapt.names import is_volume_name
-from lab.arrays.names import array_device
-from lab.cli import array_show, volume_show
+from lab.arrays.array import Array
+from lab.arrays.kinds import kind_of_name
+from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context, current
-from lab.cli.output import out, out_json
+from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import open_session, plan_value, show_plan, wait_with_bar
 from lab.plans import Plan
 from lab.session.session import LabSession
-from lab.session.words import summary_line, volume_line
 
 PlanFlag = Annotated[
     bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
@@ -36,46 +35,39 @@ def act(
     plan: bool,
     waits_for: str = "",
     wait: bool | None = None,
-    rescans: bool = False,
 ) -> None:
-    """Make a plan in an open lab; print it, or run it, wait if asked to, and print what became of the array.
-
-    ``rescans``: which arrays run has changed, and the next start of an embedded lab must know.
-    """
+    """Make a plan in an open lab; print it, or run it, wait if asked to, and print what became of the array."""
     context = current()
-    if not is_volume_name(name):
-        array_device(name)
+    kind_of_name(name)
     with open_session(context) as session:
-        made = make_plan(session)
+        made, array = make_plan(session), session.array(name)
         if plan:
             show_plan(context, made)
             return
         if not made.steps:
             context.narrator.notice(made.title)
         session.run(made)
-        # The labels of a volume change with its disks.
-        if rescans or is_volume_name(name):
-            session.rescan()
-        if waits_for and not is_volume_name(name):
+        if waits_for and not array.waits_itself:
             wait_or_tell(context, session, name, waits_for, wait=wait)
-        if is_volume_name(name):
-            _tell_volume(context, session, name, made)
-            return
-        now = next((status for status in session.statuses() if status.name == name), None)
-        if context.json:
-            out_json({"array": array_show.array_value(session, now) if now else None, "plan": plan_value(made)})
-        else:
-            out(summary_line(now) if now else f"{name}: not running")
+        tell(context, array, array.status_now, made)
 
 
-def _tell_volume(context: Context, session: LabSession, name: str, made: Plan) -> None:
-    """A plan for a volume waits for its syncs itself, step by step, so nothing is left to wait for."""
-    now = next((volume for volume in session.volumes() if volume.name == name), None)
+def tell(context: Context, array: Array, status: ArrayStatus | None, made: Plan, *, is_long: bool = False) -> None:
+    """What became of an array: in one line, or with all that is known of it."""
     if context.json:
-        value = volume_show.volume_value(session, now) if now else None
-        out_json({"array": value, "plan": plan_value(made)})
+        out_json({"array": array.value(status) if status else None, "plan": plan_value(made)})
+    elif status is None:
+        out(f"{array.name}: not running")
     else:
-        out(volume_line(now) if now else f"{name}: not running")
+        out(array_text(array, status) if is_long else status.summary)
+
+
+def array_text(array: Array, status: ArrayStatus) -> str:
+    """Everything that is known of one array."""
+    text = array.text(status)
+    return "\n\n".join(
+        [pairs(text.facts), *(table(headings, rows, right=right) for headings, rows, right in text.tables)]
+    )
 
 
 def wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:

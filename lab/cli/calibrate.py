@@ -1,4 +1,4 @@
-"""``raidlab disks calibrate``: a real drive as a personality of emulated ones."""
+"""``raidlab disks calibrate``: the model of a real drive, for emulated ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cyclopts import App, Parameter
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
 from lab.disks import Lab
+from lab.disks.drive_models import require_free_name, save_drive_model
 from lab.disks.inventory import BlockDevice, read_devices
-from lab.disks.personalities import require_free_name, save_personality
 from lab.errors import DeviceRefused, LabError
 from lab.measure.calibration import Calibration, calibrate, reader
 from lab.units import human_seconds
@@ -25,9 +25,9 @@ def add_to(app: App) -> None:
 def calibrate_drive(
     device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb; it is only read.")],
     *,
-    name: Annotated[str, Parameter(help="Of the new personality, such as my-drive.")],
+    name: Annotated[str, Parameter(help="Of the new drive model, such as my-drive.")],
 ) -> None:
-    """Measure a drive that rotates, and keep what was found as a personality of emulated drives.
+    """Measure a drive that rotates, and keep what was found as a model for emulated drives.
 
     It is read for about half a minute and never written. Nothing else should use it meanwhile.
     """
@@ -44,24 +44,24 @@ def calibrate_drive(
             title=f"calibrated from {(told[model] or found.node).strip()}",
             has_write_cache=(told[cache] or "").strip() == "write back",
         )
-    path = save_personality(name, made.personality)
+    path = save_drive_model(name, made.model)
     if context.json:
-        out_json({"personality": name, "file": str(path), **msgspec.to_builtins(made)})
+        out_json({"name": name, "file": str(path), **msgspec.to_builtins(made)})
         return
     _show(made)
-    out(f"\n{path}\nraidlab disks add --kind spindle --personality {name}")
+    out(f"\n{path}\nraidlab disks add --kind spindle --model {name}")
 
 
 def _device(lab: Lab, word: str) -> BlockDevice:
     node = word if word.startswith("/") else lab.disk(word).node
     found = read_devices(lab.machine).get(node.removeprefix("/dev/"))
     if found is None:
-        raise DeviceRefused(f"{word} is no whole disk", hint="name the disk, not a partition of it")
+        raise DeviceRefused(f"{word} is not a whole disk", hint="name the disk, not a partition of it")
     return found
 
 
 def _show(made: Calibration) -> None:
-    mechanics = made.personality.mechanics
+    mechanics = made.model.mechanics
     if mechanics is None:
         raise LabError("the calibration found no mechanics")
     seeks = [

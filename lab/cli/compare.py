@@ -8,14 +8,15 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from lab.cli.compare_platforms import show_platforms
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
-from lab.compare.alike import CONDITIONS, UnlikeRuns, require_alike
-from lab.compare.cells import Compared, Comparison
+from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
 from lab.compare.cells import compare as compare_cells
-from lab.compare.loading import is_file_name
+from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
+from lab.errors import ResultError, SpecError
 from lab.lint.result_checks import shown_stamps, worked_out_stamps
+from lab.report.cells import platform_tables, transfer_counts
+from lab.results.elsewhere import find_results, is_file_name
 from lab.results.store import ResultStore
 from lab.results.verdicts import DEFAULT_MARGIN
 
@@ -87,3 +88,64 @@ def _row(each: Compared) -> tuple[str, ...]:
     said = f"{each.outcome}: {each.reason}" if each.reason else str(each.outcome)
     medians = (f"{each.first:.4g}", f"{each.second:.4g}")
     return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, said)
+
+
+def show_platforms(names: Sequence[str], margin: float) -> None:
+    """Compare the results of ``names``, experiment by experiment.
+
+    Raises ResultError if nothing can be compared; what is bad is told, and the rest compared.
+    """
+    context = current()
+    named = list(find_results(names, ResultStore(context.host.state.results)))
+    platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
+    found: dict[str, PlatformComparison] = {}
+    told = [each for each in named if isinstance(each, str)]
+    for experiment, group in by_experiment(platforms).items():
+        if len(group) < 2:
+            told.append(f"arm-missing: {experiment} was measured on {group[0].name} only")
+            continue
+        try:
+            found[experiment] = compare_platforms(group, margin=margin)
+        except SpecError as error:
+            told.append(error.message)
+            continue
+        told += found[experiment].left_out
+        for each in found[experiment].platforms:
+            told += [f"{each.name}: {said}" for said in (*each.problems, *worked_out_stamps(each.record))]
+    for problem in told:
+        context.narrator.notice(problem)
+    if not found:
+        raise ResultError(
+            f"nothing can be compared: {'; '.join(told) or 'no result was named'}",
+            hint="name results of the same experiment on two or more machines",
+        )
+    if context.json:
+        out_json({"problems": told, "experiments": {name: _plain(each) for name, each in found.items()}})
+    else:
+        out("\n\n".join(_platforms_text(name, each) for name, each in found.items()))
+
+
+def _plain(found: PlatformComparison) -> dict[str, object]:
+    """Without the records themselves, which the bundles have."""
+    names = [{"name": each.name, "result": each.record.id} for each in found.platforms]
+    value = {"rows": found.rows, "agreements": found.agreements, "conclusions": found.conclusions}
+    return {"platforms": names, **msgspec.to_builtins(value)}
+
+
+def _platforms_text(experiment: str, found: PlatformComparison) -> str:
+    names = [platform.name for platform in found.platforms]
+    tables = [
+        table(
+            [column.title for column in each.columns],
+            each.rows,
+            right=[column.title for column in each.columns if column.is_number],
+        )
+        for each in platform_tables(experiment, found)
+    ]
+    summaries = [
+        f"of {len(found.conclusions)} conclusions, on {name}: {transfer_counts(found, place) or 'none can be compared'}"
+        for place, name in enumerate(names[1:])
+    ]
+    last = tables[-1:] if found.conclusions else []
+    others = tables[:-1] if found.conclusions else tables
+    return "\n\n".join([f"{experiment} on {len(names)} machines: {'; '.join(names)}", *others, *summaries, *last])

@@ -1,20 +1,19 @@
-"""What every sub-command is given: the target, how to talk, and this computer's seams."""
+"""What every sub-command is given: the target, how to talk, and this computer's ``lab.host``."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cli.output import err
 
 if TYPE_CHECKING:
-    from lab.disks import Lab
+    from lab.disks import Lab, Opener
     from lab.machine import Host, Machine, Target
     from lab.machine.api import CommandResult
     from lab.plans import Plan
@@ -61,17 +60,6 @@ class Narrator:
         err(f"$ {shlex.join(result.argv)}  ({failed}{result.duration_seconds:.2f} s)")
 
 
-Opener = Callable[["Context"], AbstractContextManager["Lab"]]
-
-
-def open_real_lab(context: Context) -> AbstractContextManager[Lab]:
-    """The lab that lasts, on the chosen machine."""
-    from lab.disks import open_lab
-
-    narrator = context.narrator
-    return open_lab(context.target, context.host, on_notice=narrator.notice, on_machine=narrator.listen)
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """One invocation of the command."""
@@ -82,7 +70,8 @@ class Context:
     verbose: bool
     host: Host
     narrator: Narrator
-    opener: Opener = field(default=open_real_lab)
+    opener: Opener | None = None
+    """Another way to open a lab, for tests."""
 
     @property
     def is_embedded(self) -> bool:
@@ -90,11 +79,14 @@ class Context:
 
     def open_lab(self) -> AbstractContextManager[Lab]:
         """The lab that lasts; what it does is narrated."""
-        return self.opener(self)
+        from lab.disks import open_lab
+
+        opener = self.opener or open_lab
+        return opener(self.target, self.host, on_notice=self.narrator.notice, on_machine=self.narrator.listen)
 
 
 _options: ContextVar[Options] = ContextVar("options", default=Options())  # noqa: B039 - frozen
-_opener: ContextVar[Opener] = ContextVar("opener", default=open_real_lab)
+_opener: ContextVar[Opener | None] = ContextVar("opener", default=None)
 
 
 def use_options(options: Options) -> None:
@@ -102,8 +94,8 @@ def use_options(options: Options) -> None:
     _options.set(options)
 
 
-def use_opener(opener: Opener) -> None:
-    """Open labs in another way: the seam for tests."""
+def use_opener(opener: Opener | None) -> None:
+    """Open labs in another way; tests do. None: as they are."""
     _opener.set(opener)
 
 
@@ -114,24 +106,13 @@ def options() -> Options:
 
 def current() -> Context:
     """The context of this invocation. Raises SpecError for what is no target."""
-    from lab.machine import Host, parse_target
+    from lab.machine import Host, default_target, parse_target
 
     typed = options()
     host = Host.real(typed.command)
     text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
-
-
-def default_target(host: Host) -> str:
-    """``local:`` on a computer with lab disks of its own (the virtual machine), otherwise ``uml:``."""
-    blocks = host.files.path("/sys/block")
-    serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
-    for path in serials:
-        # A SCSI disk has four bytes before its serial.
-        if "RAIDLAB-" in (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "")[:12]:
-            return "local:"
-    return "uml:"
 
 
 def is_terminal() -> bool:

@@ -1,18 +1,14 @@
-"""Words of the command line that stand for disks, for sizes, or for one of a few choices."""
+"""Words of the command line that stand for disks or for sizes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TypeVar
 
 from lab.disks import LabDisk
+from lab.disks.kinds import find_disk
 from lab.errors import ArrayError
-from lab.tomlfile import unknown_word
 from lab.units import parse_bytes
-
-W = TypeVar("W", bound=StrEnum)
 
 
 def explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
@@ -39,21 +35,7 @@ def split_words(text: str) -> list[str]:
 
 def named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
     """The disks with these names, serials or nodes. Raises SpecError with the nearest name."""
-    found = []
-    for word in split_words(text):
-        disk = next((disk for disk in disks if word in (disk.name, disk.serial, disk.node, disk.kernel_name)), None)
-        if disk is None:
-            raise unknown_word("lab disk", word, [disk.name for disk in disks])
-        found.append(disk)
-    return found
-
-
-def known_word(words: type[W], text: str, what: str) -> W:
-    """The member of a closed set. Raises SpecError with the nearest word."""
-    try:
-        return words(text)
-    except ValueError:
-        raise unknown_word(what, text, [word.value for word in words]) from None
+    return [find_disk(word, disks) for word in split_words(text)]
 
 
 def bytes_or_none(text: str | None, what: str) -> int | None:

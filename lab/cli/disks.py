@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
 
+from lab import faults
 from lab.arrays.discovery import FoundArray
+from lab.arrays.superblock import SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, parse_superblock
 from lab.cli import calibrate
 from lab.cli.array_run import BreakArrayFlag, PlanFlag
-from lab.cli.context import Context, current
-from lab.cli.disk_changes import add_to_folder, add_to_machine, confirm_physical, remove_from_folder
-from lab.cli.output import out, out_json, table
+from lab.cli.context import Context, current, is_terminal
+from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session, show_plan
-from lab.disks import LabDisk, disk_kind
-from lab.disks.guard import Refusal
+from lab.cli.whole_numbers import whole_number
+from lab.disks import DiskKind, DiskSpec, LabDisk
+from lab.disks.drive_models import all_drive_models
 from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
-from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
-from lab.disks.personalities import all_personalities
-from lab.errors import SpecError
-from lab.faults import power
+from lab.disks.kinds import DEFAULT_SIZE_BYTES
+from lab.disks.lab_files import LabFolder, lab_folder
+from lab.errors import DeviceRefused, SpecError
 from lab.plans import Plan
-from lab.session import plans
+from lab.session import breaking, plans
+from lab.session.more_disks import add_to_list, new_specs
 from lab.session.session import LabSession
+from lab.tomlfile import known_word, unknown_word
 from lab.units import format_bytes, human_bytes, human_seconds, parse_bytes
 
 app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
@@ -48,11 +52,30 @@ def show() -> None:
         }
     if context.json:
         out_json(
-            {"disks": [_disk_value(disk, used) for disk in lab.disks], "refused": [_refusal(each) for each in others]}
+            {
+                "disks": [{**msgspec.to_builtins(disk), "used_by": used[disk.name]} for disk in lab.disks],
+                "refused": [
+                    {
+                        "node": each.device.node,
+                        "size_bytes": each.device.size_bytes,
+                        "serial": each.device.serial,
+                        "reasons": each.reasons,
+                    }
+                    for each in others
+                ],
+            }
         )
         return
     rows = [
-        (disk.name, disk.node, human_bytes(disk.size_bytes), disk.size_bytes, _kind(disk), disk.serial, used[disk.name])
+        (
+            disk.name,
+            disk.node,
+            human_bytes(disk.size_bytes),
+            disk.size_bytes,
+            f"{disk.kind} {disk.model}".strip(),
+            disk.serial,
+            used[disk.name],
+        )
         for disk in lab.disks
     ]
     out(table(("disk", "device", "size", "bytes", "kind", "serial", "used by"), rows, right=("size", "bytes")))
@@ -70,45 +93,28 @@ def _uses(disk: LabDisk, device: BlockDevice | None, holder: FoundArray | None) 
     return ", ".join(words)
 
 
-def _kind(disk: LabDisk) -> str:
-    return f"{disk.kind.value} {disk.personality}".strip()
-
-
-def _disk_value(disk: LabDisk, used: dict[str, str]) -> dict[str, Any]:
-    return {**msgspec.to_builtins(disk), "used_by": used[disk.name]}
-
-
-def _refusal(refusal: Refusal) -> dict[str, Any]:
-    return {
-        "node": refusal.device.node,
-        "size_bytes": refusal.device.size_bytes,
-        "serial": refusal.device.serial,
-        "reasons": refusal.reasons,
-    }
-
-
 @app.command
 def add(
     path: Annotated[str | None, Parameter(help="The disk of kind physical, such as /dev/sdX.")] = None,
     *,
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
-    count: Annotated[int, Parameter(help="How many.")] = 1,
+    count: Annotated[int, Parameter(help="How many.", converter=whole_number)] = 1,
     size: Annotated[str, Parameter(help="Of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
-    personality: Annotated[str | None, Parameter(help="Of a spindle: see 'raidlab disks personalities'.")] = None,
+    model: Annotated[str | None, Parameter(help="Of a spindle: see 'raidlab disks models'.")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,
 ) -> None:
     """Add disks to the lab."""
-    context, asked = current(), disk_kind(kind)
+    context, asked = current(), known_word(DiskKind, kind, "kind of disk")
     if (path is not None) != (asked is DiskKind.PHYSICAL):
         raise SpecError(
-            "a path belongs to kind physical, and only to it", hint="raidlab disks add /dev/sdX --kind physical"
+            "a path is needed for kind physical, and only for it", hint="raidlab disks add /dev/sdX --kind physical"
         )
     if asked is DiskKind.PHYSICAL and path:
-        confirm_physical(path, confirm)
-    if asked is DiskKind.SPINDLE and personality is None:
-        personality = "hdd-7200"
-    wanted = (asked, count, parse_bytes(size), personality or "", path or "")
-    made = add_to_folder(context, *wanted) if context.is_embedded else add_to_machine(context, *wanted)
+        _confirm_physical(path, confirm)
+    if asked is DiskKind.SPINDLE and model is None:
+        model = "hdd-7200"
+    wanted = (asked, count, parse_bytes(size), model or "", path or "")
+    made = _add_to_folder(context, *wanted) if context.is_embedded else _add_to_machine(context, *wanted)
     _tell(context, "added", made)
 
 
@@ -118,7 +124,7 @@ def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
     _require(names)
     context = current()
     if context.is_embedded:
-        _tell(context, "removed", remove_from_folder(context, names))
+        _tell(context, "removed", _remove_from_folder(context, names))
         return
     with context.open_lab() as lab:
         chosen = [lab.disk(name) for name in names]
@@ -140,20 +146,18 @@ def reset(
     with open_session(context, start_arrays=not all_disks) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(plans.reset_all(session) if all_disks else plans.reset(session, chosen))
-        if all_disks:
-            session.rescan()
     _tell(context, "blank", chosen)
 
 
 @app.command
 def slow(
     name: str,
-    personality: Annotated[str, Parameter(help="See 'raidlab disks personalities'; its own: at its own pace.")],
+    model: Annotated[str, Parameter(help="See 'raidlab disks models'; its own: at its own pace.")],
     *,
     plan: PlanFlag = False,
 ) -> None:
     """Let a spindle run at the pace of a slower drive, while in use."""
-    _act(lambda session: plans.slow(session, name, personality), "pace changed", name, plan=plan)
+    _act(lambda session: breaking.slow(session, name, model), "pace changed", name, plan=plan)
 
 
 @app.command
@@ -164,19 +168,19 @@ def pull(
     plan: PlanFlag = False,
 ) -> None:
     """Let a disk vanish, as if its cable were pulled."""
-    _act(lambda session: plans.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
+    _act(lambda session: breaking.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
 
 
 @app.command
 def plug_in(name: str, *, plan: PlanFlag = False) -> None:
     """Bring a pulled disk back; it joins no array by itself."""
-    _act(lambda session: plans.plug_in(session, name), "plugged in", name, plan=plan)
+    _act(lambda session: breaking.plug_in(session, name), "plugged in", name, plan=plan)
 
 
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
     """Cut a spindle's power for an instant: what only its write cache held is lost."""
-    _act(lambda session: power.cut(session.lab.disk(name)), "power cut", name, plan=plan)
+    _act(lambda session: faults.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
 def _act(make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:
@@ -188,14 +192,16 @@ def _act(make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool
             return
         session.run(made)
         if session.is_embedded:
-            context.narrator.notice("emulated drives live in the embedded kernel's memory: this ends with the command")
+            context.narrator.notice(
+                "emulated drives live in the embedded kernel's memory: the effect ends with the command"
+            )
     _tell(context, what, [name])
 
 
 @app.command
-def personalities() -> None:
+def models() -> None:
     """List what an emulated drive can be like."""
-    context, known = current(), all_personalities()
+    context, known = current(), all_drive_models()
     if context.json:
         out_json({name: {**msgspec.to_builtins(each), "iops": each.iops} for name, each in known.items()})
         return
@@ -203,12 +209,12 @@ def personalities() -> None:
         (name, human_seconds(each.service_seconds), each.concurrent_requests, f"{each.iops:.0f}", each.title)
         for name, each in known.items()
     ]
-    out(table(("personality", "service", "at a time", "IOPS", ""), rows, right=("service", "at a time", "IOPS")))
+    out(table(("model", "service", "at a time", "IOPS", ""), rows, right=("service", "at a time", "IOPS")))
 
 
 def _require(names: tuple[str, ...]) -> None:
     if not names:
-        raise SpecError("no disk is named", hint="'raidlab disks' lists them")
+        raise SpecError("no disk was named", hint="'raidlab disks' lists them")
 
 
 def _tell(context: Context, what: str, names: list[str]) -> None:
@@ -216,3 +222,71 @@ def _tell(context: Context, what: str, names: list[str]) -> None:
         out_json({what: names})
     else:
         out(f"{what}: {', '.join(names)}")
+
+
+def _confirm_physical(path: str, again: str | None) -> None:
+    """Raises DeviceRefused unless the path of a physical disk was typed twice."""
+    if again is None and is_terminal():
+        err(f"raidlab: everything on {path} may be lost. Type its path again to go on:")
+        again = sys.stdin.readline().strip()
+    if again != path:
+        told = f"'{again}' is not '{path}'" if again else "it was typed once"
+        raise DeviceRefused(
+            f"{path} is not taken into the lab: {told}", hint=f"type it twice: disks add {path} … --confirm {path}"
+        )
+
+
+def _add_to_machine(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
+    """Attach disks on a machine that keeps them between commands."""
+    with context.open_lab() as lab:
+        made = lab.attach(new_specs([disk.name for disk in lab.disks], kind, count, size_bytes, model, path))
+    return [disk.name for disk in made]
+
+
+def _add_to_folder(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
+    """Put disks on the list of the embedded lab; the next start makes them."""
+    with _folder(context) as folder:
+        made = add_to_list(folder, kind, count, size_bytes, model, path)
+    if kind is not DiskKind.FILE:
+        context.narrator.notice(
+            f"{kind} disks live in the embedded kernel's memory: each command starts with blank ones"
+        )
+    return list(made)
+
+
+def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
+    """Take disks off the list of the embedded lab. Raises DeviceRefused for members of arrays."""
+    with _folder(context) as folder:
+        known = {spec.name: spec for spec in folder.specs}
+        for name in names:
+            if name not in known:
+                raise unknown_word("lab disk", name, known)
+            if array := _array_on_image(folder, known[name]):
+                raise DeviceRefused(
+                    f"{name} is a member of array {array}",
+                    hint=f"'raidlab array destroy' removes the array, 'raidlab disks reset {name}' makes a disk blank",
+                )
+        left = [spec for spec in folder.specs if spec.name not in names]
+        if not left:
+            raise SpecError("a lab needs at least one disk", hint="keep at least one")
+        folder.save(left)
+    return list(dict.fromkeys(names))
+
+
+def _array_on_image(folder: LabFolder, spec: DiskSpec) -> str:
+    """The array of which this disk's image carries a superblock; empty if none."""
+    if spec.kind is not DiskKind.FILE:
+        return ""
+    try:
+        with folder.image(spec).open("rb") as image:
+            image.seek(SUPERBLOCK_OFFSET)
+            superblock = parse_superblock(image.read(SUPERBLOCK_BYTES))
+    except FileNotFoundError:
+        return ""
+    return superblock.array_name if superblock else ""
+
+
+def _folder(context: Context) -> LabFolder:
+    for notice in context.host.state.sweep():
+        context.narrator.notice(notice)
+    return lab_folder(context.host.state, context.target.lab_name)

@@ -1,4 +1,4 @@
-"""``raidlab doctor``: what this computer and the machine can do, what is missing, and the command that mends it."""
+"""``raidlab doctor``: what this computer and the machine can do, what is missing, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _text(report: DoctorReport) -> str:
     lines = [table((report.name, "", ""), rows)]
     for check in report.missing:
         need = f"needed for {', '.join(check.required_for)}" if check.required_for else ", ".join(check.useful_for)
-        lines.append(f"missing: {check.title} ({need})" + (f"\n  next: {check.mend}" if check.mend else ""))
+        lines.append(f"missing: {check.title} ({need})" + (f"\n  next: {check.fix}" if check.fix else ""))
     if report.install_command:
         lines.append(f"all missing packages at once:\n  {report.install_command}")
     verdict = "ready" if report.is_ready else "not ready"

@@ -22,7 +22,7 @@ def execute(
 ) -> int:
     """Run a command on the machine with its arrays running; its output and its status are passed on."""
     if not words:
-        raise SpecError("no command is given", hint="raidlab exec -- cat /proc/mdstat")
+        raise SpecError("no command was given", hint="raidlab exec -- cat /proc/mdstat")
     context = current()
     line = words[0] if len(words) == 1 else shlex.join(words)
     with open_session(context) as session:

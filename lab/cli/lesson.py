@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,17 +14,14 @@ from cyclopts import App, Parameter
 from lab.cli import lesson_text
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
-from lab.cli.progress import ProgressReporter
-from lab.cli.run_request import ProgressObserver
+from lab.cli.progress import ProgressBar
 from lab.cli.session import open_session
 from lab.errors import ExitCode, LessonError, SpecError
-from lab.experiments.schedule import estimated_seconds
-from lab.lessons.actions import Action
 from lab.lessons.course import LessonFiles
-from lab.lessons.desk import Desk, Seat, blank_lab, require_disks
 from lab.lessons.engine import StepView
-from lab.lessons.hands import carry_out, look_once_more
+from lab.lessons.executor import carry_out, look_once_more
 from lab.lessons.schema import SOURCE_LANGUAGE
+from lab.lessons.student import LessonSession, Student, blank_lab, require_disks
 from lab.lessons.validation import check_file, course_problems
 from lab.session.session import LabSession
 
@@ -32,7 +31,7 @@ app = App(name="lesson", help="Guided lessons: read, predict, do, check, underst
 @app.default
 def default() -> None:
     """Show where you are; without an open lesson, the course."""
-    if Desk(current().host).open_seat() is None:
+    if Student(current().host).open_lesson() is None:
         list_course()
     else:
         show()
@@ -42,7 +41,7 @@ def default() -> None:
 def list_course() -> None:
     """List the course with your progress."""
     context = current()
-    desk = Desk(context.host)
+    desk = Student(context.host)
     lines, open_id = desk.lines(), desk.state.lesson
     if context.json:
         out_json(
@@ -67,7 +66,7 @@ def list_course() -> None:
     out(table(("", "lesson", "steps", "min", "languages", "title"), rows, right=("steps", "min")))
     following = next((line.files.lesson.id for line in lines if not line.is_done), None)
     if following and not open_id:
-        context.narrator.notice(f"begin with 'raidlab lesson start {following}'")
+        context.narrator.notice(f"start with 'raidlab lesson start {following}'")
 
 
 @app.command
@@ -86,11 +85,11 @@ def start(
 ) -> None:
     """Begin a lesson, or go on with it where you left it."""
     context = current()
-    desk = Desk(context.host)
+    desk = Student(context.host)
     files = desk.find(name)
     before = None if again or reset or seed is not None or language else desk.resume(name)
     if before is not None and before.step is not None:
-        context.narrator.notice("you go on where you left; --again begins from the first step")
+        context.narrator.notice("you continue where you left off; --again begins from the first step")
         _show(context, before)
         return
     _require_needs(desk, files, anyway=anyway)
@@ -106,7 +105,7 @@ def start(
 def show() -> None:
     """Show why the last step came out as it did, and what is to be done now."""
     context = current()
-    _show(context, Desk(context.host).require_seat())
+    _show(context, Student(context.host).require_lesson())
 
 
 @app.command
@@ -115,15 +114,15 @@ def answer(
 ) -> int:
     """Predict, or type the number that this step has you read off."""
     context = current()
-    seat = Desk(context.host).require_seat()
-    seat.answer(text)
-    step = seat.step
+    opened = Student(context.host).require_lesson()
+    opened.answer(text)
+    step = opened.step
     if step is None or step.ask is None or text not in step.ask.options:
-        return _tell(context, seat, look_once_more(seat, lambda: _opener(context)))
+        return _tell(context, opened, look_once_more(opened, _opener(context)))
     if context.json:
-        out_json(lesson_text.seat_value(seat))
+        out_json(lesson_text.lesson_value(opened))
     else:
-        out(seat.words.say("predicted", answer=step.ask.options[text]))
+        out(opened.words.say("predicted", answer=step.ask.options[text]))
     return ExitCode.DONE
 
 
@@ -131,22 +130,22 @@ def answer(
 def check() -> int:
     """Check this step on the real lab. Exit status 1 while something is missing."""
     context = current()
-    seat = Desk(context.host).require_seat()
-    return _tell(context, seat, look_once_more(seat, lambda: _opener(context)))
+    opened = Student(context.host).require_lesson()
+    return _tell(context, opened, look_once_more(opened, _opener(context)))
 
 
 @app.command
 def hint() -> None:
     """Show one more hint for this step; the third is the whole answer."""
     context = current()
-    seat = Desk(context.host).require_seat()
-    text = seat.hint()
-    step = seat.step
-    count = seat.progress.in_step(step.id).hints if step else 0
+    opened = Student(context.host).require_lesson()
+    text = opened.hint()
+    step = opened.step
+    count = opened.progress.in_step(step.id).hints if step else 0
     if context.json:
         out_json({"number": count, "hint": text})
         return
-    heading = seat.words.say("hint-of", number=count, count=len(step.hints) if step else 0)
+    heading = opened.words.say("hint-of", number=count, count=len(step.hints) if step else 0)
     lesson_text.say(f"**{heading}** {text}")
 
 
@@ -159,60 +158,56 @@ def do(
 ) -> int:
     """Let the lab do this step for you, with the same commands that you would type."""
     context = current()
-    desk = Desk(context.host)
-    seat = desk.require_seat()
-    step = seat.step
+    desk = Student(context.host)
+    opened = desk.require_lesson()
+    step = opened.step
     if step is None:
-        return _tell(context, seat, None)
+        return _tell(context, opened, None)
     if plan or not step.do:
         for action in step.do:
             out(action.by_hand())
         if not step.do:
             context.narrator.notice("there is nothing to do in this step but to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
-    seat.note_help()
-
-    def tell(action: Action) -> None:
-        context.narrator.notice(action.by_hand())
+    opened.note_help()
 
     view = carry_out(
         step.do,
-        seat,
-        opener=lambda: _opener(context),
-        run_measure=lambda name: _measure(context, desk, seat, name),
-        before_action=tell,
+        opened,
+        opener=_opener(context),
+        run_measure=partial(_measure, context, opened),
+        before_action=lambda action: context.narrator.notice(action.by_hand()),
     )
-    return _tell(context, seat, view)
+    return _tell(context, opened, view)
 
 
 @app.command
 def measure(name: Annotated[str, Parameter(help="The measurement, as the step names it.")]) -> int:
     """Run a measurement of the open lesson, on emulated drives of its own, and check the step."""
     context = current()
-    desk = Desk(context.host)
-    seat = desk.require_seat()
-    _measure(context, desk, seat, name)
-    seat.find_results()
-    return _tell(context, seat, look_once_more(seat, lambda: _opener(context)))
+    desk = Student(context.host)
+    opened = desk.require_lesson()
+    _measure(context, opened, name)
+    return _tell(context, opened, look_once_more(opened, _opener(context)))
 
 
 @app.command
 def reset() -> None:
     """Make all lab disks blank and begin the open lesson again, with the same seed."""
     context = current()
-    seat = Desk(context.host).require_seat()
+    opened = Student(context.host).require_lesson()
     with open_session(context, watches=False) as session:
         blank_lab(session)
-    seat.restart()
-    _show(context, seat)
+    opened.restart()
+    _show(context, opened)
 
 
 @app.command
 def leave() -> None:
     """Close the open lesson; its progress stays."""
     context = current()
-    Desk(context.host).leave()
-    context.narrator.notice("no lesson is open; 'raidlab lesson start NAME' goes on where you left")
+    Student(context.host).leave()
+    context.narrator.notice("no lesson is open; 'raidlab lesson start NAME' continues where you left off")
 
 
 @app.command
@@ -225,14 +220,14 @@ def verify(
 ) -> None:
     """Check lesson files: everything that is wrong, with file, step and remedy."""
     context = current()
-    course = Desk(context.host).course
+    course = Student(context.host).course
     if files:
         chosen: tuple[LessonFiles, ...] = tuple(check_file(path) for path in files)
     else:
         problems = course_problems(course)
         if problems:
             listed = "".join(f"\n  - {problem}" for problem in problems)
-            raise SpecError(f"the course is not sound:{listed}", hint="mend these, then verify it again")
+            raise SpecError(f"the course is not sound:{listed}", hint="fix these, then verify it again")
         chosen = course.lessons
     if prove:
         _prove(context, chosen)
@@ -252,44 +247,45 @@ def _prove(context: Context, chosen: tuple[LessonFiles, ...]) -> None:
         out("\n".join(proof.sentence for proof in proofs))
     if failures := [failure for proof in proofs for failure in proof.failures]:
         listed = "".join(f"\n  - {failure}" for failure in failures)
-        raise LessonError(f"not everything could be proved:{listed}", hint="mend the steps named above")
+        raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps named above")
 
 
-def _opener(context: Context) -> AbstractContextManager[LabSession]:
-    return open_session(context, watches=False)
+def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:
+    return partial(open_session, context, watches=False)
 
 
-def _show(context: Context, seat: Seat) -> None:
+def _show(context: Context, opened: LessonSession) -> None:
     if context.json:
-        out_json(lesson_text.seat_value(seat))
+        out_json(lesson_text.lesson_value(opened))
     else:
-        lesson_text.show_seat(seat)
+        lesson_text.show_lesson(opened)
 
 
-def _tell(context: Context, seat: Seat, view: StepView | None) -> int:
+def _tell(context: Context, opened: LessonSession, view: StepView | None) -> int:
     """The checks of a look, and what comes next if the step is done."""
     is_done = view is None or view.is_done
     if context.json:
-        out_json(lesson_text.view_value(seat, view))
+        out_json(lesson_text.view_value(opened, view))
     elif view is None:
-        lesson_text.show_seat(seat)
+        lesson_text.show_lesson(opened)
     else:
-        out("\n".join(lesson_text.check_lines(seat, view)))
+        out("\n".join(lesson_text.check_lines(opened, view)))
         if is_done:
             out()
-            lesson_text.show_seat(seat)
+            lesson_text.show_lesson(opened)
     return ExitCode.DONE if is_done else ExitCode.FAILED
 
 
-def _measure(context: Context, desk: Desk, seat: Seat, name: str) -> None:
-    experiment, _ = seat.experiment(name)
-    with ProgressReporter(quiet=context.quiet) as progress:
-        progress.start(estimated_seconds(experiment), 0)
-        observer = ProgressObserver(progress, context.host.clock)
-        desk.run_measure(seat, name, context.target, observer, on_notice=context.narrator.notice)
+def _measure(context: Context, opened: LessonSession, name: str) -> None:
+    from lab.experiments.service import RunRequest
+
+    narrator = context.narrator
+    with ProgressBar(quiet=context.quiet) as bar:
+        request = RunRequest(context.target, context.host, bar.show_run, narrator.notice, narrator.listen)
+        opened.measure(name, request)
 
 
-def _require_needs(desk: Desk, files: LessonFiles, *, anyway: bool) -> None:
+def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:
     line = next((line for line in desk.lines() if line.files.lesson.id == files.lesson.id), None)
     if line and line.missing_needs and not anyway:
         raise LessonError(

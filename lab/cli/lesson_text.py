@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from lab.cli.output import out
-from lab.lessons.desk import CourseLine, Seat
+from lab.lessons.course import LessonWords
 from lab.lessons.engine import CheckView, StepView
 from lab.lessons.ready import ReadyStep
-from lab.lessons.words import Words
+from lab.lessons.student import CourseLine, LessonSession
 
 PASSED, OPEN = "✓", "✗"
 
@@ -36,12 +36,12 @@ def course_rows(lines: tuple[CourseLine, ...], open_id: str) -> list[tuple[str, 
     return rows
 
 
-def show_seat(seat: Seat) -> None:
+def show_lesson(opened: LessonSession) -> None:
     """Where the student is: why the last step came out as it did, and what is to be done now."""
-    words, lesson = seat.words, seat.lesson
-    step, done = seat.step, seat.done_count
+    words, lesson = opened.words, opened.lesson
+    step, done = opened.step, opened.done_count
     if done:
-        show_explanation(seat, lesson.steps[done - 1])
+        show_explanation(opened, lesson.steps[done - 1])
     elif step is not None:
         say(f"# {lesson.title}\n\n{words.say('goal')}: {lesson.goal}\n")
     if step is None:
@@ -49,7 +49,7 @@ def show_seat(seat: Seat) -> None:
         return
     say(f"\n## {words.say('step-of', number=done + 1, count=len(lesson.steps))}\n\n{step.say}\n")
     if step.ask is not None:
-        chosen = seat.progress.in_step(step.id).answer
+        chosen = opened.progress.in_step(step.id).answer
         options = "\n".join(
             f"- `{key}` {text}{' ←' if key == chosen else ''}" for key, text in step.ask.options.items()
         )
@@ -59,12 +59,12 @@ def show_seat(seat: Seat) -> None:
         say(f"**{words.say('read-off')}** {step.read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
-def show_explanation(seat: Seat, step: ReadyStep) -> None:
+def show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     """What a step that was passed teaches, beside what was predicted."""
-    words = seat.words
-    chosen = seat.progress.in_step(step.id).answer
+    words = opened.words
+    chosen = opened.progress.in_step(step.id).answer
     told = ""
-    if step.ask and chosen:
+    if step.ask and chosen in step.ask.options:
         told = words.say("predicted", answer=step.ask.options[chosen])
         if step.ask.answer == chosen:
             told += f" – {words.say('right')}"
@@ -73,7 +73,7 @@ def show_explanation(seat: Seat, step: ReadyStep) -> None:
     say(f"## {words.say('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
 
 
-def check_line(words: Words, view: CheckView) -> str:
+def check_line(words: LessonWords, view: CheckView) -> str:
     """``✗ md0 is raid5; now: md0 is raid0``."""
     line = f"{PASSED if view.is_passed else OPEN} {words.want(view.name, view.facts)}"
     if view.outcome is None:
@@ -84,30 +84,30 @@ def check_line(words: Words, view: CheckView) -> str:
     return f"{line}: {found}" if view.outcome.said.startswith(("ratio", "reading")) else line
 
 
-def check_lines(seat: Seat, view: StepView) -> list[str]:
+def check_lines(opened: LessonSession, view: StepView) -> list[str]:
     """All checks of a look, and the mistake that was recognised."""
-    lines = [check_line(seat.words, each) for each in view.checks]
+    lines = [check_line(opened.words, each) for each in view.checks]
     if view.mistake:
-        lines += ["", f"{seat.words.say('mistake')}: {view.mistake.hint.strip()}"]
+        lines += ["", f"{opened.words.say('mistake')}: {view.mistake.hint.strip()}"]
     return lines
 
 
-def seat_value(seat: Seat) -> dict[str, Any]:
+def lesson_value(opened: LessonSession) -> dict[str, Any]:
     """Where the student is, for JSON."""
-    step = seat.step
+    step = opened.step
     return {
-        "lesson": seat.lesson.id,
-        "title": seat.lesson.title,
-        "language": seat.lesson.language,
-        "seed": seat.lesson.seed,
-        "values": seat.lesson.values,
-        "steps": len(seat.lesson.steps),
-        "done": seat.done_count,
-        "step": None if step is None else step_value(seat, step),
+        "lesson": opened.lesson.id,
+        "title": opened.lesson.title,
+        "language": opened.lesson.language,
+        "seed": opened.lesson.seed,
+        "values": opened.lesson.values,
+        "steps": len(opened.lesson.steps),
+        "done": opened.done_count,
+        "step": None if step is None else step_value(opened, step),
     }
 
 
-def step_value(seat: Seat, step: ReadyStep) -> dict[str, Any]:
+def step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
     """One step, for JSON."""
     ask = step.ask
     return {
@@ -115,24 +115,24 @@ def step_value(seat: Seat, step: ReadyStep) -> dict[str, Any]:
         "say": step.say,
         "question": ask.question if ask else None,
         "options": ask.options if ask else {},
-        "answer": seat.progress.in_step(step.id).answer,
+        "answer": opened.progress.in_step(step.id).answer,
         "read": {"question": step.read.question, "unit": step.read.unit} if step.read else None,
-        "number": seat.progress.in_step(step.id).reading,
+        "number": opened.progress.in_step(step.id).reading,
         "by_hand": [action.by_hand() for action in step.do],
-        "hints_shown": seat.hints_shown,
+        "hints_shown": opened.hints_shown,
     }
 
 
-def view_value(seat: Seat, view: StepView | None) -> dict[str, Any]:
+def view_value(opened: LessonSession, view: StepView | None) -> dict[str, Any]:
     """A look, for JSON."""
     if view is None:
-        return {"lesson": seat.lesson.id, "is_lesson_done": True}
-    words = seat.words
+        return {"lesson": opened.lesson.id, "is_lesson_done": True}
+    words = opened.words
     return {
-        "lesson": seat.lesson.id,
+        "lesson": opened.lesson.id,
         "step": view.step.id,
         "is_step_done": view.is_done,
-        "is_lesson_done": seat.step is None,
+        "is_lesson_done": opened.step is None,
         "checks": [
             {
                 "check": each.name,

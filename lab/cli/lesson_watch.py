@@ -17,28 +17,28 @@ def watched(context: Context, session: LabSession) -> Iterator[None]:
     if not (context.host.state.root / "lessons" / "desk.json").exists():
         yield
         return
-    from lab.lessons.desk import Desk
-    from lab.lessons.hands import Watch
+    from lab.lessons.executor import Watch
+    from lab.lessons.student import Student
 
     try:
-        seat = Desk(context.host).open_seat()
-        is_here = seat is not None and seat.step is not None and seat.progress.target == str(context.target)
-        watch = Watch(seat, session) if seat is not None and is_here else None
+        opened = Student(context.host).open_lesson()
+        is_here = opened is not None and opened.step is not None and opened.progress.target == str(context.target)
+        watch = Watch(opened, session) if opened is not None and is_here else None
     except LabError as error:
-        context.narrator.notice(f"the lesson is not followed: {error.message}")
-        watch, seat = None, None
+        context.narrator.notice(f"the lesson cannot be followed: {error.message}")
+        watch, opened = None, None
     yield
-    if watch is None or seat is None:
+    if watch is None or opened is None:
         return
     try:
-        number = seat.done_count + 1
+        number = opened.done_count + 1
         view = watch.look()
     except LabError as error:
-        context.narrator.notice(f"the lesson is not followed: {error.message}")
+        context.narrator.notice(f"the lesson cannot be followed: {error.message}")
         return
     if view is not None and view.is_done:
-        words = seat.words
-        told = words.say("step-done", number=number, count=len(seat.lesson.steps))
-        context.narrator.notice(f"{seat.lesson.title}: {told} 'raidlab lesson show' says why, and what comes next")
+        words = opened.words
+        told = words.say("step-done", number=number, count=len(opened.lesson.steps))
+        context.narrator.notice(f"{opened.lesson.title}: {told} 'raidlab lesson show' says why, and what comes next")
     elif view is not None and view.mistake:
-        context.narrator.notice(f"{seat.words.say('mistake')}: {view.mistake.hint.strip()}")
+        context.narrator.notice(f"{opened.words.say('mistake')}: {view.mistake.hint.strip()}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,20 +10,18 @@ from cyclopts import Parameter
 
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
-from lab.compare.loading import BUNDLE_SUFFIX
 from lab.errors import ExitCode, LabError, SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
-from lab.lint import publication
-from lab.lint.findings import Finding, distinct
-from lab.lint.publication_checks import lint_publication
-from lab.lint.recipe_checks import lint_fio, lint_shell
+from lab.lint.fio_checks import lint_fio
 from lab.lint.result_checks import lint_result
-from lab.lint.rules import Rule, all_rules, find_rule
-from lab.results.bundle import read_bundle
+from lab.lint.rules import LintFinding, LintRule, all_rules, distinct, find_rule
+from lab.parts import added
+from lab.results.elsewhere import is_file_name, read_files
 from lab.results.store import ResultStore, decode_record
 from lab.units import MIB
 
+FIO_SUFFIXES = (".fio", ".job")
 _AS_PUBLISHED = "-as-published"
 _LARGEST_TEXT_BYTES = 16 * MIB
 
@@ -57,26 +55,29 @@ def lint(
     return ExitCode.FAILED if found else ExitCode.DONE
 
 
-def findings_of(name: str, store: ResultStore) -> Iterable[Finding]:
+def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     """What the lint finds in whatever ``name`` is. Raises LabError if it is nothing, or cannot be read."""
-    readers: dict[str, Callable[[str], Iterable[Finding]]] = {".fio": lint_fio, ".job": lint_fio, ".sh": lint_shell}
     path = Path(name)
-    if path.suffix in readers:
-        return readers[path.suffix](_read(path).decode(errors="replace"))
+    lint_text = lint_fio if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
+    if lint_text:
+        return lint_text(_read(path).decode(errors="replace"))
     if path.suffix == ".json":
         return lint_result(decode_record(_read(path), source=name))
-    if path.suffix == BUNDLE_SUFFIX:
-        bundle = read_bundle(path, with_raw=False)
-        return [finding for result_id in bundle.results for finding in lint_result(bundle.record(result_id))]
+    if path.suffix and is_file_name(path.name):
+        files = read_files(path, with_raw=False)
+        return [finding for result_id in files.results for finding in lint_result(files.record(result_id))]
     if path.suffix == ".toml" or name in built_in_names():
         return lint_experiment(find_experiment(name)[0])
+    publications, lint_publication = added("publications"), added("lint publication")
+    studies = publications() if publications else ()
     study = name.removesuffix(_AS_PUBLISHED)
-    if study != name and study in publication.built_in_names():
-        return lint_publication(publication.find_publication(study))
+    if lint_publication and study != name and study in studies:
+        found: tuple[LintFinding, ...] = lint_publication(study)
+        return found
     try:
         return lint_result(store.load(name))
     except LabError as error:
-        known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in publication.built_in_names())))
+        known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in studies)))
         error.hint = f"{error.hint}; experiments: {known}"
         raise
 
@@ -90,7 +91,7 @@ def _read(path: Path) -> bytes:
         raise SpecError(f"'{path}' cannot be read: {error.strerror}", hint="check the path") from None
 
 
-def _plain(finding: Finding) -> dict[str, str]:
+def _plain(finding: LintFinding) -> dict[str, str]:
     return {
         "rule": finding.rule_id,
         "subject": finding.subject,
@@ -99,7 +100,7 @@ def _plain(finding: Finding) -> dict[str, str]:
     }
 
 
-def _text(found: tuple[Finding, ...]) -> str:
+def _text(found: tuple[LintFinding, ...]) -> str:
     rows = [(each.rule_id, each.rule.effect.value, each.subject, each.observed, each.required) for each in found]
     lines = [table(("rule", "effect", "where", "found", "needed"), rows), ""]
     lines += [f"{name}: {find_rule(name).remedy}" for name in dict.fromkeys(each.rule_id for each in found)]
@@ -114,7 +115,7 @@ def _list_rules(context: Context) -> None:
         out(table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]))
 
 
-def _show_rule(rule: Rule, context: Context) -> None:
+def _show_rule(rule: LintRule, context: Context) -> None:
     if context.json:
         out_json(rule)
         return

@@ -18,10 +18,9 @@ from lab.session.history import LoadMeasure, load_value
 from lab.session.load import Forecast, Load, beside_prediction, predict
 from lab.session.session import LabSession
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds, parse_bytes
-from lab.workloads.catalogue import all_workloads, find_workload
 from lab.workloads.fio_output import DirectionFigures
 from lab.workloads.live import LiveInterval
-from lab.workloads.workload import Workload
+from lab.workloads.workload import Workload, all_workloads, find_workload
 
 
 def load(
@@ -36,11 +35,11 @@ def load(
     work = find_workload(workload)
     working_set = None if size is None else parse_bytes(size, what="size")
     with open_session(context) as session:
-        is_array = any(status.name == array for status in session.all_statuses())
+        is_array = any(status.name == array for status in session.statuses())
         forecast = predict(session, array, work) if is_array else None
         if forecast:
             number = f"about {human_rate(forecast.iops)} IOPS: " if forecast.iops else ""
-            context.narrator.notice(f"foretold: {number}{forecast.reason}")
+            context.narrator.notice(f"expected: {number}{forecast.reason}")
         measured = _run(context, session, array, work, runtime, working_set)
     if measured is None:
         return ExitCode.FAILED

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import __version__
-from lab.cli import signals
 from lab.cli.context import Options, options, use_options
 from lab.cli.output import close_broken_stdout, err, out, out_json_line
 from lab.errors import ExitCode, LabError
+from lab.host import signals
 
 
 def main() -> None:
     """Console entry."""
-    signals.install()
+    signals.install(err)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         status = ExitCode.DONE
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
-        hint = "free some room, mend its rights, or choose another state folder with RAIDLAB_STATE=FOLDER"
+        hint = "free some room, fix its rights, or choose another state folder with RAIDLAB_STATE=FOLDER"
         status = _report(f"{about}{error.strerror or error}", hint, "SystemError", ExitCode.FAILED)
     except Exception as error:
         status = _report_unexpected(error)

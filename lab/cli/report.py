@@ -43,8 +43,7 @@ def report(
     HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
     report, and the rest is told. More than twelve results become distributions.
     """
-    from lab.report.collected import collect
-    from lab.report.sources import each_result
+    from lab.report.collected import collect, each_result
     from lab.report.written import csv_report, html_report, text_report
 
     context = current()
@@ -67,7 +66,7 @@ def report(
     if output is None:
         out(text.rstrip("\n"))
         return
-    from lab.results.atomic import write_file
+    from lab.host.files import write_file
 
     write_file(output, text.encode())
     ids = [each.id for each in found.listed]
@@ -82,6 +81,6 @@ def _by_ending(output: Path | None) -> Format:
     ending = output.suffix.lower() if output else ""
     if ending and ending not in _SUFFIXES:
         raise SpecError(
-            f"'{output}': a report is no {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or say --format"
+            f"'{output}': a report cannot be a {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or say --format"
         )
     return _SUFFIXES.get(ending, Format.TEXT)

@@ -10,11 +10,11 @@ from cyclopts import App, Parameter
 
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
-from lab.cli.render import render_markdown, render_result
 from lab.errors import ResultError
 from lab.lint.result_checks import as_shown
 from lab.report.tables import csv_of
-from lab.results.exchange import import_results
+from lab.report.text import render_markdown, render_result
+from lab.results.elsewhere import import_results
 from lab.results.record import RunStatus
 from lab.results.store import LATEST, RECORD_NAME, ResultStore
 

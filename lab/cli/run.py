@@ -1,7 +1,12 @@
-"""``raidlab run``: experiments, with progress on standard error and tables or JSON on standard output."""
+"""``raidlab run``: experiments, with progress on standard error and tables or JSON on standard output.
+
+``raidlab run seeds``: every built-in study, one after the other, published numbers beside theory and measurement.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,18 +15,24 @@ from cyclopts.validators import Number
 
 from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
-from lab.cli.progress import ProgressReporter
-from lab.cli.render import render_result
-from lab.cli.run_request import process_started_seconds, request_of, saved_elsewhere
-from lab.cli.run_seeds import QUICK, SEEDS, run_seeds
-from lab.errors import ExitCode, SpecError
+from lab.cli.progress import ProgressBar
+from lab.cli.whole_numbers import whole_number
+from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
+from lab.experiments.published import find_published, study_names
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
 from lab.experiments.schema import MOST_SEED, Experiment, built_in_names, find_experiment, seeded
-from lab.experiments.service import resume_experiment, run_experiment
-from lab.report.tables import csv_of
+from lab.experiments.service import RunRequest, resume_experiment, run_experiment
+from lab.host.files import HostFiles
+from lab.measure.samples import TICKS_PER_SECOND
+from lab.report.findings import findings_table
+from lab.report.tables import csv_of, heading
+from lab.report.text import render_result
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from lab.units import human_seconds
+
+SEEDS = "seeds"
+QUICK = "-quick"
 
 
 def run(
@@ -39,6 +50,7 @@ def run(
         int | None,
         Parameter(
             help="Other addresses and another order than the experiment's own; 0 or more.",
+            converter=whole_number,
             validator=Number(gte=0, lte=MOST_SEED),
         ),
     ] = None,
@@ -54,25 +66,53 @@ def run(
     if name == SEEDS:
         if resume or csv or seed is not None:
             raise SpecError(
-                "'seeds' is several experiments", hint="resume, seed, or write CSV of, one experiment at a time"
+                "'seeds' stands for several experiments", hint="resume, seed, or write CSV of, one experiment at a time"
             )
-        return run_seeds(context, is_quick=quick, is_plan=plan)
+        return _run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
+    _require_fitting(name, resume, seed)
+    if plan and name:
+        _print_plan(seeded(find_experiment(name)[0], seed), context)
+        return ExitCode.DONE
+    if not name and not resume:
+        _list(context)
+        return ExitCode.DONE
+    if csv is not None and not csv.parent.is_dir():
+        raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
+    chosen = find_experiment(name) if name else None
+    with ProgressBar(quiet=context.quiet) as bar:
+        narrator, rules = context.narrator, frozenset(allow or ())
+        request = RunRequest(
+            context.target, context.host, bar.show_run, narrator.notice, narrator.listen, allowed_rules=rules
+        )
+        request = replace(request, started_seconds=_process_started_seconds(context.host.files))
+        record = run_experiment(*chosen, request, seed=seed) if chosen else resume_experiment(resume or "", request)
+    if csv is not None:
+        csv.write_text(csv_of(record), encoding="utf-8")
+    if context.json:
+        out_json(record)
+    else:
+        out(render_result(record))
+    context.narrator.notice(f"stored as {record.id} in {ResultStore(context.host.state.results).root / record.id}")
+    return ExitCode.DONE
+
+
+def _require_fitting(name: str | None, resume: str | None, seed: int | None) -> None:
     if name and resume:
         raise SpecError(
-            "an experiment and --resume together", hint="the result knows its experiment: give only --resume"
+            "an experiment cannot be given together with --resume",
+            hint="the result knows its experiment: give --resume alone",
         )
     if seed is not None and not name and not resume:
         raise SpecError("--seed without an experiment", hint="name one: raidlab run NAME --seed 7")
     if resume and seed is not None:
-        raise SpecError("--resume goes on with the seed that the result has", hint="leave --seed out")
-    if plan and name:
-        _print_plan(seeded(find_experiment(name)[0], seed), context)
-    elif name or resume:
-        _run(context, name, resume, csv, frozenset(allow or ()), seed)
-    else:
-        _list(context)
-    return ExitCode.DONE
+        raise SpecError("--resume keeps the seed of the result", hint="leave --seed out")
+
+
+def _process_started_seconds(files: HostFiles) -> float | None:
+    """When this command began on the monotonic clock: field 22 of /proc/self/stat, in ticks since boot (proc(5))."""
+    fields = (files.read("/proc/self/stat") or "").rpartition(")")[2].split()
+    return int(fields[19]) / TICKS_PER_SECOND if len(fields) > 19 else None
 
 
 def _list(context: Context) -> None:
@@ -94,35 +134,60 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
         out(key)
 
 
-def _run(
-    context: Context,
-    name: str | None,
-    resume: str | None,
-    csv: Path | None,
-    allowed: frozenset[str],
-    seed: int | None,
-) -> None:
-    if csv is not None and not csv.parent.is_dir():
-        raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
-    experiment, text = find_experiment(name) if name else (None, "")
-    started = process_started_seconds(context.host.files)
-    with ProgressReporter(quiet=context.quiet) as progress:
-        request = request_of(context, progress, started, allowed)
-        with saved_elsewhere():
-            if experiment is not None:
-                progress.start(estimated_seconds(experiment), 0)
-                record = run_experiment(experiment, text, request, seed=seed)
-            else:
-                progress.start(0, 0)
-                record = resume_experiment(resume or "latest", request)
-    _show(context, record, csv)
+def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
+    """Run every study; one that fails is reported, and the others still run. The exit status.
 
-
-def _show(context: Context, record: ResultRecord, csv: Path | None) -> None:
-    if csv is not None:
-        csv.write_text(csv_of(record), encoding="utf-8")
+    Raises ExperimentError at the end if any failed; with --json the failures stand in the document instead.
+    """
+    suffix = QUICK if is_quick else ""
+    names = [f"{study}{suffix}" for study in study_names() if f"{study}{suffix}" in built_in_names()]
+    chosen = [find_experiment(name) for name in names]
+    total = sum(estimated_seconds(experiment) for experiment, _ in chosen)
+    err(f"{len(chosen)} studies, about {human_seconds(total)}")
+    if is_plan:
+        for experiment, _ in chosen:
+            out(f"{experiment.id}: about {human_seconds(estimated_seconds(experiment))}: {experiment.title}")
+        return ExitCode.DONE
+    records, failed = [], {}
+    for experiment, text in chosen:
+        try:
+            with ProgressBar(quiet=context.quiet) as bar:
+                narrator = context.narrator
+                request = RunRequest(context.target, context.host, bar.show_run, narrator.notice, narrator.listen)
+                records.append(run_experiment(experiment, text, request))
+        except RunCancelled:
+            raise
+        except LabError as error:
+            failed[experiment.id] = error.message
+            context.narrator.notice(f"{experiment.id} failed: {error.message}; the others go on")
+        else:
+            context.narrator.notice(f"stored as {records[-1].id}")
+            if not context.json:
+                published = find_published(experiment.study)
+                table = findings_table(records[-1], published) if published else None
+                out("\n\n".join([heading(records[-1]), *([table.as_text()] if table else [])]) + "\n")
+    report = _report(context, records, failed)
+    context.narrator.notice(f"report: {report}")
     if context.json:
-        out_json(record)
-    else:
-        out(render_result(record))
-    context.narrator.notice(f"stored as {record.id} in {ResultStore(context.host.state.results).root / record.id}")
+        out_json({"results": [record.id for record in records], "failed": failed, "report": str(report)})
+    elif failed:
+        raise ExperimentError(
+            f"{len(failed)} of {len(chosen)} studies failed: {', '.join(failed)}",
+            hint=f"run one alone to see more: raidlab run {next(iter(failed))}",
+        )
+    return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
+    """All studies in one document, those that failed named in it."""
+    from lab.report.collected import collect, loaded
+    from lab.report.written import write_report
+    from lab.results.elsewhere import FoundResult
+
+    store = ResultStore(context.host.state.results)
+    found = [loaded(FoundResult(record, record.id, partial(store.raw_json, record.id))) for record in records]
+    failures = [f"{name} failed: {message}" for name, message in failed.items()]
+    moment = context.host.clock.utc_now()
+    title = f"{len(records)} studies: published, theory and measured"
+    folder = context.host.state.root / "reports"
+    return write_report(collect(found, failures=failures), folder, f"{moment:%Y%m%dT%H%M%SZ}-{SEEDS}", title)

@@ -10,12 +10,15 @@ from cyclopts import Parameter
 
 from lab.cli.context import options
 from lab.cli.output import err, out
+from lab.cli.whole_numbers import whole_number
 from lab.errors import ToolMissing
 
 
 def serve(
     *,
-    port: Annotated[int, Parameter(help="Port on the loopback interface; 0: any that is free.")] = 8642,
+    port: Annotated[
+        int, Parameter(help="Port on the loopback interface; 0: any that is free.", converter=whole_number)
+    ] = 8642,
 ) -> None:
     """The app in a browser: on loopback only, at an address with a random token that is printed.
 

@@ -9,19 +9,18 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from lab.arrays.detail import state_words
-from lab.arrays.names import array_device, kernel_name
+from lab.arrays.kinds import kind_of_name
+from lab.arrays.md import status_value
+from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
-from lab.cli.array_show import array_value
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json_line, table
 from lab.cli.session import open_session
+from lab.cli.whole_numbers import whole_number
 from lab.measure.samples import rates_between
-from lab.session.monitor import Look, look_once
-from lab.session.plans import awake
+from lab.session.monitor import Snapshot, take_snapshot
 from lab.session.progress import recent, sync_pace
 from lab.session.session import LabSession
-from lab.session.words import role, sync_words
 from lab.units import human_bytes, human_seconds
 
 TERMINAL_INTERVAL_SECONDS = 0.25
@@ -31,20 +30,22 @@ LINE_INTERVAL_SECONDS = 1.0
 def watch(
     name: str | None = None,
     *,
-    count: Annotated[int | None, Parameter(help="Stop after so many looks; otherwise Ctrl-C ends it.")] = None,
+    count: Annotated[
+        int | None, Parameter(help="Stop after so many looks; otherwise Ctrl-C ends it.", converter=whole_number)
+    ] = None,
 ) -> None:
     """Show arrays, members and rebuilds as they change. On uml: syncs go on as long as this runs."""
     context = current()
     if name:
-        array_device(name)
+        kind_of_name(name)
     with open_session(context) as session:
         _let_syncs_go_on(session)
         live = sys.stdout.isatty() and not context.json
         interval = TERMINAL_INTERVAL_SECONDS if live else LINE_INTERVAL_SECONDS
         with _show(context, session, live=live) as show:
-            looks: list[Look] = []
+            looks: list[Snapshot] = []
             while count is None or count > 0:
-                looks.append(look_once(session, name))
+                looks.append(take_snapshot(session, name))
                 looks = recent(looks)
                 show(looks)
                 count = None if count is None else count - 1
@@ -56,16 +57,16 @@ def _let_syncs_go_on(session: LabSession) -> None:
     """A freshly assembled array waits with its sync for the first write."""
     for status in session.statuses() if session.is_embedded else ():
         if status.awaits_resync or status.awaits_rebuild:
-            session.run(awake(status))
+            session.run(session.array(status.name).awake(status))
 
 
-def rates_of(looks: Sequence[Look], device: str) -> tuple[float, float] | None:
+def rates_of(looks: Sequence[Snapshot], device: str) -> tuple[float, float] | None:
     """Bytes read and written per second between the last two looks."""
     rates = rates_between(looks[-2], looks[-1], device) if len(looks) > 1 else None
     return (rates.read_bytes_per_second, rates.write_bytes_per_second) if rates else None
 
 
-def text_of(session: LabSession, looks: list[Look]) -> str:
+def text_of(session: LabSession, looks: list[Snapshot]) -> str:
     """All arrays with their members."""
     blocks = []
     for status in looks[-1].arrays:
@@ -74,7 +75,7 @@ def text_of(session: LabSession, looks: list[Look]) -> str:
             rates = rates_of(looks, kernel_name(member.device))
             read, written = (f"{human_bytes(rate)}/s" for rate in rates) if rates else ("", "")
             slot = "-" if member.slot is None else member.slot
-            rows.append((f"  {session.disk_name(member.device)}", member.device, slot, role(member), read, written))
+            rows.append((f"  {session.disk_name(member.device)}", member.device, slot, member.role, read, written))
         members = table(
             ("  disk", "device", "slot", "state", "reads", "writes"), rows, right=("slot", "reads", "writes")
         )
@@ -82,11 +83,11 @@ def text_of(session: LabSession, looks: list[Look]) -> str:
     return "\n\n".join(blocks) or "no arrays"
 
 
-def line_of(looks: list[Look], status: ArrayStatus) -> str:
+def line_of(looks: list[Snapshot], status: ArrayStatus) -> str:
     """One array in one line."""
-    words = [f"{status.name} {status.level} {human_bytes(status.size_bytes)} {state_words(status)}"]
-    if status.sync_progress or status.awaits_rebuild or status.awaits_resync:
-        words.append(sync_words(status))
+    words = [f"{status.name} {status.level} {human_bytes(status.size_bytes)} {status.state_words}"]
+    if status.sync_words:
+        words.append(status.sync_words)
     if sync := sync_pace(looks, status.name):
         words.append(f"{human_bytes(sync.bytes_per_second)}/s per member")
         if sync.left_seconds is not None:
@@ -94,11 +95,11 @@ def line_of(looks: list[Look], status: ArrayStatus) -> str:
     return ", ".join(words)
 
 
-def value_of(session: LabSession, looks: list[Look]) -> dict[str, Any]:
+def value_of(session: LabSession, looks: list[Snapshot]) -> dict[str, Any]:
     """One look for JSON."""
     arrays = []
     for status in looks[-1].arrays:
-        value, sync = array_value(session, status), sync_pace(looks, status.name)
+        value, sync = status_value(session, status), sync_pace(looks, status.name)
         value["sync_bytes_per_second"] = sync.bytes_per_second if sync else None
         value["sync_left_seconds"] = sync.left_seconds if sync else None
         for entry in value["members"]:
@@ -109,7 +110,7 @@ def value_of(session: LabSession, looks: list[Look]) -> dict[str, Any]:
 
 
 @contextmanager
-def _show(context: Context, session: LabSession, *, live: bool) -> Iterator[Callable[[list[Look]], None]]:
+def _show(context: Context, session: LabSession, *, live: bool) -> Iterator[Callable[[list[Snapshot]], None]]:
     if context.json:
         yield lambda looks: out_json_line(value_of(session, looks))
         return
@@ -123,7 +124,7 @@ def _show(context: Context, session: LabSession, *, live: bool) -> Iterator[Call
         yield lambda looks: screen.update(Text(text_of(session, looks)), refresh=True)
 
 
-def _print_lines(looks: list[Look]) -> None:
+def _print_lines(looks: list[Snapshot]) -> None:
     for status in looks[-1].arrays:
         busy = [
             f"{kernel_name(member.device)} r {human_bytes(rates[0])}/s w {human_bytes(rates[1])}/s"

@@ -1,15 +1,120 @@
-"""Ratios of two results, cell by cell, each with an interval and a verdict. Pure."""
+"""Two results: whether they may be compared, and their ratios, each with an interval and a verdict. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from lab.errors import SpecError
+from lab.errors import ResultError, SpecError
+from lab.old_names import as_meant
 from lab.results.ratios import Ratio, RatioTest
-from lab.results.record import ResultRecord
-from lab.results.verdicts import DEFAULT_MARGIN, Asked, Outcome, check_margin, judge_family
+from lab.results.record import Conditions, ResultRecord
+from lab.results.verdicts import DEFAULT_MARGIN, Asked, RatioOutcome, check_margin, judge_family
+from lab.tomlfile import unknown_word
+from lab.units import human_bytes
+
+ALL = "all"
+_MEMORY_SLACK = 0.05
+"""Part of the memory by which equal machines may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One condition in which two results differ."""
+
+    condition: str
+    """The word that allows it."""
+    sentence: str
+
+
+class UnlikeRuns(ResultError):
+    """Two results that must not be compared as they are; ``differences`` tells why."""
+
+    def __init__(self, message: str, *, hint: str, differences: tuple[Difference, ...]) -> None:
+        super().__init__(message, hint=hint)
+        self.differences = differences
+
+
+_Reader = Callable[[ResultRecord], str]
+
+
+def _disks(conditions: Conditions) -> str:
+    kinds: dict[str, int] = {}
+    for disk in conditions.disks:
+        word = f"{disk.kind} {disk.model}".strip() + f" of {human_bytes(disk.size_bytes)}"
+        kinds[word] = kinds.get(word, 0) + 1
+    return ", ".join(f"{count} x {word}" for word, count in sorted(kinds.items())) or "none"
+
+
+def _tunables(conditions: Conditions) -> str:
+    return ", ".join(f"{path.rpartition('/')[2]}={value}" for path, value in sorted(conditions.tunables.items()))
+
+
+_CONDITIONS: dict[str, tuple[tuple[str, _Reader], ...]] = {
+    "experiment": (("experiment", lambda r: r.experiment), ("experiment file", lambda r: as_meant(r.experiment_toml))),
+    "host": (("host", lambda r: r.conditions.host_name), ("processor", lambda r: r.conditions.cpu_model)),
+    "machine": (
+        ("architecture", lambda r: r.conditions.architecture),
+        ("kernel in a process", lambda r: "yes" if r.conditions.is_embedded else "no"),
+        ("virtual time", lambda r: "yes" if r.conditions.is_virtual_time else "no"),
+    ),
+    "cpus": (("processors", lambda r: str(r.conditions.cpu_count)),),
+    "memory": (("memory", lambda r: human_bytes(r.conditions.memory_bytes)),),
+    "kernel": (("kernel", lambda r: r.conditions.kernel_release),),
+    "tools": (
+        ("mdadm", lambda r: r.conditions.mdadm_version),
+        ("fio", lambda r: r.conditions.fio_version),
+        ("nbdkit", lambda r: r.conditions.nbdkit_version),
+    ),
+    "disks": (("disks", lambda r: _disks(r.conditions)),),
+    "tunables": (("tunables", lambda r: _tunables(r.conditions)),),
+    "raidlab": (("raidlab", lambda r: r.raidlab_version),),
+}
+CONDITIONS = tuple(_CONDITIONS)
+"""The words that allow a difference."""
+
+
+def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, ...]:
+    """Every condition in which two results differ."""
+    found = []
+    for condition, readers in _CONDITIONS.items():
+        for name, read in readers:
+            before, after = read(first), read(second)
+            if before == after or (condition == "memory" and _is_as_much_memory(first.conditions, second.conditions)):
+                continue
+            both = "differs" if "\n" in before + after else f"'{before}' and '{after}'"
+            found.append(Difference(condition, f"{name}: {both}"))
+    return tuple(found)
+
+
+def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
+    """What a kernel takes for itself differs by some MiB between two starts of one machine."""
+    least, most = sorted((first.memory_bytes, second.memory_bytes))
+    return most - least <= _MEMORY_SLACK * most
+
+
+def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
+    """The differences that were allowed.
+
+    Raises UnlikeRuns that names every other one with the word that allows it, SpecError for an unknown word.
+    """
+    for word in allowed:
+        if word not in (*CONDITIONS, ALL):
+            raise unknown_word("condition", word, (*CONDITIONS, ALL))
+    found = differences(first, second)
+    if ALL in allowed:
+        return found
+    refused = tuple(each for each in found if each.condition not in allowed)
+    if refused:
+        lines = "".join(f"\n  - {each.sentence} (--allow {each.condition})" for each in refused)
+        words = " ".join(f"--allow {word}" for word in dict.fromkeys(each.condition for each in refused))
+        raise UnlikeRuns(
+            f"{first.id} and {second.id} were not measured under equal conditions:{lines}",
+            hint=f"if this difference is what you want to measure: {words}",
+            differences=refused,
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +131,7 @@ class Compared:
     second: float
     ratio: Ratio | None
     """Second to first (Mann-Whitney: the results are two runs of their own); None where it means nothing."""
-    outcome: Outcome
+    outcome: RatioOutcome
     """Of the second beside the first."""
     reason: str
     """Why it cannot be told; otherwise empty."""
@@ -89,7 +194,7 @@ def _rows(before: _Figures, after: _Figures, margin: float) -> Iterator[Compared
     for key, test in tests.items():
         medians = median(before[key]), median(after[key])
         if isinstance(test, SpecError):
-            yield Compared(*key, *medians, None, Outcome.CANNOT_TELL, test.message)
+            yield Compared(*key, *medians, None, RatioOutcome.CANNOT_TELL, test.message)
         else:
             yield Compared(*key, *medians, test.ratio, verdicts[key].outcome, verdicts[key].reason)
 

@@ -15,14 +15,13 @@ from statistics import median
 
 from lab.compare.figures import Key, Repeats, bad_repeats, figures_of, is_speed, singles
 from lab.errors import SpecError
-from lab.results.looks import Look, looks_of
 from lab.results.ratios import RatioTest, paired_ratio, ratio_apart
 from lab.results.record import ResultRecord
-from lab.results.statistics import Estimate, estimate
-from lab.results.verdicts import DEFAULT_MARGIN, Asked, Outcome, Verdict, check_margin, judge_family
+from lab.results.statistics import Estimate, estimate, looks_of
+from lab.results.verdicts import DEFAULT_MARGIN, Asked, RatioOutcome, Verdict, check_margin, judge_family
 
 
-class Measure(StrEnum):
+class PlatformMeasure(StrEnum):
     """Figures that can be set side by side."""
 
     SPEED_UP = "speed-up over one disk"
@@ -53,10 +52,10 @@ class Platform:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlatformRow:
     """One figure without a unit, on every platform that has it."""
 
-    measure: Measure
+    measure: PlatformMeasure
     what: str
     values: tuple[Estimate | None, ...]
     """In the order of the platforms."""
@@ -101,7 +100,7 @@ class PlatformComparison:
 
     platforms: tuple[Platform, ...]
     left_out: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PlatformRow, ...]
     agreements: tuple[Agreement, ...]
     conclusions: tuple[Conclusion, ...]
 
@@ -123,7 +122,7 @@ def platform_words(record: ResultRecord) -> str:
     """``embedded, hdd-7200`` or ``vagrant:, virtio``."""
     conditions = record.conditions
     machine = "embedded" if conditions.is_embedded else conditions.target or conditions.host_name
-    disks = dict.fromkeys(disk.personality or disk.kind for disk in conditions.disks)
+    disks = dict.fromkeys(disk.model or disk.kind for disk in conditions.disks)
     return ", ".join((machine, "+".join(disks))) if disks else machine
 
 
@@ -169,38 +168,40 @@ def _comparable(platforms: Sequence[Platform]) -> tuple[list[Platform], list[str
     return kept, left_out
 
 
-def _rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]]) -> Iterator[Row]:
+def _rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]]) -> Iterator[PlatformRow]:
     per_platform = [_dimensionless(each.record, found) for each, found in zip(platforms, figures, strict=True)]
     keys = dict.fromkeys(key for found in per_platform for key in found)
-    for measure, what in sorted(keys, key=lambda key: list(Measure).index(key[0])):
+    for measure, what in sorted(keys, key=lambda key: list(PlatformMeasure).index(key[0])):
         values = tuple(found.get((measure, what)) for found in per_platform)
         if sum(value is not None for value in values) > 1:
-            yield Row(measure, what, values)
+            yield PlatformRow(measure, what, values)
 
 
-def _dimensionless(record: ResultRecord, figures: Mapping[Key, Repeats]) -> dict[tuple[Measure, str], Estimate]:
+def _dimensionless(record: ResultRecord, figures: Mapping[Key, Repeats]) -> dict[tuple[PlatformMeasure, str], Estimate]:
     """Every figure of one platform that has no unit."""
-    found: dict[tuple[Measure, str], Estimate] = {}
+    found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     disks = singles(record)
     looks = looks_of(record)
     for key, repeats in figures.items():
         if repeats.predicted_iops is not None:
-            found[Measure.THEORY_SHARE, key.words] = _over(repeats.iops, repeats.predicted_iops, looks)
+            found[PlatformMeasure.THEORY_SHARE, key.words] = estimate(
+                [value / repeats.predicted_iops for value in repeats.iops.values()], looks
+            )
         disk = next((figures[each] for name in disks if (each := key._replace(array=name)) in figures), None)
         if disk is None or key.array in disks:
             continue
         if repeats.iops.keys() & disk.iops.keys():
-            found[Measure.SPEED_UP, key.words] = paired_ratio(repeats.iops, disk.iops)
+            found[PlatformMeasure.SPEED_UP, key.words] = paired_ratio(repeats.iops, disk.iops)
         ours, theirs = repeats.cpu_microseconds_per_io, disk.cpu_microseconds_per_io
         if ours.keys() & theirs.keys():
-            found[Measure.CPU_COST, key.words] = paired_ratio(ours, theirs)
+            found[PlatformMeasure.CPU_COST, key.words] = paired_ratio(ours, theirs)
     return found | _rebuilds(record, figures, disks)
 
 
 def _rebuilds(
     record: ResultRecord, figures: Mapping[Key, Repeats], disks: frozenset[str]
-) -> dict[tuple[Measure, str], Estimate]:
-    found: dict[tuple[Measure, str], Estimate] = {}
+) -> dict[tuple[PlatformMeasure, str], Estimate]:
+    found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     sequential = [each for key, each in figures.items() if key.array in disks and each.is_sequential]
     # A rebuild goes as fast as its slowest part, and that of a disk is mostly writing.
     slowest = min(sequential, key=lambda each: min(each.bytes_per_second.values()), default=None)
@@ -214,15 +215,11 @@ def _rebuilds(
         if slowest is not None:
             rates = [rate for rate, _ in group]
             # Jobs come first and rebuilds after them: no repeat of the one belongs to one of the other.
-            found[Measure.REBUILD, what] = ratio_apart(rates, list(slowest.bytes_per_second.values()))
+            found[PlatformMeasure.REBUILD, what] = ratio_apart(rates, list(slowest.bytes_per_second.values()))
         shares = [share for _, share in group if share is not None]
         if shares:
-            found[Measure.REBUILD_SHARE, what] = estimate(shares)
+            found[PlatformMeasure.REBUILD_SHARE, what] = estimate(shares)
     return found
-
-
-def _over(values: Mapping[int, float], divisor: float, looks: Sequence[Look]) -> Estimate:
-    return estimate([value / divisor for value in values.values()], looks)
 
 
 def _settings(figures: Mapping[Key, Repeats]) -> dict[tuple[str, str, str], list[Key]]:
@@ -283,10 +280,10 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
     }
     judged = judge_family([Asked(test) for test in tests.values()], margin=margin)
     verdicts = dict(zip(tests, judged, strict=True))
-    missing = Verdict(Outcome.CANNOT_TELL, "not measured there")
+    missing = Verdict(RatioOutcome.CANNOT_TELL, "not measured there")
     for setting, one, other in pairs:
         known = tuple(verdicts.get((place, one, other), missing) for place in range(len(figures)))
-        is_slower = known[0].outcome is Outcome.SLOWER
+        is_slower = known[0].outcome is RatioOutcome.SLOWER
         faster, slower = (other, one) if is_slower else (one, other)
         # All verdicts are on the array that is the faster one on the first platform.
         turned = tuple(_turned(verdict) if is_slower else verdict for verdict in known)
@@ -295,13 +292,13 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
 
 
 def _turned(verdict: Verdict) -> Verdict:
-    opposite = {Outcome.FASTER: Outcome.SLOWER, Outcome.SLOWER: Outcome.FASTER}
+    opposite = {RatioOutcome.FASTER: RatioOutcome.SLOWER, RatioOutcome.SLOWER: RatioOutcome.FASTER}
     return Verdict(opposite.get(verdict.outcome, verdict.outcome), verdict.reason)
 
 
 def _transfer(here: Verdict, there: Verdict) -> Transfer:
-    if Outcome.CANNOT_TELL in (here.outcome, there.outcome):
+    if RatioOutcome.CANNOT_TELL in (here.outcome, there.outcome):
         return Transfer.CANNOT_TELL
     if here.outcome is there.outcome:
         return Transfer.CARRIES_OVER
-    return Transfer.CHANGES if Outcome.SAME in (here.outcome, there.outcome) else Transfer.FLIPS
+    return Transfer.CHANGES if RatioOutcome.SAME in (here.outcome, there.outcome) else Transfer.FLIPS

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lab.disks.drive_models import TRANSPORT_MILLISECONDS, DriveModel, Mechanics, find_drive_model
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
-from lab.disks.mechanics import Mechanics
-from lab.disks.personalities import TRANSPORT_MILLISECONDS, Personality, find_personality
 from lab.errors import SpecError
-from lab.plans import Danger, Plan, Step
+from lab.machine import RUN_FOLDER
+from lab.plans import Danger, Plan, Step, write_file_step
 from lab.units import KIB
 
-RUN_FOLDER = "/run/raidlab"
 LOOP_FOLDER = "/var/lib/raidlab/disks"
 LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
 DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
@@ -37,7 +36,7 @@ def pause_socket(disk_name: str) -> str:
 
 
 def pace_note(disk_name: str) -> str:
-    """Holds a process and the personality at whose pace a spindle runs; not there at its own pace."""
+    """Holds a process and the drive model at whose pace a spindle runs; not there at its own pace."""
     return f"{RUN_FOLDER}/{disk_name}.pace"
 
 
@@ -91,13 +90,13 @@ def spindle_attachment(
     The pause filter costs nothing until it is used: it lets a drive be slowed down later.
     Sources: nbdkit(1), nbdkit-pause-filter(1), nbd-client(8).
     """
-    personality = find_personality(spec.personality)
+    model = find_drive_model(spec.model)
     socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
-    if personality.mechanics:
+    if model.mechanics:
         transport = f"transport={transport_milliseconds:g}"
-        drive = _mechanical_drive(spec, personality.mechanics, drive_plugin, transport)
+        drive = _mechanical_drive(spec, model.mechanics, drive_plugin, transport)
     else:
-        drive = _constant_drive(spec, personality)
+        drive = _constant_drive(spec, model)
     control = f"pause-control={pause_socket(spec.name)}"
     server = ("nbdkit", "--unix", socket, "--pidfile", pid_file(spec.name), *drive, control)
     attach = Plan(
@@ -105,12 +104,12 @@ def spindle_attachment(
         (
             Step(
                 server,
-                f"A server that answers like a {spec.personality}: {personality.title}.",
+                f"A server that answers like a {spec.model}: {model.title}.",
                 ("pkill", "-F", pid_file(spec.name)),
                 writes_devices=(spec.backing,) if spec.backing else (),
             ),
             _connect(spec.name, node),
-            _rotation_step(node, is_rotational=personality.is_rotational),
+            _rotation_step(node, is_rotational=model.is_rotational),
         ),
     )
     disk = LabDisk(
@@ -118,7 +117,7 @@ def spindle_attachment(
         kind=spec.kind,
         node=node,
         size_bytes=spec.size_bytes,
-        personality=spec.personality,
+        model=spec.model,
         backing=spec.backing or "memory",
     )
     return Attachment(disk, attach, _spindle_detachment(spec.name, node))
@@ -141,12 +140,12 @@ def _spindle_detachment(name: str, node: str) -> Plan:
     )
 
 
-def _constant_drive(spec: DiskSpec, personality: Personality) -> tuple[str, ...]:
+def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
     """Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1)."""
-    delay = f"{personality.delay_milliseconds}ms"
-    is_single = personality.concurrent_requests == 1
+    delay = f"{model.delay_milliseconds}ms"
+    is_single = model.concurrent_requests == 1
     filters = ("--filter=noparallel",) if is_single else ()
-    threads = () if is_single else ("--threads", str(personality.concurrent_requests))
+    threads = () if is_single else ("--threads", str(model.concurrent_requests))
     # The disk below may be larger than the drive is to be.
     cut = ("--filter=truncate",) if spec.backing else ()
     plugin = ("file", spec.backing, f"truncate={spec.size_bytes}") if spec.backing else ("memory", str(spec.size_bytes))
@@ -168,10 +167,9 @@ def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transpo
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
     """The kernel takes every nbd device for solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
     flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
-    value = int(is_rotational)
     how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the copy with least to do"
     word = "rotates" if is_rotational else "does not rotate"
-    return Step(("sh", "-c", f"echo {value} > {flag}"), f"The kernel learns that the drive {word}: {how}.")
+    return write_file_step(flag, str(int(is_rotational)), f"The kernel learns that the drive {word}: {how}.")
 
 
 def _connect(name: str, node: str) -> Step:
@@ -184,7 +182,7 @@ def _connect(name: str, node: str) -> Step:
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
     """Connect a spindle's server, which kept running, with its device again."""
-    is_rotational = find_personality(disk.personality).is_rotational
+    is_rotational = find_drive_model(disk.model).is_rotational
     return _connect(disk.name, disk.node), _rotation_step(disk.node, is_rotational=is_rotational)
 
 

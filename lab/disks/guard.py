@@ -10,9 +10,11 @@ import msgspec
 from lab.disks.inventory import MAPPER, BlockDevice, kernel_names, read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.errors import DeviceRefused
-from lab.machine.api import Machine
+from lab.machine import RUN_FOLDER, Machine
 from lab.plans import Step
 
+MOUNT_FOLDER = f"{RUN_FOLDER}/mnt"
+"""Where the lab mounts file systems of its own."""
 _RAID_SIGNATURE = "linux_raid_member"
 
 
@@ -51,7 +53,7 @@ def _reasons_against_array(
     foreign = [name for name in _leaves(device, devices) if name not in disks]
     if foreign:
         what = "a mapping" if device.mapped_name else "an array"
-        return (f"it is {what} with members that are no lab disks: {', '.join(foreign)}",)
+        return (f"it is {what} with members that are not lab disks: {', '.join(foreign)}",)
     return ()
 
 
@@ -65,7 +67,7 @@ def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable
 
 
 def _uses(device: BlockDevice, devices: Mapping[str, BlockDevice], disks: Mapping[str, LabDisk]) -> Iterable[str]:
-    places = [place for place in device.mounted_on if not place.startswith("/run/raidlab/mnt/")]
+    places = [place for place in device.mounted_on if not place.startswith(f"{MOUNT_FOLDER}/")]
     if places:
         yield f"it is mounted on {', '.join(places)}"
     if device.partitions:
@@ -155,7 +157,8 @@ class Guard:
         if listed is None or result.status != 0:
             said = result.stderr.strip() or f"wipefs ended with status {result.status}"
             raise DeviceRefused(
-                f"what {', '.join(nodes)} carry cannot be told: {said}", hint="see whether 'wipefs' can read them"
+                f"the signatures on {', '.join(nodes)} cannot be read: {said}",
+                hint="try 'wipefs' on them, and fix what it says",
             )
         found: dict[str, list[str]] = {}
         for signature in listed:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.errors import LabError
-from lab.machine.api import Machine
+from lab.machine.api import AgentProgram, Machine
 from lab.units import SECTOR_BYTES
 
 MAPPER = "/dev/mapper/"
+READ_HEADS = AgentProgram(Path(__file__).with_name("head_program.py"), "read-heads")
+_PAGE_BYTES = 4096
 
 _UNINTERESTING = ("ram", "loop", "nbd", "zram")
 """Drivers that offer many devices with nothing behind them: listed only when they have a size."""
@@ -114,10 +119,15 @@ def _attributes(name: str) -> tuple[str, ...]:
 
 def _with_size(machine: Machine, names: Sequence[str]) -> tuple[str, ...]:
     """Leave out what drivers offer in advance with nothing behind it."""
-    offers = [name for name in names if name_is_offer(name)]
-    sizes = machine.read([f"/sys/block/{name}/size" for name in offers])
-    empty = {name for name in offers if (sizes[f"/sys/block/{name}/size"] or "0").strip() == "0"}
+    empty = absent(machine, [name for name in names if name_is_offer(name)])
     return tuple(name for name in names if name not in empty)
+
+
+def absent(machine: Machine, names: Iterable[str]) -> frozenset[str]:
+    """Those of the devices that have no size, or no folder in /sys: their driver has nothing behind them."""
+    paths = {name: f"/sys/block/{name}/size" for name in names}
+    sizes = machine.read(list(paths.values()))
+    return frozenset(name for name, path in paths.items() if (sizes[path] or "0").strip() == "0")
 
 
 def name_is_offer(name: str) -> bool:
@@ -177,6 +187,19 @@ def scsi_serial(page: str) -> str:
     Text in which bytes that are none have become replacement characters will do.
     """
     return page[4:].strip("\0 ") if page[:1] == "\0" else ""
+
+
+def read_heads(machine: Machine, nodes: Sequence[str], length_bytes: int) -> dict[str, bytes]:
+    """The first bytes of devices, ``length_bytes`` or a little more; zeros for what cannot be read.
+
+    Past the page cache: what an earlier read left there does not change when md writes a superblock past it.
+    """
+    if not nodes:
+        return {}
+    length_bytes += -length_bytes % _PAGE_BYTES
+    heads = zlib.decompress(base64.b64decode(machine.call(READ_HEADS, (str(length_bytes), *nodes))))
+    starts = range(0, len(heads), length_bytes)
+    return {node: heads[start : start + length_bytes] for node, start in zip(nodes, starts, strict=True)}
 
 
 def resolve_node(machine: Machine, node: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
 
-from lab.disks.personalities import find_personality
+from lab.disks.drive_models import find_drive_model
 from lab.errors import SpecError
 from lab.tomlfile import unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -26,19 +27,11 @@ class DiskKind(StrEnum):
     VIRTIO = "virtio"
     """An extra disk of a virtual machine, known by its serial RAIDLAB-NN."""
     SPINDLE = "spindle"
-    """An emulated drive with a service-time personality (nbdkit)."""
+    """An emulated drive, which answers in the time of its drive model (nbdkit)."""
     RAM = "ram"
     """Kernel memory (brd)."""
     PHYSICAL = "physical"
     """A real disk, named by its exact path and confirmed by typing it."""
-
-
-def disk_kind(word: str) -> DiskKind:
-    """The kind by its name. Raises SpecError with the nearest one."""
-    try:
-        return DiskKind(word.strip().lower())
-    except ValueError:
-        raise unknown_word("kind of disk", word, [kind.value for kind in DiskKind]) from None
 
 
 class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,11 +40,11 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     kind: DiskKind
     size_bytes: int = DEFAULT_SIZE_BYTES
-    personality: str = ""
+    model: str = ""
     backing: str = ""
 
     def validate(self) -> None:
-        """Raises SpecError for a size that no block device has, or a personality where none belongs."""
+        """Raises SpecError for a size that no block device has, or a drive model where none belongs."""
         unit = KIB if self.kind is DiskKind.RAM else SECTOR_BYTES
         if self.size_bytes < MIB or self.size_bytes % unit:
             raise SpecError(
@@ -59,10 +52,10 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 hint=f"use at least 1M and a multiple of {unit} bytes",
             )
         if self.kind is DiskKind.SPINDLE:
-            find_personality(self.personality)
-        elif self.personality:
+            find_drive_model(self.model)
+        elif self.model:
             raise SpecError(
-                f"disk {self.name}: a {self.kind} disk has no personality", hint="personalities are for kind 'spindle'"
+                f"disk {self.name}: a {self.kind} disk has no drive model", hint="drive models are for kind 'spindle'"
             )
         if self.kind is DiskKind.PHYSICAL and not self.backing.startswith("/dev/"):
             raise SpecError(
@@ -78,7 +71,7 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     size_bytes: int
     serial: str = ""
-    personality: str = ""
+    model: str = ""
     backing: str = ""
 
     @property
@@ -87,19 +80,27 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.node.removeprefix("/dev/")
 
 
+def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
+    """A disk by name, serial or node. Raises SpecError with the nearest name."""
+    for disk in disks:
+        if word in (disk.name, disk.serial, disk.node, disk.kernel_name):
+            return disk
+    raise unknown_word("lab disk", word, [disk.name for disk in disks])
+
+
 def serial_of(number: int) -> str:
     """``RAIDLAB-01`` for 1."""
     return f"{SERIAL_PREFIX}{number:02d}"
 
 
 def specs(
-    count: int, kind: DiskKind, *, size_bytes: int = DEFAULT_SIZE_BYTES, personality: str = "", first: int = 1
+    count: int, kind: DiskKind, *, size_bytes: int = DEFAULT_SIZE_BYTES, model: str = "", first: int = 1
 ) -> tuple[DiskSpec, ...]:
     """``count`` equal disks named disk01 onwards. Raises SpecError if they cannot be."""
     if count < 1:
         raise SpecError(f"{count} disks", hint="ask for at least one")
     made = tuple(
-        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, personality=personality)
+        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model)
         for number in range(first, first + count)
     )
     made[0].validate()

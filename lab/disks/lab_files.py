@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import threading
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,19 +14,16 @@ from typing import Self
 import msgspec
 
 from lab.disks.inventory import read_devices
-from lab.disks.kinds import DEFAULT_COUNT, DiskKind, DiskSpec, LabDisk, serial_of, specs
+from lab.disks.kinds import DEFAULT_COUNT, SERIAL_PREFIX, DiskKind, DiskSpec, LabDisk, serial_of, specs
 from lab.errors import LabError
-from lab.machine import Machine, UbdDisk
+from lab.host.files import write_file
+from lab.machine import RUN_FOLDER, Machine, UbdDisk
 from lab.machine.state_folder import FolderLock, StateFolder, make_folder
+from lab.old_names import with_new_keys
 from lab.units import human_bytes
 
-REGISTRY = "/run/raidlab/lab.json"
+REGISTRY = f"{RUN_FOLDER}/lab.json"
 _LAB_FILE = "lab.json"
-
-
-def lab_name_at(target: str) -> str:
-    """The name of the lab on a machine that keeps its disks itself."""
-    return "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", target).strip("-")
 
 
 class LabFolder:
@@ -36,11 +33,6 @@ class LabFolder:
         self._lock = lock
         self.specs = tuple(disk_specs)
         self._is_scratch = is_scratch
-
-    @classmethod
-    def locked(cls, state: StateFolder, target: str) -> Self:
-        """Only the lock: for machines that keep their disks themselves."""
-        return cls(state.lock_lab(lab_name_at(target)), (), is_scratch=False)
 
     @property
     def lock_fd(self) -> int:
@@ -55,7 +47,7 @@ class LabFolder:
     ) -> None:
         if self._is_scratch:
             shutil.rmtree(self._lock.folder, ignore_errors=True)
-        self._lock.release()
+        self._lock.close()
 
     def image(self, spec: DiskSpec) -> Path:
         """The image file of one disk."""
@@ -100,12 +92,7 @@ class LabFolder:
         """
         images = self._images(names)
         for image in images:
-            fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.fdatasync(fd)
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
+            _flush(image, forgets=True)
         return bool(images)
 
     def start_writing_out(self, names: Container[str]) -> None:
@@ -142,9 +129,10 @@ def lab_folder(state: StateFolder, name: str) -> LabFolder:
         _save(lock.folder, wanted)
         return LabFolder(lock, wanted, is_scratch=False)
     try:
-        return LabFolder(lock, msgspec.json.decode(text, type=tuple[DiskSpec, ...]), is_scratch=False)
+        listed = msgspec.convert(with_new_keys(msgspec.json.decode(text)), tuple[DiskSpec, ...])
+        return LabFolder(lock, listed, is_scratch=False)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        lock.release()
+        lock.close()
         path = lock.folder / _LAB_FILE
         raise LabError(
             f"the list of disks {path} is damaged: {error}", hint="remove that file; the images stay"
@@ -163,13 +151,28 @@ def ubd_disks(folder: LabFolder, file_specs: Sequence[DiskSpec]) -> tuple[UbdDis
     return tuple(UbdDisk(folder.image(spec), serial_of(number + 1)) for number, spec in enumerate(file_specs))
 
 
+def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
+    """The extra disks of a virtual machine: whole disks with a serial RAIDLAB-NN, named disk01 onwards by it."""
+    found = [device for device in read_devices(machine).values() if device.serial.startswith(SERIAL_PREFIX)]
+    return tuple(
+        LabDisk(
+            name=f"disk{device.serial.removeprefix(SERIAL_PREFIX)}",
+            kind=DiskKind.VIRTIO,
+            node=device.node,
+            size_bytes=device.size_bytes,
+            serial=device.serial,
+        )
+        for device in sorted(found, key=lambda device: device.serial)
+    )
+
+
 def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
     """The disks that earlier commands attached on this machine and that are still what they were."""
     text = machine.read([REGISTRY])[REGISTRY]
     if not text:
         return ()
     try:
-        listed = msgspec.json.decode(text, type=tuple[LabDisk, ...])
+        listed = msgspec.convert(with_new_keys(msgspec.json.decode(text)), tuple[LabDisk, ...])
     except msgspec.MsgspecError:
         return ()
     devices = read_devices(machine)
@@ -192,28 +195,23 @@ def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
 def _write_out(images: Sequence[Path]) -> None:
     """Flush each image; one that was removed meanwhile needs it no more."""
     for image in images:
-        try:
-            fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            os.fdatasync(fd)
-        except OSError:
-            continue
-        finally:
-            os.close(fd)
+        with suppress(OSError):
+            _flush(image)
+
+
+def _flush(image: Path, *, forgets: bool = False) -> None:
+    fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fdatasync(fd)
+        if forgets:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
 
 
 def _save(folder: Path, disk_specs: Sequence[DiskSpec]) -> None:
     data = msgspec.json.format(msgspec.json.encode(tuple(disk_specs)), indent=1)
-    new = folder / f"{_LAB_FILE}.new"
-    try:
-        new.write_bytes(data)
-        new.replace(folder / _LAB_FILE)
-    except OSError as error:
-        raise LabError(
-            f"{folder / _LAB_FILE} cannot be written: {error.strerror}", hint="free room or mend its rights"
-        ) from error
+    write_file(folder / _LAB_FILE, data)
 
 
 def _require_room(folder: Path, needed_bytes: int) -> None:

@@ -1,7 +1,7 @@
-"""The doctor: what this computer and a machine can do, what is missing, and the command that mends each."""
+"""The doctor: what this computer and a machine can do, what is missing, and the command that fixes each."""
 
 from lab.doctor.checks import check_computer
-from lab.doctor.machine import check_machine, machine_checks
+from lab.doctor.machine import check_machine
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject, report_schema
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "Subject",
     "check_computer",
     "check_machine",
-    "machine_checks",
     "report_schema",
 ]

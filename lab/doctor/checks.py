@@ -1,4 +1,4 @@
-"""What this computer can do: every check at once, so that one round of mending is enough."""
+"""What this computer can do: every check at once, so that one round of fixes is enough."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
-from lab.doctor.distribution import Distribution, read_distribution
-from lab.doctor.programs import EVERY_TARGET, LOCAL, SSH, UML, VAGRANT, ask_version, program_checks
+from lab.doctor.programs import (
+    EVERY_TARGET,
+    LOCAL,
+    SSH,
+    UML,
+    VAGRANT,
+    Distribution,
+    ask_version,
+    parse_distribution,
+    program_checks,
+)
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
-from lab.doctor.virtual import check_virtual
 from lab.errors import LabError
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES, find_kernel
 from lab.machine.opening import Host
@@ -22,6 +31,10 @@ OLDEST_PYTHON = (3, 11)
 # A lab of a few disks of 500 MB and the results of some experiments.
 COMFORTABLE_SPACE_BYTES = 4 * GIB
 LEAST_SPACE_BYTES = GIB // 2
+_ANSWER_SECONDS = 10.0
+_VIRTUAL_MACHINE = ("the virtual machine: make vm",)
+Found = tuple[Outcome, str, str]
+"""How a check ended, what was found, and what fixes it."""
 
 
 def check_computer(
@@ -33,20 +46,36 @@ def check_computer(
 ) -> DoctorReport:
     """Look at everything. ``target`` is the one that the verdict is about."""
     root = os.geteuid() == 0 if is_root is None else is_root
-    distribution = read_distribution(host.files)
-    checks = (
-        _python(python_version),
+    distribution = parse_distribution(host.files.read("/etc/os-release") or "")
+    checks = [
+        _check("python", "Python", _python(python_version), required_for=EVERY_TARGET),
         *program_checks(host, distribution, is_root=root),
         _embedded_kernel(host),
-        _virtual_time(host),
-        _guest_memory(host),
-        _state_folder(host),
-        _md_driver(host),
-        _privilege(host, is_root=root),
+        _check(
+            "virtual-time",
+            "embedded kernel with virtual time",
+            _virtual_time(host),
+            useful_for=("slow disks in a fraction of the time: --on 'uml:?time=virtual'",),
+        ),
+        _check(
+            "guest-memory",
+            "memory for the embedded kernel",
+            _guest_memory(host),
+            useful_for=("a fast embedded kernel",),
+        ),
+        _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
+        _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
+        _check("privilege", "root on this computer", _privilege(host, is_root=root), required_for=(LOCAL,)),
         _ssh(host, distribution, is_root=root),
-        _kvm(host),
-        *check_virtual(host),
-    )
+        _check("kvm", "hardware virtualisation (KVM)", _kvm(host), useful_for=_VIRTUAL_MACHINE),
+    ]
+    # Its version is not asked for, since that takes Vagrant a second or more.
+    vagrant = host.processes.find("vagrant")
+    found = (Outcome.OK, vagrant, "") if vagrant else (Outcome.MISSING, "vagrant is not installed", "make vm")
+    checks.append(_check("program-vagrant", "vagrant", found, required_for=(VAGRANT,)))
+    if vagrant:
+        # A machine that runs is reached by ssh alone.
+        checks.append(_check("libvirt", "libvirt", _libvirt(host), useful_for=_VIRTUAL_MACHINE))
     return make_report(Subject.COMPUTER, "this computer", target, checks, distribution, is_root=root)
 
 
@@ -67,212 +96,152 @@ def make_report(
     )
 
 
-def _python(version: tuple[int, ...]) -> Check:
-    is_enough = version >= OLDEST_PYTHON
+def _check(
+    name: str,
+    title: str,
+    found: Found,
+    *,
+    packages: tuple[str, ...] = (),
+    required_for: tuple[str, ...] = (),
+    useful_for: tuple[str, ...] = (),
+) -> Check:
+    outcome, detail, fix = found
     return Check(
-        name="python",
-        title="Python",
-        outcome=Outcome.OK if is_enough else Outcome.MISSING,
-        detail=".".join(map(str, version)),
-        mend="" if is_enough else "install Python 3.11 or later and set the lab up with it: make lab",
-        required_for=EVERY_TARGET,
+        name=name,
+        title=title,
+        outcome=outcome,
+        detail=detail,
+        fix=fix,
+        packages=packages,
+        required_for=required_for,
+        useful_for=useful_for,
     )
+
+
+def _python(version: tuple[int, ...]) -> Found:
+    words = ".".join(map(str, version))
+    if version >= OLDEST_PYTHON:
+        return Outcome.OK, words, ""
+    return Outcome.MISSING, words, "install Python 3.11 or later and set the lab up with it: make lab"
 
 
 def _embedded_kernel(host: Host) -> Check:
+    packages: tuple[str, ...] = ()
     try:
         image = find_kernel(host.processes, host.files)
     except LabError as error:
-        mend = error.hint.partition(", or choose")[0]
-        packages = (mend.removeprefix("apt install "),) if mend.startswith("apt install ") else ()
-        return Check(
-            name="embedded-kernel",
-            title="embedded kernel",
-            outcome=Outcome.MISSING,
-            detail=error.message,
-            mend=mend,
-            packages=packages,
-            required_for=(UML,),
-        )
-    release = ask_version(host, str(image.path), "--version")
-    if not release:
-        return Check(
-            name="embedded-kernel",
-            title="embedded kernel",
-            outcome=Outcome.MISSING,
-            detail=f"{image.path} does not start",
-            mend="provision/kernel/build-uml.sh standard",
-            required_for=(UML,),
-        )
-    origin = "built here" if image.modules else "packaged"
-    return Check(
-        name="embedded-kernel",
-        title="embedded kernel",
-        outcome=Outcome.OK,
-        detail=f"{release}, {origin} ({image.path})",
-        required_for=(UML,),
-    )
+        fix = error.hint.partition(", or choose")[0]
+        packages = (fix.removeprefix("apt install "),) if fix.startswith("apt install ") else ()
+        found = Outcome.MISSING, error.message, fix
+    else:
+        release = ask_version(host, str(image.path), "--version")
+        origin = "built here" if image.modules else "packaged"
+        found = Outcome.OK, f"{release}, {origin} ({image.path})", ""
+        if not release:
+            found = Outcome.MISSING, f"{image.path} does not start", "provision/kernel/build-uml.sh standard"
+    return _check("embedded-kernel", "embedded kernel", found, packages=packages, required_for=(UML,))
 
 
-def _virtual_time(host: Host) -> Check:
+def _virtual_time(host: Host) -> Found:
     try:
-        detail, outcome, mend = str(find_kernel(host.processes, host.files, virtual_time=True).path), Outcome.OK, ""
+        return Outcome.OK, str(find_kernel(host.processes, host.files, virtual_time=True).path), ""
     except LabError as error:
-        detail, outcome, mend = error.message, Outcome.MISSING, "make uml-kernel"
-    return Check(
-        name="virtual-time",
-        title="embedded kernel with virtual time",
-        outcome=outcome,
-        detail=detail,
-        mend=mend,
-        useful_for=("slow disks in a fraction of the time: --on 'uml:?time=virtual'",),
-    )
+        return Outcome.MISSING, error.message, "make uml-kernel"
 
 
-def _guest_memory(host: Host) -> Check:
-    room = _free_bytes(host, "/dev/shm")
-    is_enough = room >= DEFAULT_MEMORY_BYTES
+def _guest_memory(host: Host) -> Found:
+    room = 0
+    with suppress(OSError):
+        room = shutil.disk_usage(host.files.path("/dev/shm")).free
     wanted = human_bytes(DEFAULT_MEMORY_BYTES)
-    return Check(
-        name="guest-memory",
-        title="memory for the embedded kernel",
-        outcome=Outcome.OK if is_enough else Outcome.LIMITED,
-        detail=f"{human_bytes(room)} free in /dev/shm; the kernel takes {wanted}"
-        + ("" if is_enough else ", so its memory will be a file in the state folder, which is slower"),
-        mend=""
-        if is_enough
-        else f"free some: rm files in /dev/shm, or mount -o remount,size={wanted} /dev/shm as root",
-        useful_for=("a fast embedded kernel",),
-    )
+    detail = f"{human_bytes(room)} free in /dev/shm; the kernel takes {wanted}"
+    if room >= DEFAULT_MEMORY_BYTES:
+        return Outcome.OK, detail, ""
+    fix = f"free some: rm files in /dev/shm, or mount -o remount,size={wanted} /dev/shm as root"
+    return Outcome.LIMITED, f"{detail}, so its memory will be a file in the state folder, which is slower", fix
 
 
-def _free_bytes(host: Host, name: str) -> int:
-    try:
-        return shutil.disk_usage(host.files.path(name)).free
-    except OSError:
-        return 0
-
-
-def _state_folder(host: Host) -> Check:
+def _state_folder(host: Host) -> Found:
     folder = host.state.root
     try:
         room = shutil.disk_usage(make_folder(folder, what="the state folder")).free
     except LabError as error:
-        outcome, detail, mend = Outcome.MISSING, error.message, error.hint
+        return Outcome.MISSING, error.message, error.hint
     except OSError as error:
-        outcome, detail, mend = (
-            Outcome.MISSING,
-            f"{folder}: {error.strerror}",
-            f"choose another: {STATE_VARIABLE}=FOLDER",
-        )
-    else:
-        detail = f"{folder}, {human_bytes(room)} free"
-        outcome = Outcome.OK if room >= COMFORTABLE_SPACE_BYTES else Outcome.LIMITED
-        if room < LEAST_SPACE_BYTES:
-            outcome = Outcome.MISSING
-        mend = "" if outcome is Outcome.OK else f"free some space there, or choose another: {STATE_VARIABLE}=FOLDER"
-    return Check(
-        name="state-folder",
-        title="state folder",
-        outcome=outcome,
-        detail=detail,
-        mend=mend,
-        required_for=EVERY_TARGET,
-    )
+        return Outcome.MISSING, f"{folder}: {error.strerror}", f"choose another: {STATE_VARIABLE}=FOLDER"
+    detail = f"{folder}, {human_bytes(room)} free"
+    if room >= COMFORTABLE_SPACE_BYTES:
+        return Outcome.OK, detail, ""
+    outcome = Outcome.MISSING if room < LEAST_SPACE_BYTES else Outcome.LIMITED
+    return outcome, detail, f"free some space there, or choose another: {STATE_VARIABLE}=FOLDER"
 
 
-def _md_driver(host: Host) -> Check:
+def _md_driver(host: Host) -> Found:
     release = platform.release()
     mdstat = host.files.read("/proc/mdstat")
     if mdstat is not None:
         levels = mdstat.partition("\n")[0].partition(":")[2].strip() or "no level loaded yet"
-        outcome, detail, mend = Outcome.OK, f"the md driver runs in this computer's kernel {release}: {levels}", ""
-    elif (modinfo := host.processes.find("modinfo")) and host.processes.run([modinfo, "-n", "md_mod"]).status == 0:
-        outcome, mend = Outcome.OK, ""
+        return Outcome.OK, f"the md driver runs in this computer's kernel {release}: {levels}", ""
+    if (modinfo := host.processes.find("modinfo")) and host.processes.run([modinfo, "-n", "md_mod"]).status == 0:
         detail = f"this computer's kernel {release} has the md driver as a module, and loads it when it is needed"
-    else:
-        outcome = Outcome.MISSING
-        detail = f"this computer's kernel {release} has no md driver (as in many containers and cloud machines)"
-        mend = "use the embedded kernel (--on uml:), or install a kernel with md and boot it"
-    return Check(
-        name="md-driver",
-        title="md in this computer's own kernel",
-        outcome=outcome,
-        detail=detail,
-        mend=mend,
-        required_for=(LOCAL,),
-    )
+        return Outcome.OK, detail, ""
+    detail = f"this computer's kernel {release} has no md driver (as in many containers and cloud machines)"
+    return Outcome.MISSING, detail, "use the embedded kernel (--on uml:), or install a kernel with md and boot it"
 
 
-def _privilege(host: Host, *, is_root: bool) -> Check:
+def _privilege(host: Host, *, is_root: bool) -> Found:
     sudo = host.processes.find("sudo")
     if is_root:
-        outcome, detail = Outcome.OK, "this is root"
-    elif not sudo:
-        outcome, detail = Outcome.MISSING, "sudo is not installed, and only root can drive md on this computer"
-    elif host.processes.run([sudo, "-n", "true"], timeout_seconds=10).status == 0:
-        outcome, detail = Outcome.OK, "sudo works without a password"
-    else:
-        outcome, detail = Outcome.MISSING, "sudo asks for a password, which the lab's agent cannot type"
-    return Check(
-        name="privilege",
-        title="root on this computer",
-        outcome=outcome,
-        detail=detail,
-        mend=""
-        if outcome is Outcome.OK
-        else "run 'sudo -v' first, or run raidlab as root"
-        if sudo
-        else "apt install sudo",
-        required_for=(LOCAL,),
-    )
+        return Outcome.OK, "this is root", ""
+    if not sudo:
+        return Outcome.MISSING, "sudo is not installed, and only root can drive md on this computer", "apt install sudo"
+    if host.processes.run([sudo, "-n", "true"], timeout_seconds=_ANSWER_SECONDS).status == 0:
+        return Outcome.OK, "sudo works without a password", ""
+    detail = "sudo asks for a password, which the lab's agent cannot type"
+    return Outcome.MISSING, detail, "run 'sudo -v' first, or run raidlab as root"
 
 
 def _ssh(host: Host, distribution: Distribution, *, is_root: bool) -> Check:
-    found = host.processes.find("ssh") or ""
     package = distribution.package("ssh")
-    return Check(
-        name="program-ssh",
-        title="ssh",
-        outcome=Outcome.OK if found else Outcome.MISSING,
-        detail=found or "ssh is not installed",
-        mend="" if found else distribution.install_command([package], is_root=is_root),
-        packages=() if found else (package,),
-        required_for=(SSH, VAGRANT),
-    )
+    install = distribution.install_command([package], is_root=is_root)
+    path = host.processes.find("ssh")
+    found = (Outcome.OK, path, "") if path else (Outcome.MISSING, "ssh is not installed", install)
+    return _check("program-ssh", "ssh", found, packages=() if path else (package,), required_for=(SSH, VAGRANT))
 
 
-def _kvm(host: Host) -> Check:
+def _kvm(host: Host) -> Found:
     """By the processor's flags: a device file may be there, and even open, where guests then hang."""
     flags: set[str] = set()
     for line in (host.files.read("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "flags":
             flags.update(value.split())
-    has_flag = bool(flags & {"vmx", "svm"})
     device = host.files.path("/dev/kvm")
-    mend = ""
-    if has_flag and os.access(device, os.R_OK | os.W_OK):
-        outcome, detail = (
-            Outcome.OK,
-            "the processor virtualises and /dev/kvm can be used: virtual machines run at full speed",
-        )
-    elif has_flag and device.exists():
-        outcome, detail = Outcome.MISSING, "the processor virtualises, but this user may not use /dev/kvm"
-        mend = "sudo usermod -aG kvm $USER, then log in again"
-    elif has_flag:
-        outcome, detail = Outcome.MISSING, "the processor virtualises, but there is no /dev/kvm"
-        mend = "sudo modprobe -a kvm_intel kvm_amd; if that fails, switch virtualisation on in the firmware"
-    else:
-        outcome = Outcome.LIMITED
+    if not flags & {"vmx", "svm"}:
         detail = "the processor shows neither vmx nor svm, so a virtual machine is emulated, some ten times slower"
         detail += " (/dev/kvm is there, but guests would hang on it)" if device.exists() else ""
-        mend = "use the embedded kernel (--on uml:), or switch virtualisation on in the firmware or the outer machine"
-    return Check(
-        name="kvm",
-        title="hardware virtualisation (KVM)",
-        outcome=outcome,
-        detail=detail,
-        mend=mend,
-        useful_for=("the virtual machine: make vm",),
-    )
+        fix = "use the embedded kernel (--on uml:), or switch virtualisation on in the firmware or the outer machine"
+        return Outcome.LIMITED, detail, fix
+    if os.access(device, os.R_OK | os.W_OK):
+        detail = "the processor virtualises and /dev/kvm can be used: virtual machines run at full speed"
+        return Outcome.OK, detail, ""
+    if device.exists():
+        detail = "the processor virtualises, but this user may not use /dev/kvm"
+        return Outcome.MISSING, detail, "sudo usermod -aG kvm $USER, then log in again"
+    fix = "sudo modprobe -a kvm_intel kvm_amd; if that fails, switch virtualisation on in the firmware"
+    return Outcome.MISSING, "the processor virtualises, but there is no /dev/kvm", fix
+
+
+def _libvirt(host: Host) -> Found:
+    """Whether libvirt's daemon answers this user."""
+    virsh = host.processes.find("virsh")
+    if not virsh:
+        return Outcome.MISSING, "libvirt is not installed", "make vm"
+    answer = host.processes.run([virsh, "--connect", "qemu:///system", "uri"], timeout_seconds=_ANSWER_SECONDS)
+    said = answer.stderr.strip().splitlines()
+    detail = said[-1].removeprefix("error: ") if said else "libvirt's daemon answers"
+    if answer.status == 0:
+        return Outcome.OK, detail, ""
+    if "denied" in answer.stderr or "authentication" in answer.stderr:
+        return Outcome.MISSING, detail, "sudo usermod -aG libvirt $USER, then log in again"
+    return Outcome.MISSING, detail, "start it: sudo systemctl start libvirtd"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.doctor.checks import make_report
-from lab.doctor.distribution import Distribution, parse_distribution
-from lab.doctor.programs import EVERY_TARGET, PROGRAMS, program_check, version_in
+from lab.doctor.programs import EVERY_TARGET, PROGRAMS, Distribution, parse_distribution, program_check, version_in
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
 from lab.machine.api import Machine
 
@@ -48,15 +47,8 @@ mdadm --version 2>&1; fio --version 2>&1; true
 
 
 def check_machine(machine: Machine) -> DoctorReport:
-    """The report on an open machine."""
-    distribution = _distribution(machine)
-    checks = machine_checks(machine, distribution)
-    return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, distribution, is_root=True)
-
-
-def machine_checks(machine: Machine, distribution: Distribution | None = None) -> tuple[Check, ...]:
-    """Kernel, levels and disk drivers, programs. Raises MachineLost if the machine goes away meanwhile."""
-    distribution = distribution or _distribution(machine)
+    """The report on an open machine: kernel, levels and disk drivers, programs."""
+    distribution = parse_distribution(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
     modules = [name for driver in DRIVERS for name in (driver.module, *driver.also_in)]
     script = _FIND_SCRIPT.format(
         programs=" ".join(program.name for program in PROGRAMS), modules=" ".join(modules), not_found=_NOT_FOUND
@@ -66,15 +58,9 @@ def machine_checks(machine: Machine, distribution: Distribution | None = None) -
     loadable = {line.removeprefix("module ") for line in rest if line.startswith("module ")}
     # A driver that is built in, or loaded where there are no module files, is there too.
     loadable |= set(machine.list_dirs(["/sys/module"])["/sys/module"])
-    return (
-        _kernel(machine),
-        *(_driver(driver, loadable) for driver in DRIVERS),
-        *_programs(found, rest, distribution),
-    )
-
-
-def _distribution(machine: Machine) -> Distribution:
-    return parse_distribution(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
+    drivers = [_driver(driver, loadable) for driver in DRIVERS]
+    checks = (_kernel(machine), *drivers, *_programs(found, rest, distribution))
+    return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, distribution, is_root=True)
 
 
 def _kernel(machine: Machine) -> Check:
@@ -96,7 +82,7 @@ def _driver(driver: Driver, loadable: set[str]) -> Check:
         title=driver.module,
         outcome=Outcome.OK if is_there else Outcome.MISSING,
         detail=driver.brings if is_there else f"the machine's kernel has no {what} {driver.module}: {driver.brings}",
-        mend="" if is_there else f"boot a kernel that has it (see: modinfo {driver.module}), or choose another target",
+        fix="" if is_there else f"boot a kernel that has it (see: modinfo {driver.module}), or choose another target",
         required_for=EVERY_TARGET if driver.is_required else (),
         useful_for=() if driver.is_required else (driver.brings,),
     )

@@ -1,18 +1,59 @@
-"""The programs that a lab uses, what for, and how to ask each for its version."""
+"""The programs that a lab uses, what for, their versions, and the packages that bring them on each distribution."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Thread
 
-from lab.doctor.distribution import Distribution
 from lab.doctor.report import Check, Outcome
 from lab.machine.opening import Host
+from lab.machine.remote import package_of
 
 UML, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "local:", "ssh:", "vagrant:")
 _VERSION_SECONDS = 5.0
+_INSTALLERS = {"debian": "apt install", "fedora": "dnf install", "suse": "zypper install", "arch": "pacman -S"}
+# Only where the name is not the one of Debian.
+_OTHER_NAMES = {
+    "fedora": {"nbd-client": "nbd", "openssh-client": "openssh-clients", "mount": "util-linux"},
+    "suse": {"nbd-client": "nbd", "openssh-client": "openssh-clients", "mount": "util-linux"},
+    "arch": {"nbd-client": "nbd", "openssh-client": "openssh", "mount": "util-linux"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A family of distributions; empty if it is not known."""
+
+    family: str
+    name: str
+
+    def package(self, program: str) -> str:
+        """The package that brings the program."""
+        debian = package_of(program)
+        return _OTHER_NAMES.get(self.family, {}).get(debian, debian)
+
+    def install_command(self, packages: Iterable[str], *, is_root: bool) -> str:
+        """A line to type; empty without packages."""
+        listed = " ".join(dict.fromkeys(packages))
+        if not listed:
+            return ""
+        installer = _INSTALLERS.get(self.family)
+        if not installer:
+            return f"install with your distribution's tools: {listed}"
+        return f"{'' if is_root else 'sudo '}{installer} {listed}"
+
+
+def parse_distribution(os_release: str) -> Distribution:
+    """The family by ID, else by ID_LIKE."""
+    pairs = (line.partition("=") for line in os_release.splitlines())
+    fields = {key: value.strip().strip("\"'") for key, _, value in pairs}
+    words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
+    aliases = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora", "opensuse": "suse"}
+    families = [aliases.get(word, word) for word in words]
+    family = next((family for family in families if family in _INSTALLERS), "")
+    return Distribution(family, fields.get("PRETTY_NAME", "Linux"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +122,7 @@ def program_check(
         title=program.name,
         outcome=Outcome.OK if found else Outcome.MISSING,
         detail=(f"{version} ({found})" if version else found) if found else f"{program.name} is not installed",
-        mend="" if found else distribution.install_command([package], is_root=is_root),
+        fix="" if found else distribution.install_command([package], is_root=is_root),
         packages=() if found else (package,),
         required_for=targets if program.is_required else (),
         useful_for=program.useful_for,

@@ -9,7 +9,7 @@ import msgspec
 
 from lab.errors import ExitCode
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Outcome(StrEnum):
@@ -38,7 +38,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     detail: str
     """What was found, in plain words."""
-    mend: str = ""
+    fix: str = ""
     """The command or action that brings what is missing; empty if nothing is."""
     packages: tuple[str, ...] = ()
     """Packages of this distribution that are missing for it."""

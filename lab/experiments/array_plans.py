@@ -6,10 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from lab.adapt.spec import VolumeSpec, geometry_of
-from lab.adapt.windows import Rule
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.arrays.kinds import kind_of_level, kinds
+from lab.arrays.preview import Spec
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
 
@@ -29,7 +28,7 @@ class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: str
     count: int
     size_bytes: int
-    personality: str = ""
+    model: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,14 +40,14 @@ class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     kind: DiskKind = DiskKind.FILE
     size_bytes: int = DEFAULT_SIZE_BYTES
-    personality: str = ""
+    model: str = ""
     sharing: Sharing = Sharing.SEPARATE
     pools: tuple[DiskPool, ...] = ()
 
     def pool_specs(self) -> tuple[DiskSpec, ...]:
         """All disks of all pools."""
         return tuple(
-            DiskSpec(name=name, kind=self.kind, size_bytes=pool.size_bytes, personality=pool.personality)
+            DiskSpec(name=name, kind=self.kind, size_bytes=pool.size_bytes, model=pool.model)
             for pool in self.pools
             for name in pool.names
         )
@@ -80,8 +79,8 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_volume(self) -> bool:
-        """Whether it consists of several md arrays over slices."""
-        return self.level in tuple(Rule)
+        """Whether it consists of several md arrays."""
+        return kind_of_level(self.level) is not kinds()[0]
 
     @property
     def disk_count(self) -> int:
@@ -91,37 +90,28 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Of the pools' disks that it takes."""
         return tuple(f"{pool}{number:02d}" for pool, count in self.take.items() for number in range(1, count + 1))
 
-    def volume_spec(self, disks: tuple[LabDisk, ...], name: str) -> VolumeSpec:
-        """The volume on these disks."""
-        factors = tuple(self.utilisation.get(pool, 1.0) for pool, count in self.take.items() for _ in range(count))
-        defaults = VolumeSpec(disks)
-        return VolumeSpec(
-            disks=disks,
-            name=name,
-            rule=Rule(self.level),
-            chunk_bytes=self.chunk_bytes or defaults.chunk_bytes,
-            reference=self.reference,
-            utilisation=factors if self.utilisation else None,
-            bitmap=self.bitmap,
-            assume_clean=self.assume_clean,
-        )
-
     @property
     def label(self) -> str:
         """Its title, or its id."""
         return self.title or self.id
 
-    def spec(self, nodes: tuple[str, ...], name: str) -> ArraySpec:
-        """The array on these devices."""
-        return ArraySpec(
-            level=self.level,
-            members=nodes,
-            name=name,
-            chunk_bytes=self.chunk_bytes,
-            layout=self.layout,
-            bitmap=self.bitmap,
-            consistency_policy=self.consistency_policy,
-            assume_clean=self.assume_clean,
+    def spec(self, disks: tuple[LabDisk, ...], number: int = 0) -> Spec:
+        """The array on these disks, by the name that its kind has for this number."""
+        kind = kind_of_level(self.level)
+        factors = tuple(self.utilisation.get(pool, 1.0) for pool, count in self.take.items() for _ in range(count))
+        return kind.spec(
+            CreateOptions(
+                level=self.level,
+                members=disks,
+                name=kind.name(number),
+                chunk_bytes=self.chunk_bytes,
+                layout=self.layout,
+                bitmap=self.bitmap,
+                policy=self.consistency_policy,
+                assume_clean=self.assume_clean,
+                reference=self.reference,
+                utilisation=factors if self.utilisation else None,
+            )
         )
 
     def check(self, disks: DiskPlan) -> None:
@@ -135,13 +125,13 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise SpecError(f"array '{self.id}' takes {count} of pool '{pool}', and {have}", hint="take fewer")
         for pool in self.utilisation:
             if pool not in self.take:
-                raise SpecError(f"array '{self.id}' uses pool '{pool}' and takes nothing of it", hint="name it in take")
+                raise SpecError(
+                    f"array '{self.id}' uses pool '{pool}' and takes nothing from it", hint="name it in take"
+                )
         chosen = self.stand_ins(disks)
-        if self.is_volume:
-            geometry_of(self.volume_spec(chosen, "adapt0"))
-        else:
-            level_with_layout(self.level, self.layout)
-            self.spec(tuple(disk.node for disk in chosen), "md0").validate()
+        spec = self.spec(chosen)
+        spec.validate()
+        spec.expected_bytes(chosen)
 
     def stand_ins(self, disks: DiskPlan) -> tuple[LabDisk, ...]:
         """Disks like those that it will have."""

@@ -5,27 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lab.adapt.spec import VolumeSpec
-from lab.arrays import filesystem, operations
-from lab.arrays.detail import read_detail
+from lab.arrays import filesystem
+from lab.arrays.array import Array
+from lab.arrays.bring_up import BroughtUp
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.kinds import kind_of_level
 from lab.arrays.levels import LevelName
+from lab.arrays.names import md_path
+from lab.arrays.open_arrays import OpenArrays
+from lab.arrays.preview import Spec
 from lab.arrays.spec import ArraySpec
-from lab.arrays.state import read_array
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks.inventory import read_heads
 from lab.errors import LabError, WorkloadError
 from lab.experiments.array_plans import ArrayPlan, Sharing
+from lab.experiments.progress import ProgressMeter, Stopwatch
 from lab.experiments.schema import Experiment
-from lab.experiments.stopwatch import Stopwatch
-from lab.experiments.volumes import RunningVolume, build_volume, tuned
-from lab.measure.job import Place, prepare
-from lab.plans import Plan
+from lab.measure.job import LoadTarget, prepare
+from lab.plans import Plan, Step, write_file_step
+from lab.results.journal import RunJournal
 from lab.results.record import ArrayRecord
 from lab.workloads.workload import Workload
 
+STEP_SECONDS = 5.0
+"""What building an array, or writing its files, is taken to last."""
 _MEMORY = "memory"
 """What an emulated drive without another device behind it lies on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What every part of a run needs."""
+
+    lab: Lab
+    experiment: Experiment
+    journal: RunJournal
+    stopwatch: Stopwatch
+    progress: ProgressMeter
+    allowed_rules: frozenset[str] = frozenset()
+    """Rules of the lint that may be broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +52,14 @@ class BuiltArray:
     """An array that is there: clean, with its file system mounted and its files written."""
 
     plan: ArrayPlan
-    spec: ArraySpec | VolumeSpec
+    spec: Spec
     disks: tuple[LabDisk, ...]
-    place: Place
+    target: LoadTarget
     record: ArrayRecord
-    volume: RunningVolume | None = None
+    array: Array | None = None
+    """None for a single disk."""
+    inner: tuple[str, ...] = ()
+    """Names of the md arrays that it is made of, where these are several."""
 
     @property
     def md(self) -> ArraySpec:
@@ -48,8 +70,8 @@ class BuiltArray:
     @property
     def parity_arrays(self) -> tuple[str, ...]:
         """Names of the md arrays that keep parity: those of a volume all do."""
-        if self.volume:
-            return tuple(self.volume.arrays.values())
+        if self.inner:
+            return self.inner
         has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
         return (self.md.name,) if has_parity else ()
 
@@ -57,43 +79,33 @@ class BuiltArray:
 class Bench:
     """Builds on demand; with shared disks, one array at a time.
 
-    Args:
-        lab: an open lab with the experiment's disks.
-        narrate: told in a few words what is being done.
-        on_built: told of every array once it is there.
+    ``on_built`` is told of every array once it is there.
     """
 
-    def __init__(
-        self,
-        lab: Lab,
-        experiment: Experiment,
-        stopwatch: Stopwatch,
-        narrate: Callable[[str], None],
-        on_built: Callable[[BuiltArray], None],
-    ) -> None:
-        self._lab = lab
-        self._experiment = experiment
-        self._stopwatch = stopwatch
-        self._narrate = narrate
+    def __init__(self, context: RunContext, on_built: Callable[[BuiltArray], None]) -> None:
+        self._lab = context.lab
+        self._experiment = context.experiment
+        self._stopwatch = context.stopwatch
+        self._progress = context.progress
         self._on_built = on_built
         self._built: dict[str, BuiltArray] = {}
         self._used: set[str] = set()
 
-    def build_all(self) -> None:
-        """Build every array now, where they do not share disks, so that measurements can alternate."""
-        if self._experiment.disks.sharing is Sharing.SEPARATE:
-            for plan in self._experiment.arrays:
-                self.array(plan.id)
-
     def array(self, array_id: str) -> BuiltArray:
         """The array, built if need be."""
-        if array_id not in self._built:
-            if self._experiment.disks.sharing is Sharing.SHARED:
-                self.take_apart()
-            built = self._build(self._experiment.array(array_id))
-            self._built[array_id] = built
-            self._on_built(built)
-        return self._built[array_id]
+        if array_id in self._built:
+            return self._built[array_id]
+        if self._experiment.disks.sharing is Sharing.SHARED:
+            self.take_apart()
+        plan = self._experiment.array(array_id)
+        self._progress.doing(f"build {plan.label}", STEP_SECONDS)
+        disks, number = self._disks_for(plan)
+        self._make_blank(disks)
+        built = self._build(plan, plan.spec(disks, number), disks)
+        self._write_files(built)
+        self._built[array_id] = built
+        self._on_built(built)
+        return built
 
     def take_apart(self) -> None:
         """Unmount and stop everything that was built."""
@@ -111,77 +123,83 @@ class Bench:
         self._built.clear()
 
     def _stop(self, built: BuiltArray) -> None:
-        self._lab.execute(filesystem.unmount(built.place.file_system, built.spec.device))
-        if built.volume:
-            self._lab.execute(built.volume.stop_plan())
-        elif built.md.is_array:
-            self._lab.execute(operations.stop(built.md.name, built.md.members))
+        self._lab.execute(filesystem.unmount(built.target.file_system, built.spec.device))
+        if built.array:
+            self._lab.execute(built.array.stop())
 
-    def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], str]:
-        """An array's disks and its name."""
+    def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], int]:
+        """An array's disks and the number in its name."""
         if plan.take:
-            return tuple(self._lab.disk(name) for name in plan.disk_names()), "md0"
+            return tuple(self._lab.disk(name) for name in plan.disk_names()), 0
         if self._experiment.disks.sharing is Sharing.SHARED:
-            return self._lab.disks[: plan.members], "md0"
+            return self._lab.disks[: plan.members], 0
         first = 0
         for number, other in enumerate(self._experiment.arrays):
             if other.id == plan.id:
-                return self._lab.disks[first : first + plan.members], f"md{number}"
+                return self._lab.disks[first : first + plan.members], number
             first += other.members
         raise AssertionError(plan.id)
 
-    def _build(self, plan: ArrayPlan) -> BuiltArray:
-        self._narrate(f"build {plan.label}")
-        disks, name = self._disks_for(plan)
-        # Disks come blank from open_lab; after another array, or a probe, they are made blank again.
+    def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
+        """Disks come blank from open_lab; after another array, or a probe, they are made blank again."""
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
         # Emulated drives take their time for each look, and what was just discarded holds nothing.
         unknown = [disk for disk in disks if disk not in stale or not reads_as_zeros_after_reset(disk)]
         self._lab.check_blank([disk.node for disk in unknown])
-        if plan.is_volume:
-            return self._build_volume(plan, disks, name.replace("md", "adapt"))
-        spec = plan.spec(tuple(disk.node for disk in disks), name)
-        steps = operations.create(spec)
+
+    def _build(self, plan: ArrayPlan, spec: Spec, disks: tuple[LabDisk, ...]) -> BuiltArray:
+        arrays = OpenArrays(self._lab)
+        steps = arrays.creation(spec, checks_disks=False)
         self._lab.execute(steps)
+        array, status = None, None
+        inner: tuple[str, ...] = ()
         if spec.is_array:
-            self._wait_for_first_resync(plan, [name])
-            self._lab.execute(tuned(plan, [name]))
-        size_bytes = read_array(self._lab.machine, name).size_bytes if spec.is_array else disks[0].size_bytes
-        steps += self._make_file_system(spec.device, size_bytes, spec.effective_chunk_bytes, _full_stripe_bytes(spec))
-        place = self._place(spec.device, spec.name if spec.is_array else None, disks, size_bytes)
-        built = BuiltArray(plan, spec, disks, place, self._record(plan, spec, size_bytes, steps))
-        self._prepare(built)
-        return built
-
-    def _build_volume(self, plan: ArrayPlan, disks: tuple[LabDisk, ...], name: str) -> BuiltArray:
-        spec = plan.volume_spec(disks, name)
-        volume = build_volume(self._lab, spec)
-        self._wait_for_first_resync(plan, volume.arrays.values())
-        self._lab.execute(tuned(plan, volume.arrays.values()))
-        full_stripe = volume.label.reference * spec.chunk_bytes
-        steps = volume.created
-        steps += self._make_file_system(spec.device, volume.size_bytes, spec.chunk_bytes, full_stripe)
+            kind = kind_of_level(plan.level)
+            if plan.is_volume:
+                # md knows its own arrays by name; of others their disks tell.
+                machine = self._lab.machine
+                heads = read_heads(machine, spec.devices, kind.head_bytes)
+                arrays.found = BroughtUp(kind.discover(heads, machine.facts.host_name))
+            array = kind.array(arrays, spec.name)
+            status = array.read()
+            inner = tuple(each.name for each in status.inner)
+            self._wait_and_tune(plan, inner or (spec.name,))
+        size_bytes = status.size_bytes if status else disks[0].size_bytes
+        steps += self._make_file_system(spec, size_bytes)
         # The account of CPU time follows the threads of one array by its name; a volume has several.
-        place = self._place(spec.device, None, disks, volume.size_bytes)
-        record = volume.record(plan.id, self._experiment.file_system.value, steps)
-        built = BuiltArray(plan, spec, disks, place, record, volume)
-        self._prepare(built)
-        return built
+        target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
+        details = array.details() if array else {}
+        used = details.get("used_device_size_kib", "")
+        record = ArrayRecord(
+            name=plan.id,
+            level=status.level if status else plan.level,
+            layout=details.get("layout", ""),
+            members=spec.devices,
+            chunk_bytes=spec.effective_chunk_bytes,
+            size_bytes=size_bytes,
+            used_device_bytes=int(used) * 1024 if used.isdecimal() else None,
+            consistency_policy=details.get("consistency_policy", status.consistency_policy if status else ""),
+            file_system=self._experiment.file_system.value,
+            commands=tuple(steps.lines()),
+            details=details,
+        )
+        return BuiltArray(plan, spec, disks, target, record, array, inner)
 
-    def _wait_for_first_resync(self, plan: ArrayPlan, names: Iterable[str]) -> None:
-        if plan.assume_clean:
-            return
-        with self._stopwatch.resync():
-            for name in names:
-                wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
+    def _wait_and_tune(self, plan: ArrayPlan, names: Iterable[str]) -> None:
+        """After the first resync of these md arrays, if there is one."""
+        if not plan.assume_clean:
+            with self._stopwatch.resync():
+                for name in names:
+                    wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
+        self._lab.execute(tuned(plan, names))
 
-    def _make_file_system(self, device: str, size_bytes: int, chunk_bytes: int | None, full_stripe_bytes: int) -> Plan:
-        kind = self._experiment.file_system
+    def _make_file_system(self, spec: Spec, size_bytes: int) -> Plan:
+        kind, chunk, stripe = self._experiment.file_system, spec.effective_chunk_bytes, spec.full_stripe_bytes
         steps = filesystem.make(
-            kind, device, size_bytes=size_bytes, chunk_bytes=chunk_bytes, full_stripe_bytes=full_stripe_bytes
-        ) + filesystem.mount(kind, device)
+            kind, spec.device, size_bytes=size_bytes, chunk_bytes=chunk, full_stripe_bytes=stripe
+        ) + filesystem.mount(kind, spec.device)
         self._lab.execute(steps)
         return steps
 
@@ -189,17 +207,14 @@ class Bench:
         """This disk is not blank any more."""
         self._used.add(disk.name)
 
-    def _place(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> Place:
-        kind = self._experiment.file_system
-        free = (
-            size_bytes
-            if kind is FileSystem.RAW
-            else filesystem.free_bytes(self._lab.machine, filesystem.mount_point(device))
-        )
+    def _target(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> LoadTarget:
+        kind, machine = self._experiment.file_system, self._lab.machine
+        is_raw = kind is FileSystem.RAW
+        free = size_bytes if is_raw else filesystem.free_bytes(machine, filesystem.mount_point(device))
         members = tuple(disk.kernel_name for disk in disks)
-        return Place(array, device, members, kind, free, self._lab.machine.facts.is_virtual_time)
+        return LoadTarget(array, device, members, kind, free)
 
-    def _prepare(self, built: BuiltArray) -> None:
+    def _write_files(self, built: BuiltArray) -> None:
         """Write all files once; several workloads of the same layout share them."""
         if not self._experiment.writes_files_first:
             return
@@ -209,54 +224,27 @@ class Bench:
         for workload in (*self._experiment.workloads_on(built.plan.id), *under):
             if not workload.recipe:
                 layouts.setdefault((workload.jobs, workload.file_bytes), workload)
-        self._narrate(f"write the files of {built.plan.label}")
+        self._progress.doing(f"write the files of {built.plan.label}", STEP_SECONDS)
         for workload in layouts.values():
             try:
-                prepare(self._lab, built.place, workload, workload.file_bytes)
+                prepare(self._lab, built.target, workload, workload.file_bytes)
             except WorkloadError:
                 if not self._experiment.keeps_going:
                     raise
         # The first cold start then need not wait for it.
         self._lab.start_writing_out(built.disks)
 
-    def _record(self, plan: ArrayPlan, spec: ArraySpec, size_bytes: int, steps: Plan) -> ArrayRecord:
-        details: dict[str, str] = {}
-        policy, used = "", None
-        if spec.is_array:
-            detail = read_detail(self._lab.machine, spec.name)
-            policy = detail.consistency_policy
-            used = detail.used_device_size_kib * 1024 if detail.used_device_size_kib else None
-            details = {
-                "metadata": detail.metadata_version,
-                "array_size_kib": str(detail.array_size_kib),
-                "used_device_size_kib": str(detail.used_device_size_kib or "N/A"),
-                "raid_devices": str(detail.raid_devices),
-                "total_devices": str(detail.total_devices),
-                "chunk_kib": str(detail.chunk_kib or "N/A"),
-                "layout": detail.layout or "N/A",
-                "consistency_policy": detail.consistency_policy,
-                "state": detail.state,
-            }
-        return ArrayRecord(
-            name=plan.id,
-            level=spec.raid.name.value,
-            layout=details.get("layout", ""),
-            members=spec.members,
-            chunk_bytes=spec.effective_chunk_bytes,
-            size_bytes=size_bytes,
-            used_device_bytes=used,
-            consistency_policy=policy,
-            file_system=self._experiment.file_system.value,
-            commands=tuple(steps.lines()),
-            details=details,
-        )
-
-
-def _full_stripe_bytes(spec: ArraySpec) -> int:
-    chunk = spec.effective_chunk_bytes
-    return spec.raid.full_stripe_bytes(len(spec.members), chunk) if chunk else 0
-
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
     """Of images and memory this is certain; other drives may discard without erasing."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
+
+
+def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
+    """What the experiment asks of each md array. Kernel: Documentation/admin-guide/md.rst, stripe_cache_size."""
+    pages = plan.stripe_cache_pages
+    why = "md keeps that many stripes of one page a member, so that whole stripes are complete before it looks at them."
+    steps: list[Step] = []
+    if pages is not None:
+        steps = [write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays]
+    return Plan("Tune the arrays", tuple(steps))

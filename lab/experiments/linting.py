@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from lab.adapt.spec import capacity_bytes
-from lab.arrays.geometry import usable_bytes
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import LevelName
 from lab.disks import Lab
+from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
-from lab.disks.personalities import find_personality
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.bench import BuiltArray
 from lab.experiments.schema import Cache, Experiment, Order
-from lab.lint.cell_checks import lint_cell
-from lab.lint.facts import ArrayFacts, CellFacts, DeviceFacts, JobFacts, MachineFacts, PlanFacts
-from lab.lint.findings import Finding, distinct
-from lab.lint.machine_checks import lint_machine
-from lab.lint.plan_checks import lint_plan
-from lab.lint.publication import find_publication
-from lab.lint.publication_checks import lint_publication
-from lab.lint.result_checks import steady_words
-from lab.lint.rules import find_rule
+from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
+from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
+from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
+from lab.lint.rules import LintFinding, distinct, find_rule
 from lab.measure.job import Measured
+from lab.parts import added
+from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
-from lab.workloads.workload import SYNCHRONOUS_ENGINES, Direction, Pattern, Workload
+from lab.workloads.workload import SYNCHRONOUS_ENGINES, AccessPattern, Direction, Workload
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 _DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
 _CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/dev/null"
 
 
-def lint_experiment(experiment: Experiment) -> tuple[Finding, ...]:
+def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
     """Everything that can be told before anything is started, of the plan and of what it repeats.
 
     Raises SpecError for a publication that is not there.
     """
     found = list(lint_plan(plan_facts(experiment)))
-    if experiment.publication:
-        found += lint_publication(find_publication(experiment.publication))
+    lint_publication = added("lint publication")
+    if experiment.publication and lint_publication:
+        found += lint_publication(experiment.publication)
     return distinct(found)
 
 
-def require_sound(findings: Collection[Finding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
+def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
     """Raises ExperimentError for rules that refuse, unless allowed by name, or the experiment keeps going on purpose.
 
     Raises SpecError for an unknown rule in ``allowed``.
@@ -60,7 +56,7 @@ def require_sound(findings: Collection[Finding], experiment: Experiment, allowed
     lines = "".join(f"\n  - {finding.stamp}" for finding in refusing)
     rules = " ".join(f"--allow {name}" for name in dict.fromkeys(finding.rule_id for finding in refusing))
     raise ExperimentError(
-        f"experiment '{experiment.id}' would measure something else than it says:{lines}",
+        f"experiment '{experiment.id}' would measure something other than it says:{lines}",
         hint=f"{refusing[0].rule.remedy}; to run it all the same: {rules}",
     )
 
@@ -97,10 +93,7 @@ def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
 
 def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int:
     disks = array.stand_ins(experiment.disks)
-    if array.is_volume:
-        return capacity_bytes(array.volume_spec(disks, "adapt0"))
-    level = level_with_layout(array.level, array.layout)
-    return usable_bytes(level, len(disks), min(disk.size_bytes for disk in disks), array.chunk_bytes)
+    return array.spec(disks).expected_bytes(disks)
 
 
 def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> JobFacts:
@@ -120,7 +113,7 @@ def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]
         expected_latency_seconds=expected.seconds if expected else None,
         queue_per_disk=expected.queue_per_disk if expected else 0.0,
         # A recipe brings seeds of its own, or none: that is told of what was measured.
-        has_own_seeds=workload.vary_seed or workload.pattern is not Pattern.RANDOM or bool(workload.recipe),
+        has_own_seeds=workload.vary_seed or workload.pattern is not AccessPattern.RANDOM or bool(workload.recipe),
     )
 
 
@@ -134,10 +127,10 @@ class _Expected(NamedTuple):
 
 def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> _Expected | None:
     """By closed form, of the array that settles last; None without drives of a known time, or for a stream."""
-    plain = workload.pattern is Pattern.RANDOM and not workload.recipe and not workload.trace
-    if not experiment.disks.personality or experiment.disks.pools or not plain:
+    plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
+    if not experiment.disks.model or experiment.disks.pools or not plain:
         return None
-    disk = nominal_rates(find_personality(experiment.disks.personality))
+    disk = nominal_rates(find_drive_model(experiment.disks.model))
     form = random_write_iops if workload.writes else random_read_iops
     found = []
     for plan in experiment.arrays:
@@ -153,14 +146,14 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
     return max(found, key=lambda each: each.seconds * max(1.0, each.queue_per_disk), default=None)
 
 
-def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[Finding, ...]:
+def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:
     """The machine and the arrays right before they are measured."""
-    single = [built for built in arrays if built.volume is None]
+    single = [built for built in arrays if not built.inner]
     holders = {disk.kernel_name: built.md.name for built in single if built.md.is_array for disk in built.disks}
     names = [*holders, *(built.md.name for built in single if built.md.is_array)]
     names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
     # The disks of a volume are held by its slices; of these only the arrays on them can be told.
-    names += [name for built in arrays if built.volume for name in built.volume.arrays.values()]
+    names += [name for built in arrays for name in built.inner]
     paths = {name: _paths(name) for name in names}
     texts = lab.machine.read([path for each in paths.values() for path in each.values()])
     held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])
@@ -179,7 +172,7 @@ def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[Finding, ...]:
         )
         for name in names
     )
-    return tuple(lint_machine(MachineFacts(devices, (), holders)))
+    return tuple(lint_machine(LintedMachine(devices, (), holders)))
 
 
 def _paths(name: str) -> dict[str, str]:
@@ -188,18 +181,18 @@ def _paths(name: str) -> dict[str, str]:
     return {**paths, "sync_action": f"{block}/md/sync_action"}
 
 
-def lint_kernel(lab: Lab) -> tuple[Finding, ...]:
+def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
     """The running kernel; nothing where its configuration is not to be found."""
     pattern = "|".join(_DEBUG_OPTIONS)
     argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
     found = lab.machine.run(argv, check=False)
     options = tuple(line.partition("=")[0].removeprefix("CONFIG_") for line in found.stdout.split())
-    return tuple(lint_machine(MachineFacts((), options)))
+    return tuple(lint_machine(LintedMachine((), options)))
 
 
 def lint_measured(
     name: str, phase: str, workload: Workload, measured: Measured, *, declared_cold: bool, is_cold: bool
-) -> tuple[Finding, ...]:
+) -> tuple[LintFinding, ...]:
     """One cell, right after it was measured."""
     figures = measured.figures
     sections = [section for section in (figures.reads, figures.writes) if section]
@@ -225,3 +218,22 @@ def lint_measured(
         declared_cold=declared_cold,
     )
     return tuple(lint_cell(facts))
+
+
+def stamps_of(
+    experiment: Experiment, conditions: Conditions, bench: Iterable[LintFinding] = (), cells: Iterable[CellRecord] = ()
+) -> tuple[str, ...]:
+    """What lowers trust in a result, each as ``rule: sentence``: they travel with it into every table.
+
+    Of its plan, the machine's conditions, its arrays before the run, its cells.
+    """
+    found = [*lint_conditions(conditions), *lint_plan(plan_facts(experiment)), *bench]
+    planned = {finding.rule_id for finding in found}
+    cell_stamps = (finding for cell in cells for finding in stamped(cell.stamps))
+    return (
+        *(finding.stamp for finding in distinct(found)),
+        *summarised(cell_stamps),
+        # What is wrong with a publication's text is not wrong with this run of its recipe.
+        *(f"recipe: {each.stamp}" for each in lint_experiment(experiment) if each.rule_id not in planned),
+        *(f"recipe: {defect}" for defect in experiment.defects),
+    )

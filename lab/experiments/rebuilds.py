@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem, mount_point
 from lab.arrays.state import read_array
-from lab.experiments.bench import Bench, BuiltArray
-from lab.experiments.context import RecordMaker, RunContext
+from lab.experiments.bench import Bench, BuiltArray, RunContext
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, load_seconds, victim_slot
-from lab.measure.caches import make_cold
-from lab.measure.integrity import DataSum, Verdict, sum_device, sum_files
+from lab.measure.conditions import make_cold
 from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
-from lab.measure.rebuild import Integrity, RebuildMeasured, fail_and_remove, measure_rebuild, predict_rebuild
-from lab.measure.recorder import Recorder
-from lab.measure.timeline import Recording, timeline_of
-from lab.results.record import PhaseRecord, RebuildRecord
+from lab.measure.programs import DataSum, DataVerdict, sum_device, sum_files
+from lab.measure.rebuild import (
+    Integrity,
+    RebuildMeasured,
+    Recording,
+    fail_and_remove,
+    measure_rebuild,
+    predict_rebuild,
+    timeline_of,
+)
+from lab.results.record import CellRecord, PhaseRecord, RebuildRecord
 from lab.results.timeline import Timeline
 from lab.theory.model import DiskRates
 from lab.workloads.workload import Workload
 
+CellRecorder = Callable[[BuiltArray, Workload, Measured, str, int, int], CellRecord]
 LONGEST_REBUILD_SECONDS = 6 * 3600.0
 _WITNESS_BYTES = 32 * 1024 * 1024
 
@@ -35,7 +41,7 @@ class RebuildRunner:
         bench: Bench,
         rates: DiskRates | None,
         options: Callable[[Workload], MeasureOptions],
-        make_record: RecordMaker,
+        make_record: CellRecorder,
     ) -> None:
         self._context = context
         self._lab = context.lab
@@ -56,17 +62,17 @@ class RebuildRunner:
 
     def _alone(self, cell: RebuildCell, built: BuiltArray, victim: str) -> None:
         label = f"{built.plan.label}: rebuild {victim}, repeat {cell.repeat + 1}"
-        self._context.observer.doing(label, 10.0)
+        self._context.progress.doing(label, 10.0)
         name = built.md.name
         before = self._last_sums.get(built.plan.id) or self._sum(built)
         predicted = predict_rebuild(self._lab, name, self._rates)
         fail_and_remove(self._lab, name, victim)
         degraded = self._sum(built)
         with self._context.stopwatch.resync():
-            measured = measure_rebuild(self._lab, name, victim, built.place.members)
+            measured = measure_rebuild(self._lab, name, victim, built.target.members)
         after = self._last_sums[built.plan.id] = self._sum(built)
         integrity = Integrity(before, degraded, after)
-        timeline = timeline_of([Recording(REBUILDING, measured.samples)], name, built.place.members)
+        timeline = timeline_of([Recording(REBUILDING, measured.samples)], name, built.target.members)
         reason = predicted.reason if predicted else ""
         self._store(cell, measured, integrity, predicted.value if predicted else None, reason, timeline)
 
@@ -94,16 +100,16 @@ class RebuildRunner:
                 under_workload=cell.under.id if cell.under else "",
                 checksum_before=integrity.before.digest,
                 checksum_after=integrity.after.digest,
-                data_unchanged=integrity.verdict is Verdict.INTACT if is_checked else None,
+                data_unchanged=integrity.verdict is DataVerdict.INTACT if is_checked else None,
                 phases=phases,
                 stamps=stamps,
             ),
             timeline=timeline,
         )
-        self._context.observer.done(cell.key)
+        self._context.progress.done(cell.key)
 
     def _sum(self, built: BuiltArray) -> DataSum:
-        if built.place.file_system is FileSystem.RAW:
+        if built.target.file_system is FileSystem.RAW:
             return sum_device(self._lab.machine, built.spec.device)
         return sum_files(self._lab.machine, mount_point(built.spec.device))
 
@@ -124,31 +130,23 @@ class RebuildRunner:
             self._lab.execute(
                 operations.set_sync_speed(name, minimum_kib_per_second=minimum, maximum_kib_per_second=None)
             )
-        self._context.observer.doing(f"{built.plan.label}: rebuild under {load.title}", 20.0)
-        found: list[Measured] = []
-
-        @contextmanager
-        def load_beside(recorder: Recorder) -> Iterator[None]:
-            background = BackgroundLoad(
-                self._lab,
-                built.place,
-                load,
-                self._options(load),
-                longest_run_seconds=LONGEST_REBUILD_SECONDS,
-                repeat=cell.repeat,
-            )
-            try:
-                background.wait_until_busy()
-                yield
-            finally:
-                found.append(background.stop(recorder.between))
-
-        measured = measure_rebuild(self._lab, name, victim, built.place.members, beside=load_beside)
+        self._context.progress.doing(f"{built.plan.label}: rebuild under {load.title}", 20.0)
+        start_load = partial(
+            BackgroundLoad,
+            self._lab,
+            built.target,
+            load,
+            self._options(load),
+            longest_run_seconds=LONGEST_REBUILD_SECONDS,
+            repeat=cell.repeat,
+        )
+        measured = measure_rebuild(self._lab, name, victim, built.target.members, start_load=start_load)
         if minimum:
             self._lab.execute(operations.set_sync_speed(name, minimum_kib_per_second=None, maximum_kib_per_second=None))
         phases.append(PhaseRecord(name=REBUILDING, seconds=measured.rebuild_seconds))
         recordings.append(Recording(REBUILDING, measured.samples))
-        self._add_cell(cell, built, load, found[0], REBUILDING)
+        if measured.load:
+            self._add_cell(cell, built, load, measured.load, REBUILDING)
         phases.append(self._phase(cell, built, load, RESTORED, recordings))
         after = self._witness(built)
         reason = f"{predicted.reason}, without load" if predicted else ""
@@ -158,7 +156,7 @@ class RebuildRunner:
             Integrity(before, degraded, after),
             predicted.value if predicted else None,
             reason,
-            timeline_of(recordings, name, built.place.members),
+            timeline_of(recordings, name, built.target.members),
             tuple(phases),
         )
 
@@ -166,17 +164,17 @@ class RebuildRunner:
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
     ) -> PhaseRecord:
         """Measure one; what was sampled meanwhile goes to ``recordings``."""
-        make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
+        make_cold(self._lab, built.target.file_system, built.spec.device, built.disks, built.parity_arrays)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
-        self._context.observer.doing(label, load_seconds(load) + 1.5)
+        self._context.progress.doing(label, load_seconds(load) + 1.5)
         measured = run_workload(
             self._lab,
-            built.place,
+            built.target,
             load,
             self._options(load),
             repeat=cell.repeat,
-            on_sample=self._context.observer.on_sample,
-            is_cancelled=self._context.is_cancelled,
+            on_sample=self._context.progress.on_sample,
+            is_cancelled=self._context.progress.is_cancelled,
         )
         self._add_cell(cell, built, load, measured, phase)
         recordings.append(Recording(phase, measured.samples))
@@ -185,11 +183,11 @@ class RebuildRunner:
     def _add_cell(self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str) -> None:
         record = self._make_record(built, load, measured, phase, cell.repeat, len(self._context.journal.record.cells))
         self._context.journal.add(record)
-        self._context.observer.done(record.key)
+        self._context.progress.done(record.key)
 
     def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
         """Checksum of data that the load leaves alone: a file beside the load's, or the end of the device."""
-        if built.place.file_system is FileSystem.RAW:
+        if built.target.file_system is FileSystem.RAW:
             return self._witness_on_device(built, write=write)
         folder = f"{mount_point(built.spec.device)}/witness"
         if write:

@@ -5,31 +5,30 @@ from __future__ import annotations
 import msgspec
 
 from lab.errors import MachineLost, SpecError, WorkloadError
-from lab.experiments.adaptive import wide_cells, wide_notes
-from lab.experiments.bench import Bench, BuiltArray
-from lab.experiments.context import RunContext
-from lab.experiments.disturbed import SpareMeasurements
-from lab.experiments.linting import lint_bench, lint_kernel, lint_measured, require_sound
+from lab.experiments.array_plans import Sharing
+from lab.experiments.bench import Bench, BuiltArray, RunContext
+from lab.experiments.linting import lint_bench, lint_kernel, lint_measured, require_sound, stamps_of
 from lab.experiments.rebuilds import RebuildRunner
 from lab.experiments.schedule import (
     DEGRADED,
     HEALTHY,
     REBUILDING,
     Cell,
+    SpareMeasurements,
     extra_cells,
     load_seconds,
     planned_keys,
     remaining,
     victim_slot,
+    wide_cells,
+    wide_notes,
 )
 from lab.experiments.schema import Cache
-from lab.experiments.stamps import stamps_of
-from lab.lint.findings import Finding
-from lab.measure.caches import make_cold
-from lab.measure.cpu import idle_fraction
+from lab.host.clock import utc_second_text
+from lab.lint.rules import LintFinding
+from lab.measure.conditions import make_cold, probe_disk
 from lab.measure.job import Measured, MeasureOptions, run_workload
-from lab.measure.probe import probe_disk
-from lab.measure.recorder import Recorder
+from lab.measure.samples import Recorder, idle_fraction
 from lab.results.record import CellRecord, ResultRecord, RunStatus
 from lab.theory.model import DiskRates, Prediction, workload_iops
 from lab.workloads.workload import Workload
@@ -45,11 +44,11 @@ class ExperimentRunner:
         self._lab = context.lab
         self._experiment = context.experiment
         self._journal = context.journal
-        self._observer = context.observer
+        self._progress = context.progress
         self._notes: list[str] = []
-        self._findings: list[Finding] = []
+        self._findings: list[LintFinding] = []
         self._arrays = {array.name: array for array in context.journal.record.arrays}
-        self._bench = Bench(context.lab, context.experiment, context.stopwatch, self._narrate, self._on_built)
+        self._bench = Bench(context, self._on_built)
         self._rates: DiskRates | None = None
         self._spare = SpareMeasurements(
             len(planned_keys(context.experiment)),
@@ -62,47 +61,42 @@ class ExperimentRunner:
 
         Whatever ends the run before its time, the record is finished as incomplete first and the error raised then.
         """
+        status = RunStatus.INCOMPLETE
         try:
-            self._measure()
-        except BaseException:
-            self._finish(RunStatus.INCOMPLETE)
-            raise
-        return self._finish(RunStatus.COMPLETE)
-
-    def _finish(self, status: RunStatus) -> ResultRecord:
-        record = self._journal.record
-        built = [self._arrays[plan.id] for plan in self._experiment.arrays if plan.id in self._arrays]
-        changes = msgspec.structs.replace(record, arrays=tuple(built))
-        wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
-        found = stamps_of(self._experiment, record.conditions, self._findings, record.cells)
-        stamps = (*found, *wide, *self._notes)
-        timings = self._context.stopwatch.timings(record.timings)
-        return self._journal.finish(status=status, timings=timings, stamps=stamps, changes=changes)
-
-    def _measure(self) -> None:
-        jobs, rebuilds = remaining(self._experiment, self._journal.record.done_keys)
-        if not jobs and not rebuilds and not wide_cells(self._experiment, self._journal.record):
-            return
-        try:
-            self._findings += lint_kernel(self._lab)
-            self._probe()
-            self._bench.build_all()
-            self._idle_baseline = self._measure_idle()
-            for cell in jobs:
-                self._measure_cell(cell)
-            self._measure_until_narrow()
-            runner = RebuildRunner(self._context, self._bench, self._rates, self._options, self._cell_record)
-            for rebuild in rebuilds:
-                runner.measure(rebuild)
-            self._bench.take_apart()
+            jobs, rebuilds = remaining(self._experiment, self._journal.record.done_keys)
+            if jobs or rebuilds or wide_cells(self._experiment, self._journal.record):
+                self._findings += lint_kernel(self._lab)
+                self._probe()
+                if self._experiment.disks.sharing is Sharing.SEPARATE:
+                    # All exist side by side, so that measurements can alternate.
+                    for plan in self._experiment.arrays:
+                        self._bench.array(plan.id)
+                self._measure_idle()
+                for cell in jobs:
+                    self._measure_cell(cell)
+                self._measure_until_narrow()
+                runner = RebuildRunner(self._context, self._bench, self._rates, self._options, self._cell_record)
+                for rebuild in rebuilds:
+                    runner.measure(rebuild)
+                self._bench.take_apart()
+            status = RunStatus.COMPLETE
         except MachineLost:
             raise
         except BaseException:
             self._bench.abandon()
             raise
-
-    def _narrate(self, what: str) -> None:
-        self._observer.doing(what, 5.0)
+        finally:
+            record = self._journal.record
+            built = [self._arrays[plan.id] for plan in self._experiment.arrays if plan.id in self._arrays]
+            found = stamps_of(self._experiment, record.conditions, self._findings, record.cells)
+            wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
+            record = self._journal.finish(
+                status=status,
+                timings=self._context.stopwatch.timings(record.timings),
+                stamps=(*found, *wide, *self._notes),
+                changes=msgspec.structs.replace(record, arrays=tuple(built)),
+            )
+        return record
 
     def _on_built(self, built: BuiltArray) -> None:
         self._arrays[built.plan.id] = built.record
@@ -111,21 +105,18 @@ class ExperimentRunner:
         require_sound(found, self._experiment, self._context.allowed_rules)
 
     def _probe(self) -> None:
-        if self._experiment.rebuild or self._experiment.disks.personality:
-            self._observer.doing("probe one disk", 5.0)
-            self._rates = probe_disk(self._lab, self._lab.disks[0])
+        experiment = self._experiment
+        if experiment.rebuild or experiment.disks.model:
+            self._progress.doing("probe one disk", 9.0)
+            workloads = [job.build() for job in experiment.jobs]
+            self._rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=experiment.rebuild is not None)
             self._bench.mark_used(self._lab.disks[0])
 
-    def _measure_idle(self) -> float:
-        self._observer.doing("measure the idle machine", IDLE_SECONDS)
+    def _measure_idle(self) -> None:
+        self._progress.doing("measure the idle machine", IDLE_SECONDS)
         with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
             self._lab.host.clock.sleep(IDLE_SECONDS)
-        return idle_fraction(recorder.samples)
-
-    @property
-    def _repeats_words(self) -> str:
-        fewest, most = self._experiment.repeats, self._experiment.most_repeats
-        return f"{fewest} to {most}" if most > fewest else str(fewest)
+        self._idle_baseline = idle_fraction(recorder.samples)
 
     def _options(self, workload: Workload) -> MeasureOptions:
         return MeasureOptions(
@@ -139,21 +130,27 @@ class ExperimentRunner:
         built = self._bench.array(cell.array)
         workload = cell.workload
         expected = load_seconds(workload) + 1.5
-        label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {self._repeats_words}"
+        fewest, most = self._experiment.repeats, self._experiment.most_repeats
+        of = f"{fewest} to {most}" if most > fewest else str(fewest)
+        label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {of}"
+        is_cold = self._experiment.cache is Cache.COLD
+        events: tuple[str, ...] = ()
         disturbed_before = 0
         try:
             while True:
-                events = self._cache_events(built)
-                self._observer.doing(f"{label}{', again: disturbed' if disturbed_before else ''}", expected)
-                started = self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+                if is_cold:
+                    target = built.target
+                    events = make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
+                self._progress.doing(f"{label}{', again: disturbed' if disturbed_before else ''}", expected)
+                started = utc_second_text(self._lab.host.clock)
                 measured = run_workload(
                     self._lab,
-                    built.place,
+                    built.target,
                     workload,
                     self._options(workload),
                     repeat=cell.repeat,
-                    on_sample=self._observer.on_sample,
-                    is_cancelled=self._context.is_cancelled,
+                    on_sample=self._progress.on_sample,
+                    is_cancelled=self._progress.is_cancelled,
                 )
                 if not self._spare.take(measured.waited_fraction, measured.share_measured, disturbed_before):
                     break
@@ -164,31 +161,21 @@ class ExperimentRunner:
             self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
         else:
             record = self._cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
-            record = msgspec.structs.replace(
-                record, started_utc=started, cache_events=events, disturbed_before=disturbed_before
+            found = lint_measured(
+                record.key, record.phase, workload, measured, declared_cold=is_cold, is_cold=bool(events)
             )
-            self._journal.add(self._stamped(record, workload, measured))
+            self._journal.add(
+                msgspec.structs.replace(
+                    record,
+                    started_utc=started,
+                    cache_events=events,
+                    disturbed_before=disturbed_before,
+                    stamps=tuple(finding.stamp for finding in found),
+                )
+            )
         # A later cold start then need not wait for it.
         self._lab.start_writing_out(built.disks)
-        self._observer.done(cell.key)
-
-    def _cache_events(self, built: BuiltArray) -> tuple[str, ...]:
-        """Make the caches as the experiment wants them; what was done for it."""
-        if self._experiment.cache is not Cache.COLD:
-            return ()
-        return make_cold(self._lab, built.place.file_system, built.spec.device, built.disks, built.parity_arrays)
-
-    def _stamped(self, record: CellRecord, workload: Workload, measured: Measured) -> CellRecord:
-        wants_cold = self._experiment.cache is Cache.COLD
-        found = lint_measured(
-            record.key,
-            record.phase,
-            workload,
-            measured,
-            declared_cold=wants_cold,
-            is_cold=bool(record.cache_events) or record.phase != HEALTHY,
-        )
-        return msgspec.structs.replace(record, stamps=tuple(finding.stamp for finding in found))
+        self._progress.done(cell.key)
 
     def _measure_until_narrow(self) -> None:
         """Further rounds over the cells whose interval is wide, until none is, or the cap is reached."""
@@ -211,7 +198,7 @@ class ExperimentRunner:
             phase=phase,
             repeat=repeat,
             order_index=order_index,
-            started_utc=self._lab.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            started_utc=utc_second_text(self._lab.host.clock),
             figures=measured.figures,
             cpu=measured.cpu if self._journal.record.conditions.has_cpu_time else None,
             steady=measured.steady,
@@ -227,7 +214,7 @@ class ExperimentRunner:
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
     ) -> Prediction | None:
         """Only where a disk's service time is known: other disks here are memory, and the processor is the limit."""
-        if not self._experiment.disks.personality or self._rates is None or phase == REBUILDING:
+        if not self._experiment.disks.model or self._rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
         failed = frozenset({victim_slot(repeat, members)} if phase == DEGRADED else ())

@@ -1,13 +1,29 @@
-"""In what order an experiment is measured. Pure, and the same for the same seed."""
+"""In what order an experiment is measured, and what of it again. Pure, and the same for the same seed.
+
+Again are measured cells whose median is not yet known closely enough, and measurements that were disturbed.
+
+A cell is looked at after fixed numbers of repeats only, with the interval of its look (lab.results.statistics), so that
+stopping as soon as it is narrow costs nothing of the coverage. Between two looks every cell goes on.
+Further rounds visit some cells only. Two cells are compared by the rounds that both have (lab.results.ratios), so a
+comparison stays balanced, and which of the two is faster has no part in how many rounds that are.
+
+A measurement is thrown away and made again where the computer gave the machine's processor to others meanwhile. The
+rule looks at how long the machine waited and never at what was measured, since choosing by the outcome would bias it.
+What was thrown away is counted in the record (``CellRecord.disturbed_before``); a measurement that is kept although it
+was disturbed carries the stamp ``disturbed``.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lab.experiments.array_plans import ArrayPlan, Sharing
 from lab.experiments.schema import Experiment, Order
+from lab.lint.cell_checks import LEAST_SHARE_MEASURED, MOST_WAITED_FRACTION
+from lab.results.record import ResultRecord
+from lab.results.statistics import Estimate, estimate, looks
 from lab.workloads.window import window_for
 from lab.workloads.workload import Workload
 
@@ -168,3 +184,74 @@ def load_seconds(workload: Workload) -> float:
 def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:
     """A volume of unequal disks is many arrays; files are written before anything is measured."""
     return (15.0 if array.is_volume else 2.0) + (1.5 if experiment.writes_files_first else 0.0)
+
+
+MEASURED_AGAIN = 2
+"""How often one measurement is made again."""
+_Key = tuple[str, str]
+
+
+def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
+    """Arrays and workloads that are to be measured again: on the way to a look, or too wide at one, but the last."""
+    planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
+    return frozenset(
+        key
+        for key, found in _estimates(experiment, record)
+        if found.n < max(planned, default=0)
+        and (found.n not in planned or found.half_width_fraction > experiment.wanted_half_width)
+    )
+
+
+def wide_notes(experiment: Experiment, record: ResultRecord) -> tuple[str, ...]:
+    """A stamp for every cell that stayed wide, where narrow intervals were asked for."""
+    if experiment.most_repeats <= experiment.repeats:
+        return ()
+    wanted = experiment.wanted_half_width
+    return tuple(
+        f"wide-interval: {array}/{workload}: ±{found.half_width_fraction:.0%} after {found.n} repeats,"
+        f" and ±{wanted:.0%} was wanted"
+        for (array, workload), found in _estimates(experiment, record)
+        if found.half_width_fraction > wanted
+    )
+
+
+def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_Key, Estimate]]:
+    """Of each cell the widest, of its reads or of its writes."""
+    planned = looks(experiment.repeats, experiment.most_repeats)
+    values: dict[_Key, dict[str, list[float]]] = {}
+    for cell in record.cells:
+        if cell.phase == HEALTHY:
+            both = values.setdefault((cell.array, cell.workload), {})
+            for name, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
+                if section:
+                    both.setdefault(name, []).append(section.iops)
+    for key, both in values.items():
+        if both:
+            found = (estimate(samples, planned) for samples in both.values())
+            yield key, max(found, key=lambda each: each.half_width_fraction)
+
+
+class SpareMeasurements:
+    """How many measurements of a run may still be made again.
+
+    A quarter of those that were planned, or two: on a computer that is never quiet, more would cost time and help
+    nothing. ``used``: by the part of an interrupted run that is done.
+    """
+
+    def __init__(self, planned: int, *, used: int = 0) -> None:
+        self.left = max(0, max(MEASURED_AGAIN, planned // 4) - used)
+
+    def take(self, waited_fraction: float | None, share_measured: float, disturbed_before: int) -> bool:
+        """Whether a measurement is made again.
+
+        Args:
+            waited_fraction: of its time, for a processor; None where that cannot be told.
+            share_measured: how much of the time that was asked for it lasted: the computer may have stood still.
+            disturbed_before: how often it was made already.
+        """
+        has_waited = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
+        is_disturbed = has_waited or share_measured < LEAST_SHARE_MEASURED
+        if not is_disturbed or disturbed_before >= MEASURED_AGAIN or not self.left:
+            return False
+        self.left -= 1
+        return True

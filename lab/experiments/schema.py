@@ -13,12 +13,14 @@ from lab.arrays.level_names import level_with_layout
 from lab.disks.kinds import DiskSpec
 from lab.errors import SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
-from lab.results.looks import DEFAULT_REPEATS, MOST_REPEATS
+from lab.parts import catalogue
+from lab.results.statistics import DEFAULT_REPEATS, MOST_REPEATS
 from lab.tomlfile import read_toml, unknown_word
-from lab.workloads.catalogue import find_workload
-from lab.workloads.workload import Workload
+from lab.workloads.workload import Workload, find_workload
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
+"""What is read; lab.old_names tells what the earlier ones call otherwise."""
 MOST_SEED = 2**32 - 1
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
@@ -112,7 +114,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keeps_going: bool = False
     """Go on after a cell that cannot be measured, and say why it could not: for recipes with known defects."""
     publication: str = ""
-    """The study whose recipe this is, as published (lab/lint/publications): the lint names its defects."""
+    """The study whose recipe this is, as published (lab/publications/texts): the lint names its defects."""
     defects: tuple[str, ...] = ()
     """What else is wrong with this recipe, on purpose, one sentence each."""
 
@@ -133,9 +135,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         count = sum(members) if self.disks.sharing is Sharing.SEPARATE else max(members)
         plan = self.disks
         return tuple(
-            DiskSpec(
-                name=f"disk{number + 1:02d}", kind=plan.kind, size_bytes=plan.size_bytes, personality=plan.personality
-            )
+            DiskSpec(name=f"disk{number + 1:02d}", kind=plan.kind, size_bytes=plan.size_bytes, model=plan.model)
             for number in range(count)
         )
 
@@ -158,7 +158,7 @@ def _complaints(experiment: Experiment) -> list[str]:
     load = experiment.rebuild.under if experiment.rebuild else None
     rebuilds = experiment.rebuild.repeats if experiment.rebuild else None
     checks: list[tuple[object, str]] = [
-        (experiment.format_version != FORMAT_VERSION, f"format_version must be {FORMAT_VERSION}"),
+        (experiment.format_version not in FORMAT_VERSIONS, f"format_version must be {FORMAT_VERSION}"),
         (not 1 <= experiment.repeats <= MOST_REPEATS, f"repeats must be between 1 and {MOST_REPEATS}"),
         (experiment.most_repeats > MOST_REPEATS, f"most_repeats must be {MOST_REPEATS} or less"),
         (not experiment.why.isprintable() or len(experiment.why) > 400, "why is one printable line of 400 characters"),
@@ -173,7 +173,7 @@ def _complaints(experiment: Experiment) -> list[str]:
             experiment.rounds_per_build > 1 and experiment.disks.sharing is not Sharing.SHARED,
             "rounds_per_build needs sharing 'shared': separate arrays are built once",
         ),
-        (not 0 < experiment.wanted_half_width < 1, "wanted_half_width is a part of 1, such as 0.05"),
+        (not 0 < experiment.wanted_half_width < 1, "wanted_half_width is a fraction of 1, such as 0.05"),
         (not experiment.arrays, "it has no arrays"),
         (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),
         (not 0 < experiment.sampling_hertz <= 20, "sampling_hertz must be above 0 and at most 20"),
@@ -224,18 +224,18 @@ def check(experiment: Experiment) -> None:
 @cache
 def built_in_names() -> tuple[str, ...]:
     """Names of the experiments that come with raidlab."""
-    return tuple(sorted(path.stem for path in BUILT_IN_FOLDER.glob("*.toml")))
+    return tuple(catalogue(BUILT_IN_FOLDER))
 
 
 def find_experiment(name: str) -> tuple[Experiment, str]:
     """An experiment by name or path, and the text of its file.
 
-    Raises SpecError for an unknown name (with the nearest) or a file that cannot be meant as written.
+    Raises SpecError for an unknown name (with the nearest) or a file that makes no sense as written.
     """
     is_path = name.endswith(".toml")
     if not is_path and name not in built_in_names():
         raise unknown_word("experiment", name, built_in_names())
-    path = Path(name) if is_path else BUILT_IN_FOLDER / f"{name}.toml"
+    path = Path(name) if is_path else catalogue(BUILT_IN_FOLDER)[name]
     experiment = read_toml(path, Experiment)
     check(experiment)
     return experiment, path.read_text(encoding="utf-8")

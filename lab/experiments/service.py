@@ -1,8 +1,12 @@
-"""Run an experiment from its name to its stored result: opens the lab and the journal, and leaves neither open."""
+"""Run an experiment to its stored result: the one place where experiments start, and are gone on with.
+
+Opens the lab and the journal, and leaves neither open.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +14,18 @@ from pathlib import Path
 from lab import __version__
 from lab.disks import open_lab
 from lab.errors import ExperimentError, LabError, ResultError
-from lab.experiments.context import CancellableObserver, Observer, RunContext, never
+from lab.experiments.bench import RunContext
 from lab.experiments.linting import lint_experiment, require_sound
+from lab.experiments.progress import ProgressMeter, RunProgress, Stopwatch
 from lab.experiments.runner import ExperimentRunner
 from lab.experiments.schedule import planned_keys
 from lab.experiments.schema import Experiment, check, seeded
-from lab.experiments.stopwatch import Stopwatch
+from lab.host.clock import Clock, utc_second_text
 from lab.lint.result_checks import summarised
 from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import make_folder
 from lab.measure.conditions import read_conditions
-from lab.results.journal import RunJournal
+from lab.results.journal import ResultNotStored, RunJournal
 from lab.results.record import Conditions, ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.tomlfile import decode_toml
@@ -31,14 +36,14 @@ RESULT_ROOM_BYTES = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is to be run, and who listens."""
+    """Where an experiment is to be run, and who listens."""
 
     target: Target
     host: Host
-    observer: Observer
-    on_notice: Callable[[str], None]
+    on_progress: Callable[[RunProgress], None] = lambda _: None
+    on_notice: Callable[[str], None] = lambda _: None
     on_machine: Callable[[Machine], None] = lambda _: None
-    is_cancelled: Callable[[], bool] = never
+    is_cancelled: Callable[[], bool] = lambda: False
     """Asked at every step and every sample: ends the run, which can be resumed."""
     allowed_rules: frozenset[str] = frozenset()
     """Rules of the lint that may be broken where they would refuse the run."""
@@ -46,51 +51,94 @@ class RunRequest:
     """When the user's command began, on the host's clock; None: now."""
 
 
-def run_experiment(experiment: Experiment, text: str, request: RunRequest, *, seed: int | None = None) -> ResultRecord:
-    """Run from the start. ``text`` is the experiment's file, kept in the result; ``seed`` goes before the one in it.
-
-    Raises what stops the run; what was measured until then is stored as an incomplete result.
-    """
-    experiment = seeded(experiment, seed)
-    store = ResultStore(request.host.state.results)
-    for summary in store.list():
-        if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
-            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' goes on with it")
-
-    def begin(conditions: Conditions) -> RunJournal:
-        now = request.host.clock.utc_now()
-        return store.begin(
-            ResultRecord(
-                id=store.new_id(experiment.id, now),
-                created_utc=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                raidlab_version=__version__,
-                experiment=experiment.id,
-                experiment_toml=text,
-                seed=seed,
-                conditions=conditions,
-                planned_cells=planned_keys(experiment),
-            )
-        )
-
-    return _run(experiment, request, begin)
-
-
 def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
     """Go on with an incomplete result under equal conditions.
 
     Raises ExperimentError if the machine is not what it was, ResultError if there is nothing to resume.
     """
-    store = ResultStore(request.host.state.results)
-    earlier = store.load(name)
+    earlier = ResultStore(request.host.state.results).load(name)
     experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
-    experiment = seeded(experiment, earlier.seed)
     check(experiment)
+    return run_experiment(experiment, earlier.experiment_toml, request, seed=earlier.seed, earlier=earlier)
 
-    def begin(conditions: Conditions) -> RunJournal:
-        _require_same(earlier.conditions, conditions, earlier.id)
-        return store.resume(earlier.id)
 
-    return _run(experiment, request, begin)
+def run_experiment(
+    experiment: Experiment,
+    text: str,
+    request: RunRequest,
+    *,
+    seed: int | None = None,
+    earlier: ResultRecord | None = None,
+) -> ResultRecord:
+    """Run from the start, or what ``earlier``, an incomplete result of it, lacks.
+
+    ``text`` is the experiment's file, kept in the result; ``seed`` goes before the one in it.
+    Raises what stops the run; what was measured until then is stored as an incomplete result.
+    """
+    experiment = seeded(experiment, seed)
+    store = ResultStore(request.host.state.results)
+    if earlier is None:
+        _tell_of_incomplete(store, experiment, request)
+    clock = request.host.clock
+    started = request.started_seconds if request.started_seconds is not None else clock.monotonic_seconds()
+    stopwatch = Stopwatch(clock, started)
+    findings = lint_experiment(experiment)
+    require_sound(findings, experiment, request.allowed_rules)
+    for stamp in summarised(findings):
+        request.on_notice(f"lint: {stamp}")
+    if experiment.why:
+        request.on_notice(experiment.why)
+    _require_room(store.root)
+    progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled)
+    progress.doing("start the machine", 3.0)
+
+    def listen(machine: Machine) -> None:
+        machine.on_command(stopwatch.on_command)
+        request.on_machine(machine)
+
+    with open_lab(
+        request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
+    ) as lab:
+        conditions = read_conditions(lab)
+        if earlier:
+            _require_same(earlier.conditions, conditions, earlier.id)
+            journal = store.resume(earlier.id)
+        else:
+            journal = store.begin(_draft(store, experiment, text, seed, conditions, clock))
+        context = RunContext(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
+        with journal:
+            try:
+                return ExperimentRunner(context).run()
+            except LabError as error:
+                _say_what_is_kept(error, journal)
+                raise
+            except BaseException:
+                if journal.record.cells:
+                    request.on_notice(
+                        f"stored as incomplete; 'raidlab run --resume {journal.record.id}' goes on with it"
+                    )
+                raise
+
+
+def _draft(
+    store: ResultStore, experiment: Experiment, text: str, seed: int | None, conditions: Conditions, clock: Clock
+) -> ResultRecord:
+    return ResultRecord(
+        id=store.new_id(experiment.id, clock.utc_now()),
+        created_utc=utc_second_text(clock),
+        raidlab_version=__version__,
+        experiment=experiment.id,
+        experiment_toml=text,
+        seed=seed,
+        conditions=conditions,
+        planned_cells=planned_keys(experiment),
+    )
+
+
+def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
+    for summary in store.list():
+        if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
+            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' goes on with it")
 
 
 def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
@@ -107,40 +155,6 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
         )
 
 
-def _run(experiment: Experiment, request: RunRequest, begin: Callable[[Conditions], RunJournal]) -> ResultRecord:
-    clock = request.host.clock
-    started = request.started_seconds if request.started_seconds is not None else clock.monotonic_seconds()
-    stopwatch = Stopwatch(clock, started)
-
-    def listen(machine: Machine) -> None:
-        machine.on_command(stopwatch.on_command)
-        request.on_machine(machine)
-
-    findings = lint_experiment(experiment)
-    require_sound(findings, experiment, request.allowed_rules)
-    for stamp in summarised(findings):
-        request.on_notice(f"lint: {stamp}")
-    if experiment.why:
-        request.on_notice(experiment.why)
-    _require_room(request.host.state.results)
-    observer = CancellableObserver(request.observer, request.is_cancelled)
-    observer.doing("start the machine", 3.0)
-    opened = open_lab(
-        request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
-    )
-    with opened as lab, begin(read_conditions(lab)) as journal:
-        context = RunContext(lab, experiment, journal, stopwatch, observer, request.is_cancelled, request.allowed_rules)
-        try:
-            return ExperimentRunner(context).run()
-        except LabError as error:
-            _say_how_to_resume(error, journal)
-            raise
-        except BaseException:
-            if journal.record.cells:
-                request.on_notice(f"stored as incomplete; 'raidlab run --resume {journal.record.id}' goes on with it")
-            raise
-
-
 def _require_room(results: Path) -> None:
     """Before anything is measured: a result that cannot be stored is not worth measuring."""
     folder = make_folder(results, what="the folder for results")
@@ -152,7 +166,13 @@ def _require_room(results: Path) -> None:
         )
 
 
-def _say_how_to_resume(error: LabError, journal: RunJournal) -> None:
+def _say_what_is_kept(error: LabError, journal: RunJournal) -> None:
+    hints = [error.hint] if error.hint else []
+    if isinstance(error, ResultNotStored):
+        # What its folder would not take goes to the folder for temporary files.
+        with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
+            file.write(error.payload)
+        hints.append(f"it is saved as {file.name}")
     if journal.record.cells:
-        resume = f"'raidlab run --resume {journal.record.id}' goes on where it stopped"
-        error.hint = f"{error.hint}; {resume}" if error.hint else resume
+        hints.append(f"'raidlab run --resume {journal.record.id}' goes on where it stopped")
+    error.hint = "; ".join(hints)

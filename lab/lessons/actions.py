@@ -7,36 +7,22 @@ show before it runs.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Protocol
+from collections.abc import Callable
+from typing import ClassVar
 
 import msgspec
 
-from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec, Bitmap
 from lab.plans import Plan
-from lab.session import breaking, data_mark, plans
+from lab.session import breaking, data_mark
 from lab.session.session import LabSession
 from lab.units import parse_bytes
 
-
-class Hands(Protocol):
-    """What carries actions out: an open lab, and a way to run the lesson's measurements."""
-
-    @property
-    def session(self) -> LabSession:
-        """The lab in which the student works."""
-        ...
-
-    def run(self, plan: Plan) -> None:
-        """Run a plan in it, and look at the disks anew."""
-        ...
-
-    def measure(self, name: str) -> None:
-        """Run a measurement of the lesson to its end; it takes disks of its own."""
-        ...
+RunPlan = Callable[[Plan], object]
+"""Runs a plan in the student's lab and looks at the disks anew."""
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
+class LessonAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
     """One thing to do. Subclasses carry a tag, the name in lesson files."""
 
     @property
@@ -49,19 +35,39 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The same as a command of the shell."""
 
     @abstractmethod
-    def perform(self, hands: Hands) -> None:
-        """Do it. Raises what the lab raises."""
+    def perform(self, session: LabSession, run: RunPlan) -> None:
+        """Do it in an open lab. Raises what the lab raises."""
 
 
-class PlanAction(Action, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An action that is one plan."""
 
     @abstractmethod
     def plan(self, session: LabSession) -> Plan:
         """What would be done. Raises LabError for what cannot be."""
 
-    def perform(self, hands: Hands) -> None:
-        hands.run(self.plan(hands.session))
+    def perform(self, session: LabSession, run: RunPlan) -> None:
+        run(self.plan(session))
+
+
+class ArrayAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An action on an array that is there."""
+
+    command: ClassVar[str] = ""
+    """Of ``raidlab array``."""
+    array: str = "md0"
+
+    def by_hand(self) -> str:
+        return f"raidlab array {self.command} {self.array}"
+
+
+class DiskAction(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One plan on a disk of an array."""
+
+    disk: str
+
+    def by_hand(self) -> str:
+        return f"{super().by_hand()} {self.disk}"
 
 
 class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.create"):
@@ -92,7 +98,7 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return " ".join([*words, *(["--assume-clean"] if self.assume_clean else [])])
 
     def plan(self, session: LabSession) -> Plan:
-        return plans.create(session, self.spec(session), FileSystem.RAW)
+        return session.creation(self.spec(session))
 
     def spec(self, session: LabSession) -> ArraySpec:
         """The array on the devices behind the disks."""
@@ -113,19 +119,16 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         )
 
 
-class Destroy(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.destroy"):
+class Destroy(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.destroy"):
     """Stop an array for good."""
 
-    array: str = "md0"
-
-    def by_hand(self) -> str:
-        return f"raidlab array destroy {self.array}"
+    command = "destroy"
 
     def plan(self, session: LabSession) -> Plan:
-        return plans.destroy(session, self.array)
+        return session.array(self.array).destroy()
 
 
-class Fail(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.fail"):
+class Fail(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.fail"):
     """Let members fail, one after the other, ``disk01,disk02``; ``break_array`` also what the array cannot spare."""
 
     array: str = "md0"
@@ -136,48 +139,36 @@ class Fail(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="a
         insists = " --break-array" if self.break_array else ""
         return "\n".join(f"raidlab array fail {self.array} {disk}{insists}" for disk in self.disk.split(","))
 
-    def perform(self, hands: Hands) -> None:
+    def perform(self, session: LabSession, run: RunPlan) -> None:
         for disk in self.disk.split(","):
-            hands.run(plans.fail(hands.session, self.array, disk, breaks_array=self.break_array))
+            run(session.array(self.array).fail(disk, breaks_array=self.break_array))
 
 
-class Remove(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.remove"):
+class Remove(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.remove"):
     """Take a failed member out."""
 
-    array: str = "md0"
-    disk: str
-
-    def by_hand(self) -> str:
-        return f"raidlab array remove {self.array} {self.disk}"
+    command = "remove"
 
     def plan(self, session: LabSession) -> Plan:
-        return plans.remove(session, self.array, self.disk)
+        return session.array(self.array).remove(self.disk)
 
 
-class Add(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.add"):
+class Add(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.add"):
     """Put a disk in: it is rebuilt as a whole, or waits as a spare."""
 
-    array: str = "md0"
-    disk: str
-
-    def by_hand(self) -> str:
-        return f"raidlab array add {self.array} {self.disk}"
+    command = "add"
 
     def plan(self, session: LabSession) -> Plan:
-        return plans.add(session, self.array, self.disk)
+        return session.array(self.array).add(self.disk)
 
 
-class ReAdd(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.re-add"):
+class ReAdd(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.re-add"):
     """Put a former member back by its bitmap."""
 
-    array: str = "md0"
-    disk: str
-
-    def by_hand(self) -> str:
-        return f"raidlab array re-add {self.array} {self.disk}"
+    command = "re-add"
 
     def plan(self, session: LabSession) -> Plan:
-        return plans.re_add(session, self.array, self.disk)
+        return session.array(self.array).re_add(self.disk)
 
 
 class Scrub(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.scrub"):
@@ -190,64 +181,50 @@ class Scrub(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         return f"raidlab array scrub {self.array}{' repair' if self.repair else ''}"
 
     def plan(self, session: LabSession) -> Plan:
-        return plans.scrub(session, self.array, "repair" if self.repair else "check")
+        return session.array(self.array).scrub("repair" if self.repair else "check")
 
-    def perform(self, hands: Hands) -> None:
-        hands.run(self.plan(hands.session))
-        hands.session.wait(self.array)
+    def perform(self, session: LabSession, run: RunPlan) -> None:
+        run(self.plan(session))
+        session.array(self.array).wait()
 
 
-class Wait(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.wait"):
+class Wait(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.wait"):
     """Wait until nothing is rebuilt or synchronised any more."""
 
-    array: str = "md0"
+    command = "wait"
 
-    def by_hand(self) -> str:
-        return f"raidlab array wait {self.array}"
-
-    def perform(self, hands: Hands) -> None:
-        hands.session.wait(self.array)
+    def perform(self, session: LabSession, run: RunPlan) -> None:
+        session.array(self.array).wait()
 
 
-class Corrupt(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.corrupt"):
+class Corrupt(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.corrupt"):
     """Overwrite part of a member's data behind md's back."""
 
-    array: str = "md0"
-    disk: str
-
-    def by_hand(self) -> str:
-        return f"raidlab array corrupt {self.array} {self.disk}"
+    command = "corrupt"
 
     def plan(self, session: LabSession) -> Plan:
         return breaking.corrupt(session, self.array, self.disk)
 
 
-class WriteMark(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.write"):
+class WriteMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.write"):
     """Write known data, and keep their checksum."""
 
-    array: str = "md0"
+    command = "mark"
 
-    def by_hand(self) -> str:
-        return f"raidlab array mark {self.array}"
-
-    def perform(self, hands: Hands) -> None:
-        data_mark.write_mark(hands.session, self.array)
+    def perform(self, session: LabSession, run: RunPlan) -> None:
+        data_mark.write_mark(session, self.array)
 
 
-class VerifyMark(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verify"):
+class VerifyMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verify"):
     """Read the known data past the caches and compare."""
 
-    array: str = "md0"
+    command = "verify"
 
-    def by_hand(self) -> str:
-        return f"raidlab array verify {self.array}"
-
-    def perform(self, hands: Hands) -> None:
-        session = hands.session
+    def perform(self, session: LabSession, run: RunPlan) -> None:
         data_mark.verify_mark(session, data_mark.require_mark(session, self.array))
 
 
-class Measure(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
+class RunMeasurement(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
     """Run a measurement of the lesson, on emulated drives of its own."""
 
     measure: str
@@ -255,8 +232,8 @@ class Measure(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     def by_hand(self) -> str:
         return f"raidlab lesson measure {self.measure}"
 
-    def perform(self, hands: Hands) -> None:
-        hands.measure(self.measure)
+    def perform(self, session: LabSession, run: RunPlan) -> None:
+        """Nothing here: a measurement takes disks of its own, and on some machines this lab must be closed first."""
 
 
 def _size(text: str) -> int | None:

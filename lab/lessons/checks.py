@@ -1,4 +1,4 @@
-"""Checks on arrays, disks and data. Each is a name, typed arguments and one look at a scene: no lesson runs code.
+"""Checks on arrays, disks and data. Each is a name, typed arguments and one look at the lab: no lesson runs code.
 
 ``that`` in a lesson file names the class by its tag. A check that ``lasts`` stays passed for its step once it was seen
 to hold: it is about something that happened, which may be gone at the next look.
@@ -14,12 +14,13 @@ import msgspec
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.lessons.scene import Facts, Outcome, Scene
+from lab.host.clock import moment
+from lab.lessons.state import CheckedState, CheckOutcome, Facts
 from lab.session.events import EventKind
 from lab.units import human_bytes, parse_bytes
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
+class LessonCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
     """One thing that must hold. Subclasses carry a tag, the name in lesson files."""
 
     lasts: ClassVar[bool] = False
@@ -42,31 +43,33 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.name
 
     @abstractmethod
-    def look(self, scene: Scene) -> Outcome:
-        """Whether it holds in this scene, and what was found instead."""
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        """Whether it holds in this state of the lab, and what was found instead."""
 
 
-class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArrayCheck(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on one running array."""
 
     array: str = "md0"
 
-    def look(self, scene: Scene) -> Outcome:
-        status = scene.arrays.get(self.array)
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        status = lab.arrays.get(self.array)
         if status is None:
-            return Outcome(False, "array-missing", {"array": self.array})
-        return self.judge(status, scene)
+            return CheckOutcome(False, "array-missing", {"array": self.array})
+        return self.judge(status, lab)
 
     @abstractmethod
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         """The look at an array that runs."""
 
 
 class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.exists"):
     """The array runs."""
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
-        return Outcome(status.state.is_running, "array-is-state", {"array": self.array, "state": status.state.value})
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        return CheckOutcome(
+            status.state.is_running, "array-is-state", {"array": self.array, "state": status.state.value}
+        )
 
 
 class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.level"):
@@ -74,11 +77,11 @@ class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     level: str
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
-        return Outcome(status.level == self.level, "array-is-level", {"array": self.array, "level": status.level})
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        return CheckOutcome(status.level == self.level, "array-is-level", {"array": self.array, "level": status.level})
 
 
-class ArrayState(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.state"):
+class ArrayStateIs(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.state"):
     """md/array_state is one of these words."""
 
     is_one_of: tuple[str, ...]
@@ -87,20 +90,22 @@ class ArrayState(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def facts(self) -> Facts:
         return {"array": self.array, "states": ", ".join(self.is_one_of)}
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = status.state.value
-        return Outcome(found in self.is_one_of, "array-is-state", {"array": self.array, "state": found})
+        return CheckOutcome(found in self.is_one_of, "array-is-state", {"array": self.array, "state": found})
 
 
 class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.healthy"):
     """Every member is there and in sync, and no sync is running or pending."""
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.is_degraded:
             return _degraded(status)
         if _owes_sync(status):
-            return Outcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
-        return Outcome(not status.state.is_broken, "array-is-state", {"array": self.array, "state": status.state.value})
+            return CheckOutcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+        return CheckOutcome(
+            not status.state.is_broken, "array-is-state", {"array": self.array, "state": status.state.value}
+        )
 
 
 class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.degraded"):
@@ -108,9 +113,9 @@ class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
 
     equals: int
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = _degraded(status)
-        return Outcome(status.degraded_count == self.equals, found.said, found.facts)
+        return CheckOutcome(status.degraded_count == self.equals, found.said, found.facts)
 
 
 class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.members"):
@@ -118,9 +123,9 @@ class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     equals: int
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = status.raid_disks
-        return Outcome(found == self.equals, "array-has-members", {"array": self.array, "members": found})
+        return CheckOutcome(found == self.equals, "array-has-members", {"array": self.array, "members": found})
 
 
 class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
@@ -128,11 +133,11 @@ class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     disks: str
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
-        names = {node: name for name, node in scene.nodes.items()}
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        names = {node: name for name, node in lab.nodes.items()}
         found = {names.get(member.device, member.device) for member in status.members}
         facts = {"array": self.array, "disks": ", ".join(sorted(found))}
-        return Outcome(found == set(self.disks.split(",")), "array-has-disks", facts)
+        return CheckOutcome(found == set(self.disks.split(",")), "array-has-disks", facts)
 
 
 class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.chunk"):
@@ -147,10 +152,10 @@ class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def facts(self) -> Facts:
         return {"array": self.array, "chunk": human_bytes(parse_bytes(self.equals))}
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = human_bytes(status.chunk_bytes) if status.chunk_bytes else "–"
         facts = {"array": self.array, "chunk": found}
-        return Outcome(status.chunk_bytes == parse_bytes(self.equals), "array-has-chunk", facts)
+        return CheckOutcome(status.chunk_bytes == parse_bytes(self.equals), "array-has-chunk", facts)
 
 
 class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.layout"):
@@ -158,11 +163,11 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     layout: str
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = None
         if status.layout_number is not None and status.level in tuple(LevelName):
             found = layout_name(LevelName(status.level), status.layout_number)
-        return Outcome(found == self.layout, "array-has-layout", {"array": self.array, "layout": found or "–"})
+        return CheckOutcome(found == self.layout, "array-has-layout", {"array": self.array, "layout": found or "–"})
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
@@ -174,9 +179,9 @@ class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
     def wanted(self) -> str:
         return self.name if self.present else "array.no-bitmap"
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         said = "array-has-bitmap" if status.has_bitmap else "array-has-no-bitmap"
-        return Outcome(status.has_bitmap is self.present, said, {"array": self.array})
+        return CheckOutcome(status.has_bitmap is self.present, said, {"array": self.array})
 
 
 class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
@@ -184,9 +189,9 @@ class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     equals: int
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = len(status.spares)
-        return Outcome(found == self.equals, "array-has-spares", {"array": self.array, "spares": found})
+        return CheckOutcome(found == self.equals, "array-has-spares", {"array": self.array, "spares": found})
 
 
 class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
@@ -195,11 +200,11 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     parity_members: int = 0
     """Members that a parity level can miss: those levels never show the state ``broken`` (md.rst)."""
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.state.is_broken:
-            return Outcome(True, "array-is-state", {"array": self.array, "state": status.state.value})
+            return CheckOutcome(True, "array-is-state", {"array": self.array, "state": status.state.value})
         found = _degraded(status)
-        return Outcome(0 < self.parity_members < status.degraded_count, found.said, found.facts)
+        return CheckOutcome(0 < self.parity_members < status.degraded_count, found.said, found.facts)
 
 
 class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
@@ -207,9 +212,9 @@ class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     disk: str
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
-        state = _state(scene.member(self.array, self.disk))
-        return Outcome(state == "in sync", "disk-is", {"array": self.array, "disk": self.disk, "state": state})
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        state = _state(lab.member(self.array, self.disk))
+        return CheckOutcome(state == "in sync", "disk-is", {"array": self.array, "disk": self.disk, "state": state})
 
 
 class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
@@ -220,10 +225,10 @@ class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     disk: str
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
-        state = _state(scene.member(self.array, self.disk))
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        state = _state(lab.member(self.array, self.disk))
         facts = {"array": self.array, "disk": self.disk, "state": state}
-        return Outcome(state in ("faulty", "not a member"), "disk-is", facts)
+        return CheckOutcome(state in ("faulty", "not a member"), "disk-is", facts)
 
 
 class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
@@ -241,23 +246,23 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
     def wanted(self) -> str:
         return f"{self.name}.at-least" if self.at_least_percent else f"{self.name}.at-most"
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         came = {(kind.value, self.array, self.disk) for kind in (EventKind.MEMBER_ADDED, EventKind.MEMBER_IN_SYNC)}
-        member = scene.member(self.array, self.disk)
-        if not came & scene.events or not member or not member.is_in_sync or not status.component_bytes:
-            return Outcome(False, "disk-not-rebuilt", self.facts)
-        percent = 100 * scene.written_bytes.get(self.disk, 0) / status.component_bytes
+        member = lab.member(self.array, self.disk)
+        if not came & lab.events or not member or not member.is_in_sync or not status.component_bytes:
+            return CheckOutcome(False, "disk-not-rebuilt", self.facts)
+        percent = 100 * lab.written_bytes.get(self.disk, 0) / status.component_bytes
         is_passed = self.at_least_percent <= percent <= self.at_most_percent
-        return Outcome(is_passed, "disk-was-written", {**self.facts, "percent": f"{percent:.0f}"})
+        return CheckOutcome(is_passed, "disk-was-written", {**self.facts, "percent": f"{percent:.0f}"})
 
 
 class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sync.finished"):
     """Nothing is being rebuilt, resynchronised, scrubbed or reshaped, and nothing of that is pending."""
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if _owes_sync(status):
-            return Outcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
-        return Outcome(True, "array-idle", {"array": self.array})
+            return CheckOutcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+        return CheckOutcome(True, "array-idle", {"array": self.array})
 
 
 class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.found"):
@@ -265,24 +270,24 @@ class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     lasts = True
 
-    def judge(self, status: ArrayStatus, scene: Scene) -> Outcome:
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.sync_action.is_busy:
-            return Outcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+            return CheckOutcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
         found = status.mismatch_sectors or 0
-        return Outcome(found > 0, "scrub-counted", {"array": self.array, "sectors": found})
+        return CheckOutcome(found > 0, "scrub-counted", {"array": self.array, "sectors": found})
 
 
-class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
+class MarkWritten(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
     """The array holds known data."""
 
     array: str = "md0"
 
-    def look(self, scene: Scene) -> Outcome:
-        is_there = self.array in scene.marks
-        return Outcome(is_there, "mark-there" if is_there else "mark-missing", {"array": self.array})
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        is_there = self.array in lab.marks
+        return CheckOutcome(is_there, "mark-there" if is_there else "mark-missing", {"array": self.array})
 
 
-class MarkVerdict(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
+class MarkVerdictIs(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
     """The known data were looked at in this step, with this verdict: intact, changed or unreadable."""
 
     lasts = True
@@ -293,16 +298,16 @@ class MarkVerdict(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def wanted(self) -> str:
         return f"{self.name}.{self.verdict}"
 
-    def look(self, scene: Scene) -> Outcome:
-        mark = scene.marks.get(self.array)
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        mark = lab.marks.get(self.array)
         if mark is None:
-            return Outcome(False, "mark-missing", {"array": self.array})
-        if mark.verdict is None or mark.checked_utc < scene.step_began_utc:
-            return Outcome(False, "mark-unchecked", {"array": self.array})
-        return Outcome(mark.verdict == self.verdict, f"mark-{mark.verdict}", {"array": self.array})
+            return CheckOutcome(False, "mark-missing", {"array": self.array})
+        if mark.verdict is None or moment(mark.checked_utc) < moment(lab.step_began_utc):
+            return CheckOutcome(False, "mark-unchecked", {"array": self.array})
+        return CheckOutcome(mark.verdict == self.verdict, f"mark-{mark.verdict}", {"array": self.array})
 
 
-class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
+class EventSeen(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
     """Something happened to the array during this step, as the lab's events name it."""
 
     lasts = True
@@ -310,11 +315,11 @@ class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     array: str = "md0"
     disk: str = ""
 
-    def look(self, scene: Scene) -> Outcome:
+    def look(self, lab: CheckedState) -> CheckOutcome:
         seen = any(
-            kind == self.event and array == self.array and self.disk in ("", disk) for kind, array, disk in scene.events
+            kind == self.event and array == self.array and self.disk in ("", disk) for kind, array, disk in lab.events
         )
-        return Outcome(seen, "event-seen" if seen else "event-missing", self.facts)
+        return CheckOutcome(seen, "event-seen" if seen else "event-missing", self.facts)
 
 
 def _state(member: MemberStatus | None) -> str:
@@ -332,6 +337,6 @@ def _owes_sync(status: ArrayStatus) -> bool:
     return is_busy or status.awaits_rebuild or status.awaits_resync
 
 
-def _degraded(status: ArrayStatus) -> Outcome:
+def _degraded(status: ArrayStatus) -> CheckOutcome:
     facts: Facts = {"array": status.name, "degraded": status.degraded_count, "members": status.raid_disks}
-    return Outcome(False, "array-is-degraded" if status.is_degraded else "array-is-complete", facts)
+    return CheckOutcome(False, "array-is-degraded" if status.is_degraded else "array-is-complete", facts)

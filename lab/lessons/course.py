@@ -1,4 +1,4 @@
-"""The course: lesson files in the order of their names, and their translations beside them.
+"""The course: lesson files in the order of their names, their translations beside them, and the sentences all share.
 
 ``05-mirroring.toml`` is a lesson in English, ``05-mirroring.es.toml`` its Spanish texts.
 """
@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from lab.errors import SpecError
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Translation
+from lab.parts import catalogue
 from lab.tomlfile import read_toml, unknown_word
 
 COURSE_FOLDER = Path(__file__).with_name("course")
@@ -64,7 +68,7 @@ class Course:
 
 
 def read_lesson(path: Path) -> LessonFiles:
-    """One lesson and its translations. Raises SpecError for a file that cannot be meant as written."""
+    """One lesson and its translations. Raises SpecError for a file that makes no sense as written."""
     translations = {}
     for other in sorted(path.parent.glob(f"{path.stem}.*.toml")):
         match = _TRANSLATION_FILE.fullmatch(other.stem)
@@ -75,16 +79,77 @@ def read_lesson(path: Path) -> LessonFiles:
 
 def read_course(folder: Path) -> Course:
     """Every lesson of a folder. Raises SpecError as read_lesson does."""
-    paths = sorted(path for path in folder.glob("*.toml") if not _TRANSLATION_FILE.fullmatch(path.stem))
-    return Course(tuple(read_lesson(path) for path in paths))
+    return _course(sorted(folder.glob("*.toml")))
+
+
+def _course(paths: Iterable[Path]) -> Course:
+    return Course(tuple(read_lesson(path) for path in paths if not _TRANSLATION_FILE.fullmatch(path.stem)))
 
 
 @cache
 def built_in_course() -> Course:
     """The course that comes with raidlab."""
-    return read_course(COURSE_FOLDER)
+    return _course(catalogue(COURSE_FOLDER).values())
 
 
 def is_lesson_name(stem: str) -> bool:
     """Whether a file may be called so: two digits, a hyphen, a name."""
     return bool(_LESSON_FILE.fullmatch(stem))
+
+
+WORDS_FOLDER = Path(__file__).with_name("words")
+
+
+class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One language. Sentences have placeholders such as ``{array}``."""
+
+    language: str
+    name: str
+    """What its speakers call it."""
+    wanted: dict[str, str]
+    """Check -> what must hold."""
+    found: dict[str, str]
+    """Finding -> what is there instead."""
+    states: dict[str, str]
+    """States of disks and arrays that findings mention; a word that is not listed stays as md writes it."""
+    frame: dict[str, str]
+    """Headings and labels."""
+
+    def want(self, key: str, facts: Mapping[str, object]) -> str:
+        """What a check wants."""
+        return self.wanted[key].format_map(self._translated(facts))
+
+    def find(self, key: str, facts: Mapping[str, object]) -> str:
+        """What a check found."""
+        return self.found[key].format_map(self._translated(facts))
+
+    def say(self, key: str, **facts: object) -> str:
+        """A heading or label."""
+        return self.frame[key].format_map(facts)
+
+    def _translated(self, facts: Mapping[str, object]) -> dict[str, object]:
+        return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
+
+    def keys(self) -> Iterator[str]:
+        """Every key that each language must have, and its placeholders, such as ``found.disk-is {disk}``."""
+        for table in ("wanted", "found", "states", "frame"):
+            for key, text in getattr(self, table).items():
+                yield " ".join([f"{table}.{key}", *sorted(placeholders(text))])
+
+
+def placeholders(text: str) -> set[str]:
+    """The names in braces, as ``{array}``."""
+    return {"{" + part.partition("}")[0] + "}" for part in text.split("{")[1:]}
+
+
+@cache
+def words_in(language: str) -> LessonWords:
+    """The sentences of a language; English where there are none."""
+    path = WORDS_FOLDER / f"{language}.toml"
+    return read_toml(path if path.exists() else WORDS_FOLDER / f"{SOURCE_LANGUAGE}.toml", LessonWords)
+
+
+def word_languages() -> tuple[str, ...]:
+    """Languages with sentences of their own, English first."""
+    found = sorted(path.stem for path in WORDS_FOLDER.glob("*.toml"))
+    return (SOURCE_LANGUAGE, *(language for language in found if language != SOURCE_LANGUAGE))

@@ -13,11 +13,11 @@ import msgspec
 
 from lab.errors import LessonError
 from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
-from lab.lessons.scene import Outcome, Scene
 from lab.lessons.schema import HINTS
+from lab.lessons.state import CheckedState, CheckOutcome
 from lab.tomlfile import nearest, unknown_word
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,7 +41,8 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a student has done in one lesson. Times are ISO 8601 in UTC."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: int = 1
+    """Version 1 did not write it."""
     lesson: str
     seed: str = ""
     language: str = "en"
@@ -66,7 +67,7 @@ class CheckView:
     name: str
     facts: dict[str, str | int | float]
     is_passed: bool
-    outcome: Outcome | None = None
+    outcome: CheckOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,13 @@ def begin(lesson: ReadyLesson, *, target: str, now_utc: str) -> Progress:
     """A fresh start."""
     first = {lesson.steps[0].id: StepProgress(began_utc=now_utc)}
     return Progress(
-        lesson=lesson.id, seed=lesson.seed, language=lesson.language, target=target, began_utc=now_utc, steps=first
+        format_version=FORMAT_VERSION,
+        lesson=lesson.id,
+        seed=lesson.seed,
+        language=lesson.language,
+        target=target,
+        began_utc=now_utc,
+        steps=first,
     )
 
 
@@ -134,22 +141,22 @@ def note_help(lesson: ReadyLesson, progress: Progress) -> Progress:
     return _with_step(progress, _require_step(lesson, progress), by_lab=True)
 
 
-def look(lesson: ReadyLesson, progress: Progress, scene: Scene) -> StepView | None:
-    """The checks of the current step against a scene; None at the end of the lesson."""
+def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView | None:
+    """The checks of the current step against the state of the lab; None at the end of the lesson."""
     step = current_step(lesson, progress)
     if step is None:
         return None
-    views = [] if step.ask is None else [_question_view(progress, step)]
+    views = [] if step.ask is None else [CheckView("answered", {}, bool(progress.in_step(step.id).answer))]
     kept = progress.in_step(step.id).passed
     for number, check in enumerate(step.checks):
-        outcome = check.look(scene)
+        outcome = check.look(lab)
         is_passed = outcome.is_passed or (check.lasts and number in kept)
         views.append(CheckView(check.wanted, dict(check.facts), is_passed, outcome))
     if step.read is not None:
-        outcome = step.read.compare(progress.in_step(step.id).reading, scene)
+        outcome = step.read.compare(progress.in_step(step.id).reading, lab)
         views.append(CheckView("reading", {}, outcome.is_passed or _reading_place(step) in kept, outcome))
     is_done = all(view.is_passed for view in views)
-    return StepView(step, tuple(views), None if is_done else _mistake(step, scene), is_done)
+    return StepView(step, tuple(views), None if is_done else _mistake(step, lab), is_done)
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
@@ -175,13 +182,9 @@ def _reading_place(step: ReadyStep) -> int:
     return len(step.checks)
 
 
-def _question_view(progress: Progress, step: ReadyStep) -> CheckView:
-    return CheckView("answered", {}, bool(progress.in_step(step.id).answer))
-
-
-def _mistake(step: ReadyStep, scene: Scene) -> ReadyMistake | None:
+def _mistake(step: ReadyStep, lab: CheckedState) -> ReadyMistake | None:
     for mistake in step.mistakes:
-        if all(check.look(scene).is_passed for check in mistake.when):
+        if all(check.look(lab).is_passed for check in mistake.when):
             return mistake
     return None
 

@@ -7,13 +7,14 @@ something about RAID.
 from __future__ import annotations
 
 import statistics
+from abc import abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
 
-from lab.lessons.checks import Check
-from lab.lessons.scene import Facts, Outcome, Scene
+from lab.lessons.checks import LessonCheck
+from lab.lessons.state import CheckedState, CheckOutcome, Facts
 from lab.results.record import CellRecord, ResultRecord
 from lab.units import human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures
@@ -63,25 +64,33 @@ class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return sorted(found, key=lambda cell: cell.repeat)
 
 
-class ResultSaved(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.saved"):
-    """This measurement of the lesson was run to its end."""
+class ResultCheck(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on a measurement of the lesson."""
 
     measure: str
 
-    def look(self, scene: Scene) -> Outcome:
-        record = scene.results.get(self.measure)
-        if record is None:
-            return Outcome(False, "result-missing", {"measure": self.measure})
-        return Outcome(True, "result-there", {"measure": self.measure, "result": record.id})
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        record = lab.results.get(self.measure)
+        return self.judge(record) if record else CheckOutcome(False, "result-missing", {"measure": self.measure})
+
+    @abstractmethod
+    def judge(self, record: ResultRecord) -> CheckOutcome:
+        """The look at a measurement that is there."""
 
 
-class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
+class ResultSaved(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.saved"):
+    """This measurement of the lesson was run to its end."""
+
+    def judge(self, record: ResultRecord) -> CheckOutcome:
+        return CheckOutcome(True, "result-there", {"measure": self.measure, "result": record.id})
+
+
+class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
     """One figure of two parts of a measurement, divided: it lies between ``at_least`` and ``at_most``.
 
     With several repeats the ratio of every pair must agree; otherwise the measurement is inconclusive.
     """
 
-    measure: str
     of: CellChoice
     to: CellChoice
     figure: Figure = Figure.IOPS
@@ -106,13 +115,10 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
             return "between"
         return "at-least" if self.at_least else "at-most"
 
-    def look(self, scene: Scene) -> Outcome:
-        record = scene.results.get(self.measure)
-        if record is None:
-            return Outcome(False, "result-missing", {"measure": self.measure})
+    def judge(self, record: ResultRecord) -> CheckOutcome:
         above, below = values_of(record, self.of, self.figure), values_of(record, self.to, self.figure)
         if not above or not below or min(below) <= 0:
-            return Outcome(False, "ratio-lacks", {**self.facts, "measure": self.measure})
+            return CheckOutcome(False, "ratio-lacks", {**self.facts, "measure": self.measure})
         ratio = statistics.median(above) / statistics.median(below)
         facts = {
             **self.facts,
@@ -122,23 +128,22 @@ class Ratio(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
         }
         inside = [self.at_least <= a / b <= self.at_most for a, b in zip(above, below, strict=False)]
         if any(inside) and not all(inside):
-            return Outcome(False, "ratio-unclear", facts)
-        return Outcome(all(inside), "ratio-is" if all(inside) else f"ratio-off-{self._band}", facts)
+            return CheckOutcome(False, "ratio-unclear", facts)
+        cells = (*self.of.find(record), *self.to.find(record))
+        if not all(inside) and any(stamp.startswith("disturbed") for cell in cells for stamp in cell.stamps):
+            return CheckOutcome(False, "ratio-disturbed", facts)
+        return CheckOutcome(all(inside), "ratio-is" if all(inside) else f"ratio-off-{self._band}", facts)
 
 
-class RebuildIntact(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.data_unchanged"):
+class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.data_unchanged"):
     """After every measured rebuild of this array its data had the checksum from before."""
 
-    measure: str
     array: str
 
-    def look(self, scene: Scene) -> Outcome:
-        record = scene.results.get(self.measure)
-        if record is None:
-            return Outcome(False, "result-missing", {"measure": self.measure})
+    def judge(self, record: ResultRecord) -> CheckOutcome:
         verdicts: Sequence[bool | None] = [each.data_unchanged for each in record.rebuilds if each.array == self.array]
         is_intact = bool(verdicts) and all(verdicts)
-        return Outcome(is_intact, "rebuild-intact" if is_intact else "rebuild-not-intact", self.facts)
+        return CheckOutcome(is_intact, "rebuild-intact" if is_intact else "rebuild-not-intact", self.facts)
 
 
 def values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:

@@ -12,19 +12,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from lab.disks import DiskKind, open_lab, specs
-from lab.experiments.service import RunRequest, run_experiment
+from lab.experiments.service import RunRequest
+from lab.host.clock import utc_text
 from lab.lessons import engine
-from lab.lessons.actions import Action
-from lab.lessons.desk import Seat
+from lab.lessons.actions import LessonAction
 from lab.lessons.engine import StepView
-from lab.lessons.hands import Watch, carry_out, look_once_more
+from lab.lessons.executor import Watch, carry_out, look_once_more
 from lab.lessons.readings import Reading
 from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
+from lab.lessons.student import LessonSession
 from lab.machine import Host, Target, TargetKind, parse_target
-from lab.measure.samples import Sample
 from lab.plans import Plan
 from lab.results.store import ResultStore
-from lab.seams.clock import utc_text
 from lab.session import plans
 from lab.session.session import LabSession
 from lab.units import MIB
@@ -56,16 +55,6 @@ class Proof:
         return f"{self.lesson}: {counts}, wrong solutions told apart {self.wrong_told_apart}"
 
 
-class _Silent:
-    """Observes a measurement without a word."""
-
-    def doing(self, what: str, expected_seconds: float) -> None: ...
-
-    def done(self, key: str) -> None: ...
-
-    def on_sample(self, sample: Sample) -> None: ...
-
-
 class _Prover:
     """Works at one lesson in an open lab, as a student would."""
 
@@ -78,20 +67,20 @@ class _Prover:
         self._began_utc = utc_text(host.clock)
 
     def run(self, *, with_wrong: bool) -> Proof:
-        seat = self._seat()
-        fresh = self._fresh(seat)
-        solved = self._solve(seat)
+        opened = self._opened()
+        fresh = self._fresh(opened)
+        solved = self._solve(opened)
         told = sum(self._wrong(wrong) for wrong in self._lesson.wrong) if with_wrong else 0
         return Proof(self._lesson.id, self._lesson.check_count, fresh, solved, told, tuple(self.failures))
 
-    def _seat(self) -> Seat:
+    def _opened(self) -> LessonSession:
         """A new student at a blank lab; measurements of this proof are found again."""
         self._blank()
         progress = engine.begin(self._lesson, target=str(self._target), now_utc=self._began_utc)
         results = ResultStore(self._host.state.results)
-        seat = Seat(self._lesson, progress, keep=lambda _: None, results=results, clock=self._host.clock)
-        seat.find_results()
-        return seat
+        opened = LessonSession(self._lesson, progress, keep=lambda _: None, results=results, clock=self._host.clock)
+        opened.find_results()
+        return opened
 
     def _blank(self) -> None:
         """No array, and blank disks; those that no array has had are blank already."""
@@ -107,101 +96,96 @@ class _Prover:
                 tuple(step for step in plan.steps if not step.writes_devices or used & {*step.writes_devices}),
             )
         )
-        session.rescan()
 
-    def _fresh(self, seat: Seat) -> int:
+    def _fresh(self, opened: LessonSession) -> int:
         """How many checks hold on a blank lab."""
-        scene = Watch(seat, self._session).scene()
+        lab = Watch(opened, self._session).checked_state()
         passed = 0
         for step in self._lesson.steps:
             for check in step.checks:
-                if check.look(scene).is_passed:
+                if check.look(lab).is_passed:
                     passed += 1
                     self.failures.append(f"{self._lesson.id}, step {step.id}: {check.name} holds on a blank lab")
         return passed
 
-    def _solve(self, seat: Seat) -> int:
+    def _solve(self, opened: LessonSession) -> int:
         """How many checks hold when each step was carried out."""
         passed = 0
         for step in self._lesson.steps:
-            view = self._do_step(seat, step, is_first_time=True)
+            view = self._do_step(opened, step, is_first_time=True)
             passed += view.passed_count if view else 0
             if view is None or not view.is_done:
-                self._fail(step, "its own solution does not pass", seat, view)
+                self._fail(step, "its own solution does not pass", opened, view)
                 break
         return passed
 
-    def _do_step(self, seat: Seat, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
+    def _do_step(self, opened: LessonSession, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
         """Answer and do a step. The first time its measurements are not there yet, so nothing may pass before."""
-        before = self._look(seat) if is_first_time else None
+        before = self._look(opened) if is_first_time else None
         if before is not None and before.is_done:
-            self._fail(step, "it is done before anything was done", seat, before)
+            self._fail(step, "it is done before anything was done", opened, before)
         if step.ask is not None:
-            seat.answer(step.ask.answer or next(iter(step.ask.options)))
-            asked = self._look(seat) if is_first_time else None
+            opened.answer(step.ask.answer or next(iter(step.ask.options)))
+            asked = self._look(opened) if is_first_time else None
             if asked is not None and asked.is_done:
-                self._fail(step, "an answer alone passes it", seat, asked)
+                self._fail(step, "an answer alone passes it", opened, asked)
                 return asked
-        view = self._carry_out(seat, step.do)
-        return view if step.read is None else self._read_off(seat, step, step.read)
+        view = self._carry_out(opened, step.do)
+        return view if step.read is None else self._read_off(opened, step, step.read)
 
-    def _read_off(self, seat: Seat, step: ReadyStep, read: Reading) -> StepView | None:
+    def _read_off(self, opened: LessonSession, step: ReadyStep, read: Reading) -> StepView | None:
         """Type a wrong number, which must fail as such, and then the right one."""
         with self._opener() as session:
-            expected = read.expected(Watch(seat, session).scene())
+            expected = read.expected(Watch(opened, session).checked_state())
         if expected is None:
-            self._fail(step, "there is nothing to read when it is done", seat, None)
+            self._fail(step, "there is nothing to read when it is done", opened, None)
             return None
-        seat.answer(f"{expected * WRONG_BY + 1:.10g}")
-        view = self._look(seat)
+        opened.answer(f"{expected * WRONG_BY + 1:.10g}")
+        view = self._look(opened)
         outcome = view.checks[-1].outcome if view else None
         if view is None or view.is_done or outcome is None or outcome.said != "reading-off":
-            self._fail(step, "a wrong number passes, or fails for another reason", seat, view)
+            self._fail(step, "a wrong number passes, or fails for another reason", opened, view)
             return None
-        seat.answer(f"{expected:.10g}")
-        return self._look(seat)
+        opened.answer(f"{expected:.10g}")
+        return self._look(opened)
 
     def _wrong(self, wrong: ReadyWrong) -> bool:
         """Whether a wrong solution fails as recorded."""
-        seat = self._seat()
+        opened = self._opened()
         for step in self._lesson.steps:
             if step.id == wrong.step:
                 break
-            self._do_step(seat, step, is_first_time=False)
+            self._do_step(opened, step, is_first_time=False)
         step = self._lesson.step(wrong.step)
-        if seat.step is not step:
-            self._fail(step, "the wrong solution could not be tried: a step before it failed", seat, None)
+        if opened.step is not step:
+            self._fail(step, "the wrong solution could not be tried: a step before it failed", opened, None)
             return False
         if step.ask is not None:
-            seat.answer(next(iter(step.ask.options)))
-        view = self._carry_out(seat, wrong.do)
+            opened.answer(next(iter(step.ask.options)))
+        view = self._carry_out(opened, wrong.do)
         if view is None or view.is_done:
-            self._fail(step, "a wrong solution passes", seat, view)
+            self._fail(step, "a wrong solution passes", opened, view)
             return False
         found = view.mistake.id if view.mistake else "none"
         if found != wrong.mistake:
-            self._fail(step, f"the mistake {wrong.mistake} was to be recognised, and {found} was", seat, view)
+            self._fail(step, f"the mistake {wrong.mistake} was to be recognised, and {found} was", opened, view)
         return found == wrong.mistake
 
-    def _carry_out(self, seat: Seat, actions: Sequence[Action]) -> StepView | None:
+    def _carry_out(self, opened: LessonSession, actions: Sequence[LessonAction]) -> StepView | None:
         def measure(name: str) -> None:
-            if name not in seat.results:
-                self._measure(seat, name)
+            if name not in opened.results:
+                opened.measure(name, RunRequest(self._target, self._host))
 
-        return carry_out(actions, seat, opener=self._opener, run_measure=measure)
+        return carry_out(actions, opened, opener=self._opener, run_measure=measure)
 
-    def _look(self, seat: Seat) -> StepView | None:
-        return look_once_more(seat, self._opener)
+    def _look(self, opened: LessonSession) -> StepView | None:
+        return look_once_more(opened, self._opener)
 
     def _opener(self) -> AbstractContextManager[LabSession]:
         return nullcontext(self._session)
 
-    def _measure(self, seat: Seat, name: str) -> None:
-        experiment, text = seat.experiment(name)
-        run_experiment(experiment, text, RunRequest(self._target, self._host, _Silent(), lambda _: None))
-
-    def _fail(self, step: ReadyStep, what: str, seat: Seat, view: StepView | None) -> None:
-        words = seat.words
+    def _fail(self, step: ReadyStep, what: str, opened: LessonSession, view: StepView | None) -> None:
+        words = opened.words
         open_checks = [
             f"{words.want(each.name, each.facts)} ({words.find(each.outcome.said, each.outcome.facts)})"
             for each in (view.checks if view else ())

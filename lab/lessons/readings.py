@@ -10,18 +10,13 @@ import re
 import statistics
 from abc import abstractmethod
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar
 
 import msgspec
 
-from lab.adapt.capacity import System
-from lab.adapt.preview import disks_of_sizes, preview
-from lab.adapt.spec import DEFAULT_CHUNK_BYTES
-from lab.disks import LabDisk
 from lab.errors import SpecError
 from lab.lessons.measure_checks import CellChoice, Figure, values_of
-from lab.lessons.scene import Outcome, Scene
+from lab.lessons.state import CheckedState, CheckOutcome
 from lab.units import GIB, KIB, MIB
 
 UNITS = {
@@ -52,7 +47,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The value is written in the unit that is asked for."""
 
     @abstractmethod
-    def value(self, scene: Scene) -> float | None:
+    def value(self, lab: CheckedState) -> float | None:
         """The number, in seconds, bytes, bytes a second or as a count; None: not there yet."""
 
 
@@ -62,7 +57,7 @@ class Number(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
     is_plain = True
     equals: float
 
-    def value(self, scene: Scene) -> float | None:
+    def value(self, lab: CheckedState) -> float | None:
         return self.equals
 
 
@@ -73,8 +68,8 @@ class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
     of: CellChoice
     figure: Figure = Figure.IOPS
 
-    def value(self, scene: Scene) -> float | None:
-        record = scene.results.get(self.measure)
+    def value(self, lab: CheckedState) -> float | None:
+        record = lab.results.get(self.measure)
         found = values_of(record, self.of, self.figure) if record else []
         return statistics.median(found) if found else None
 
@@ -87,9 +82,9 @@ class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
     to: CellChoice
     figure: Figure = Figure.IOPS
 
-    def value(self, scene: Scene) -> float | None:
-        above = ResultFigure(measure=self.measure, of=self.of, figure=self.figure).value(scene)
-        below = ResultFigure(measure=self.measure, of=self.to, figure=self.figure).value(scene)
+    def value(self, lab: CheckedState) -> float | None:
+        above = ResultFigure(measure=self.measure, of=self.of, figure=self.figure).value(lab)
+        below = ResultFigure(measure=self.measure, of=self.to, figure=self.figure).value(lab)
         return None if above is None or not below else above / below
 
 
@@ -99,42 +94,9 @@ class ArraySize(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     needs_lab = True
     array: str = "md0"
 
-    def value(self, scene: Scene) -> float | None:
-        status = scene.arrays.get(self.array)
+    def value(self, lab: CheckedState) -> float | None:
+        status = lab.arrays.get(self.array)
         return float(status.size_bytes) if status else None
-
-
-class CapacityFigure(StrEnum):
-    """A column of the table of ``raidlab array capacity``."""
-
-    BYTES = "bytes"
-    ARRAYS = "arrays"
-    READS_PERCENT = "reads-percent"
-
-
-class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="capacity"):
-    """What ``raidlab array capacity`` counts for disks of these sizes, under one system."""
-
-    disks: str
-    """Sizes with spaces between them."""
-    system: System
-    figure: CapacityFigure = CapacityFigure.BYTES
-
-    def __post_init__(self) -> None:
-        self._made()
-
-    def value(self, scene: Scene) -> float | None:
-        row = next(row for row in preview(self._made(), DEFAULT_CHUNK_BYTES) if row.system is self.system)
-        match self.figure:
-            case CapacityFigure.BYTES:
-                return float(row.capacity_bytes)
-            case CapacityFigure.ARRAYS:
-                return float(row.array_count)
-            case CapacityFigure.READS_PERCENT:
-                return float(f"{100 * row.reads_share:.0f}")
-
-    def _made(self) -> tuple[LabDisk, ...]:
-        return disks_of_sizes(self.disks.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +108,9 @@ class Reading:
     source: Source
     within_percent: float
 
-    def expected(self, scene: Scene) -> float | None:
+    def expected(self, lab: CheckedState) -> float | None:
         """The right number, in the unit that is asked for; None: there is nothing to read yet."""
-        value = self.source.value(scene)
+        value = self.source.value(lab)
         return value if value is None or self.source.is_plain else value / UNITS[self.unit]
 
     def parse(self, text: str) -> float:
@@ -166,23 +128,23 @@ class Reading:
         is_grouped = re.fullmatch(r"[1-9][0-9]{0,2}(,[0-9]{3})+", match[1])
         return float(match[1].replace(",", "" if is_grouped else "."))
 
-    def compare(self, typed: str, scene: Scene) -> Outcome:
+    def compare(self, typed: str, lab: CheckedState) -> CheckOutcome:
         """What becomes of a typed number; empty: none was typed. The right one is told only to those who have it."""
         if not typed:
-            return Outcome(False, "reading-not-given")
+            return CheckOutcome(False, "reading-not-given")
         facts = {"given": self._with_unit(typed)}
-        expected = self.expected(scene)
+        expected = self.expected(lab)
         if expected is None:
-            return Outcome(False, "reading-nothing-there", facts)
+            return CheckOutcome(False, "reading-nothing-there", facts)
         try:
             given = self.parse(typed)
         except SpecError:
             # Kept by an earlier raidlab, whose lesson asked for another unit, or written by hand.
-            return Outcome(False, "reading-not-given")
+            return CheckOutcome(False, "reading-not-given")
         # What is printed is rounded, so nothing finer than that can be asked for.
         if abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9:
-            return Outcome(True, "reading-right", {**facts, "value": self._with_unit(_plain(expected))})
-        return Outcome(False, "reading-other-unit" if _is_other_unit(given, expected) else "reading-off", facts)
+            return CheckOutcome(True, "reading-right", {**facts, "value": self._with_unit(_plain(expected))})
+        return CheckOutcome(False, "reading-other-unit" if _is_other_unit(given, expected) else "reading-off", facts)
 
     def _with_unit(self, number: str) -> str:
         number = number.strip()

@@ -4,17 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
 
 from lab.errors import SpecError
 from lab.experiments import schema as experiments
 from lab.experiments.schema import Experiment
-from lab.lessons.actions import Action, Measure
-from lab.lessons.checks import Check
-from lab.lessons.readings import UNITS, Reading
-from lab.lessons.registry import make_action, make_check, make_source
-from lab.lessons.schema import SOURCE_LANGUAGE, Arguments, Lesson, Mistake, Question, Step, StepText, Translation, Wrong
-from lab.lessons.seeds import Values, draw, fill, fill_tree
-from lab.tomlfile import decode_toml, unknown_word
+from lab.lessons import actions, checks, measure_checks, readings
+from lab.lessons.actions import LessonAction, RunMeasurement
+from lab.lessons.checks import LessonCheck
+from lab.lessons.readings import UNITS, Reading, Source
+from lab.lessons.schema import (
+    SOURCE_LANGUAGE,
+    Arguments,
+    Lesson,
+    LessonStep,
+    Mistake,
+    Question,
+    StepText,
+    Translation,
+    Values,
+    Wrong,
+    draw,
+    fill,
+    fill_tree,
+)
+from lab.parts import all_added
+from lab.tomlfile import convert_tree, decode_toml, nearest, unknown_word
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def _by_tag(kinds: Iterable[type[T]]) -> dict[str, type[T]]:
+    return {str(kind.__struct_config__.tag): kind for kind in kinds}
+
+
+def _kinds(module: object, key: str) -> list[type]:
+    """The classes of a module whose name stands under ``key`` in a lesson file."""
+    found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)]
+    # A class without a tag of its own is called as it is in Python: a base class.
+    return [
+        kind
+        for kind in found
+        if kind.__struct_config__.tag_field == key and kind.__struct_config__.tag != kind.__name__
+    ]
+
+
+CHECKS: Mapping[str, type[LessonCheck]] = _by_tag([*_kinds(checks, "that"), *_kinds(measure_checks, "that")])
+ACTIONS: Mapping[str, type[LessonAction]] = _by_tag(_kinds(actions, "act"))
+SOURCES: Mapping[str, type[Source]] = _by_tag([*_kinds(readings, "get"), *all_added("reading of lessons")])
+
+
+def make_check(written: Mapping[str, Any], *, where: str) -> LessonCheck:
+    """A check as written. Raises SpecError that names the nearest check or key."""
+    return _make(written, CHECKS, "check", "that", where)
+
+
+def make_action(written: Mapping[str, Any], *, where: str) -> LessonAction:
+    """An action as written. Raises SpecError that names the nearest action or key."""
+    return _make(written, ACTIONS, "action", "act", where)
+
+
+def make_source(written: Mapping[str, Any], *, where: str) -> Source:
+    """Where a reading comes from, as written. Raises SpecError that names the nearest source or key."""
+    return _make(written, SOURCES, "source of a reading", "get", where)
+
+
+def _make(written: Mapping[str, Any], kinds: Mapping[str, type[T]], what: str, key: str, where: str) -> T:
+    name = written.get(key)
+    if not isinstance(name, str):
+        raise SpecError(f"{where}: a {what} without '{key}'", hint=f"{key} = one of: {', '.join(sorted(kinds))}")
+    if name not in kinds:
+        near = nearest(name, kinds)
+        hint = f"did you mean '{near}'?" if near else f"known: {', '.join(sorted(kinds))}"
+        raise SpecError(f"{where}: there is no {what} '{name}'", hint=hint)
+    return convert_tree(dict(written), kinds[name], source=f"{where}: {name}")
+
 
 BY_HAND = "{by_hand}"
 """In a hint: the step's own solution, as commands of the shell or as keys of the app."""
@@ -25,7 +91,7 @@ class ReadyMistake:
     """A mistake that can be recognised."""
 
     id: str
-    when: tuple[Check, ...]
+    when: tuple[LessonCheck, ...]
     hint: str
 
 
@@ -36,8 +102,8 @@ class ReadyStep:
     id: str
     say: str
     ask: Question | None
-    do: tuple[Action, ...]
-    checks: tuple[Check, ...]
+    do: tuple[LessonAction, ...]
+    checks: tuple[LessonCheck, ...]
     read: Reading | None
     hints: tuple[str, ...]
     """With ``BY_HAND`` still in them: see ``hints_by_hand``."""
@@ -53,7 +119,7 @@ class ReadyStep:
     @property
     def measures(self) -> tuple[str, ...]:
         """Measurements that the step needs, by name."""
-        return tuple(action.measure for action in self.do if isinstance(action, Measure))
+        return tuple(action.measure for action in self.do if isinstance(action, RunMeasurement))
 
     @property
     def check_count(self) -> int:
@@ -66,7 +132,7 @@ class ReadyWrong:
     """A recorded wrong solution."""
 
     step: str
-    do: tuple[Action, ...]
+    do: tuple[LessonAction, ...]
     mistake: str
 
 
@@ -114,7 +180,7 @@ def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None =
     steps = tuple(_step(lesson, step, texts.get(step.id), values) for step in lesson.steps)
     wrong = tuple(_wrong(lesson, each, values) for each in lesson.wrong)
     for action in (*(each for step in steps for each in step.do), *(each for one in wrong for each in one.do)):
-        if isinstance(action, Measure) and action.measure not in measures:
+        if isinstance(action, RunMeasurement) and action.measure not in measures:
             raise unknown_word(f"measurement of lesson {lesson.id}", action.measure, measures)
     return ReadyLesson(
         id=lesson.id,
@@ -137,7 +203,7 @@ def experiment_id(lesson_id: str, measure: str) -> str:
     return f"lesson-{lesson_id}-{measure}"
 
 
-def _step(lesson: Lesson, step: Step, text: StepText | None, values: Values) -> ReadyStep:
+def _step(lesson: Lesson, step: LessonStep, text: StepText | None, values: Values) -> ReadyStep:
     where = f"lesson {lesson.id}, step {step.id}"
     do = tuple(make_action(each, where=where) for each in _filled(step.do, values))
     hints = text.hints if text else step.hints
@@ -162,7 +228,7 @@ def _question(ask: Question, values: Values) -> Question:
     return Question(question=fill(ask.question, values), options=options, answer=fill(ask.answer, values))
 
 
-def _reading(step: Step, text: StepText | None, values: Values, where: str) -> Reading | None:
+def _reading(step: LessonStep, text: StepText | None, values: Values, where: str) -> Reading | None:
     plan = step.read
     if plan is None:
         return None
@@ -188,7 +254,7 @@ def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:
     )
 
 
-def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[Check, ...]:
+def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[LessonCheck, ...]:
     return tuple(make_check(each, where=where) for each in _filled(written, values))
 
 
@@ -198,7 +264,7 @@ def _filled(written: Iterable[Arguments], values: Values) -> list[Arguments]:
 
 def _experiment(lesson: Lesson, name: str, values: Values) -> tuple[Experiment, str]:
     where = f"lesson {lesson.id}, measure {name}"
-    head = f'format_version = {experiments.FORMAT_VERSION}\nid = "{experiment_id(lesson.id, name)}"\n'
+    head = f'format_version = {lesson.format_version}\nid = "{experiment_id(lesson.id, name)}"\n'
     text = head + fill(lesson.measure[name].lstrip("\n"), values)
     experiment = decode_toml(text, Experiment, source=where)
     try:

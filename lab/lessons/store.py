@@ -15,14 +15,15 @@ from typing import TypeVar
 import msgspec
 
 from lab.errors import LessonError, ResultError
+from lab.host.files import write_file
 from lab.lessons.engine import FORMAT_VERSION, Progress
 from lab.machine.state_folder import StateFolder, make_folder
-from lab.results.atomic import write_file
+from lab.old_names import ANSWERS, STEPS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class DeskState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StudentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What holds for all lessons of a student."""
 
     lesson: str = ""
@@ -38,14 +39,14 @@ class LessonStore:
     def __init__(self, state: StateFolder) -> None:
         self._folder = state.root / "lessons"
 
-    def desk(self) -> DeskState:
+    def desk(self) -> StudentState:
         """What holds for all lessons; as new where nothing readable is kept."""
         try:
-            return self._read("desk.json", DeskState) or DeskState()
+            return self._read("desk.json", StudentState) or StudentState()
         except LessonError:
-            return DeskState()
+            return StudentState()
 
-    def keep_desk(self, desk: DeskState) -> None:
+    def keep_desk(self, desk: StudentState) -> None:
         """Raises LessonError if it cannot be written."""
         self._write("desk.json", msgspec.json.encode(desk))
 
@@ -57,6 +58,13 @@ class LessonStore:
                 f"the progress in {lesson_id} was written by a newer raidlab",
                 hint=f"work with that one, or start again: raidlab lesson start {lesson_id} --again",
             )
+        if found and found.format_version == 1:
+            names, answers = STEPS.get(lesson_id, {}), ANSWERS.get(lesson_id, {})
+            steps = {
+                names.get(step, step): msgspec.structs.replace(done, answer=answers.get(done.answer, done.answer))
+                for step, done in found.steps.items()
+            }
+            found = msgspec.structs.replace(found, format_version=FORMAT_VERSION, steps=steps)
         return found
 
     def keep_progress(self, progress: Progress) -> None:

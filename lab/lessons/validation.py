@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lab.errors import LabError, SpecError
-from lab.lessons.checks import Check
-from lab.lessons.course import Course, LessonFiles, built_in_course, is_lesson_name, read_lesson
-from lab.lessons.measure_checks import Ratio, RebuildIntact, ResultSaved
+from lab.lessons.checks import LessonCheck
+from lab.lessons.course import Course, LessonFiles, built_in_course, is_lesson_name, placeholders, read_lesson
+from lab.lessons.measure_checks import RatioWithin, RebuildIntact, ResultCheck
 from lab.lessons.readings import ResultFigure, ResultRatio, Source
 from lab.lessons.ready import ReadyLesson, ReadyStep, make_ready
-from lab.lessons.schema import FORMAT_VERSION, HINTS, Lesson, Step, StepText, Translation
-from lab.lessons.words import placeholders
+from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
 from lab.tomlfile import nearest
 
 MOST_WITHIN_PERCENT = 10.0
@@ -44,7 +43,7 @@ def lesson_problems(files: LessonFiles) -> tuple[str, ...]:
     found = [f"{name}: {problem}" for problem in dict.fromkeys(problems)]
     for language, translation in files.translations.items():
         other = f"{files.path.stem}.{language}.toml"
-        found += [f"{other}: {problem}" for problem in translation_problems(files.lesson, translation, language)]
+        found += [f"{other}: {problem}" for problem in _translation_problems(files.lesson, translation, language)]
     return tuple(found)
 
 
@@ -57,18 +56,13 @@ def check_file(path: Path) -> LessonFiles:
     problems = (*problems, *(f"{path.name}: {_unknown_need(need, known)}" for need in strangers))
     if problems:
         listed = "".join(f"\n  - {problem}" for problem in problems)
-        raise SpecError(f"lesson '{path}' is not sound:{listed}", hint="mend these, then verify it again")
+        raise SpecError(f"lesson '{path}' is not sound:{listed}", hint="fix these, then verify it again")
     return files
-
-
-def translation_problems(lesson: Lesson, translation: Translation, language: str) -> tuple[str, ...]:
-    """Texts that are missing or strange in a translation, compared with the lesson."""
-    return tuple(_translation_problems(lesson, translation, language))
 
 
 def _head_problems(files: LessonFiles) -> Iterator[str]:
     lesson, stem = files.lesson, files.path.stem
-    if lesson.format_version != FORMAT_VERSION:
+    if lesson.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {lesson.format_version}; this raidlab reads {FORMAT_VERSION}: write that"
     if lesson.id != stem:
         yield f"id is '{lesson.id}': write id = \"{stem}\", as the file is called"
@@ -103,7 +97,7 @@ def _step_problems(lesson: Lesson) -> Iterator[str]:
             yield f"wrong solution of step {wrong.step}: {problem}"
 
 
-def _one_step(step: Step) -> Iterator[str]:
+def _one_step(step: LessonStep) -> Iterator[str]:
     for what in ("say", "explain"):
         if not getattr(step, what).strip():
             yield f"'{what}' is empty: write it"
@@ -146,12 +140,12 @@ def _require_sound(ready: ReadyLesson) -> None:
             _require_measured(ready, step.read.source, where)
 
 
-def _all_checks(step: ReadyStep) -> Iterable[Check]:
+def _all_checks(step: ReadyStep) -> Iterable[LessonCheck]:
     return (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
 
 
-def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> None:
-    if not isinstance(check, ResultSaved | Ratio | RebuildIntact | ResultFigure | ResultRatio):
+def _require_measured(ready: ReadyLesson, check: LessonCheck | Source, where: str) -> None:
+    if not isinstance(check, ResultCheck | ResultFigure | ResultRatio):
         return
     if check.measure not in ready.measures:
         raise SpecError(
@@ -159,7 +153,7 @@ def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> 
         )
     experiment = ready.measures[check.measure][0]
     arrays = [array.id for array in experiment.arrays]
-    named = [check.of, check.to] if isinstance(check, Ratio | ResultRatio) else []
+    named = [check.of, check.to] if isinstance(check, RatioWithin | ResultRatio) else []
     named += [check.of] if isinstance(check, ResultFigure) else []
     asked = [choice.array for choice in named] + ([check.array] if isinstance(check, RebuildIntact) else [])
     for name in asked:
@@ -194,7 +188,8 @@ def _unknown_need(need: str, ids: Iterable[str]) -> str:
 
 
 def _translation_problems(lesson: Lesson, translation: Translation, language: str) -> Iterator[str]:
-    if translation.format_version != FORMAT_VERSION:
+    """Texts that are missing or strange in a translation, compared with the lesson."""
+    if translation.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {translation.format_version}; this raidlab reads {FORMAT_VERSION}: write that"
     if translation.id != lesson.id:
         yield f"id is '{translation.id}': write id = \"{lesson.id}\", as in the lesson"
@@ -208,7 +203,7 @@ def _translation_problems(lesson: Lesson, translation: Translation, language: st
             yield from _step_text_problems(step, translation.steps[step.id])
 
 
-def _step_text_problems(step: Step, text: StepText) -> Iterator[str]:
+def _step_text_problems(step: LessonStep, text: StepText) -> Iterator[str]:
     where = f"steps.{step.id}"
     yield from _same_places(f"{where}.say", step.say, text.say)
     yield from _same_places(f"{where}.explain", step.explain, text.explain)

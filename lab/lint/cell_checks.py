@@ -1,15 +1,15 @@
-"""Checks of one measured cell, with what was sampled meanwhile."""
+"""Checks of a machine right before measuring, and of one cell right after."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from lab.lint.facts import CellFacts
-from lab.lint.findings import Check, Finding, Seen, run_checks
-from lab.lint.machine_checks import IDLE_ACTIONS
+from lab.lint.rules import Check, LintFinding, Seen, run_checks
 from lab.units import MIB, human_bytes
 
 FEWEST_FOR_P99 = 1_000
+IDLE_ACTIONS = frozenset({"", "idle", "frozen"})
 MOST_STEAL_FRACTION = 0.02
 MOST_CACHED_FRACTION = 0.05
 MOST_WAITED_FRACTION = 0.10
@@ -21,9 +21,59 @@ LEAST_SHARE_MEASURED = 0.8
 """Of the time that was asked for; documents of fio that are later leave less between them."""
 
 
-def lint_cell(cell: CellFacts) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One member, or array, as the machine has it."""
+
+    name: str
+    size_bytes: int
+    is_counted: bool = True
+    """queue/iostats."""
+    loop_direct: bool | None = None
+    """loop/dio; None: no loop device."""
+    holders: tuple[str, ...] = ()
+    sync_action: str = ""
+    """Of an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintedMachine:
+    """What is read from the machine right before measuring."""
+
+    devices: tuple[DeviceFacts, ...]
+    debug_options: tuple[str, ...] = ()
+    """Options of the running kernel that check it while it runs."""
+    expected_holders: dict[str, str] = field(default_factory=dict)
+    """Device -> the array that should hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFacts:
+    """One measured cell, with what the samples showed meanwhile."""
+
+    name: str
+    phase: str
+    is_mix: bool
+    read_bytes: int = 0
+    written_bytes: int = 0
+    """What fio moved while the members were watched."""
+    member_read_bytes: int | None = None
+    member_written_bytes: int | None = None
+    sync_actions: frozenset[str] = frozenset()
+    steal_fraction: float | None = None
+    waited_fraction: float | None = None
+    share_measured: float = 1.0
+    is_steady: bool | None = None
+    steady_words: str = ""
+    fewest_ios: int | None = None
+    """Of the direction with the fewest; None: no percentiles were given."""
+    is_cold: bool = True
+    declared_cold: bool = True
+
+
+def lint_cell(cell: CellFacts) -> Iterator[LintFinding]:
     """Everything that the cell shows."""
-    yield from run_checks(CHECKS, cell)
+    yield from run_checks(CELL_CHECKS, cell)
 
 
 def _resync_running(cell: CellFacts) -> Iterator[Seen]:
@@ -80,7 +130,7 @@ def _warm_cache(cell: CellFacts) -> Iterator[Seen]:
         yield Seen(cell.name, "no cache was emptied before it", "unmount, drop_caches, mount")
 
 
-CHECKS: Mapping[str, Check[CellFacts]] = {
+CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
     "resync-running": _resync_running,
     "mixed-directions": _mixed_directions,
     "io-not-on-members": _io_not_on_members,
@@ -89,4 +139,56 @@ CHECKS: Mapping[str, Check[CellFacts]] = {
     "noisy-neighbour": _noisy_neighbour,
     "disturbed": _disturbed,
     "warm-cache": _warm_cache,
+}
+
+
+def lint_machine(machine: LintedMachine) -> Iterator[LintFinding]:
+    """Everything that the machine shows."""
+    yield from run_checks(MACHINE_CHECKS, machine)
+
+
+def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
+    for device in machine.devices:
+        wanted = machine.expected_holders.get(device.name)
+        strangers = [holder for holder in device.holders if holder != wanted]
+        if device.name in machine.expected_holders and strangers:
+            yield Seen(device.name, f"is used by {', '.join(strangers)}", f"no user beside {wanted or 'none'}")
+
+
+def _loop_buffered(machine: LintedMachine) -> Iterator[Seen]:
+    for device in machine.devices:
+        if device.loop_direct is False:
+            yield Seen(device.name, "loop/dio is 0", "1")
+
+
+def _device_missing(machine: LintedMachine) -> Iterator[Seen]:
+    for device in machine.devices:
+        if device.size_bytes <= 0:
+            yield Seen(device.name, "is not there, or has no size", "a block device with a size")
+
+
+def _array_syncs(machine: LintedMachine) -> Iterator[Seen]:
+    for device in machine.devices:
+        if device.sync_action not in IDLE_ACTIONS:
+            yield Seen(device.name, f"sync_action is {device.sync_action}", "idle")
+
+
+def _stats_off(machine: LintedMachine) -> Iterator[Seen]:
+    for device in machine.devices:
+        if not device.is_counted:
+            yield Seen(device.name, "queue/iostats is 0", "1")
+
+
+def _debug_kernel(machine: LintedMachine) -> Iterator[Seen]:
+    if machine.debug_options:
+        yield Seen("kernel", f"has {', '.join(machine.debug_options)}", "a kernel without them")
+
+
+MACHINE_CHECKS: Mapping[str, Check[LintedMachine]] = {
+    "device-missing": _device_missing,
+    "member-reused": _member_reused,
+    "loop-buffered": _loop_buffered,
+    "resync-running": _array_syncs,
+    "stats-off": _stats_off,
+    "debug-kernel": _debug_kernel,
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from lab.lint.facts import PlanFacts
-from lab.lint.findings import Check, Finding, Seen, run_checks
-from lab.lint.recipe_checks import lint_fio
+from lab.lint.fio_checks import lint_fio
+from lab.lint.rules import Check, LintFinding, Seen, run_checks
 from lab.units import SECTOR_BYTES, human_bytes, human_seconds
 
 TRUSTWORTHY_REPEATS = 6
@@ -21,7 +21,64 @@ ROOM_FRACTION = 0.97
 """What a file system leaves of an array for files, about: ext4 without reserved blocks, xfs with its log."""
 
 
-def lint_plan(plan: PlanFacts) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class ArrayFacts:
+    """One array as planned."""
+
+    id: str
+    level: str
+    members: int
+    usable_bytes: int | None = None
+    """None: not known before it is built."""
+    assume_clean: bool = False
+
+    @property
+    def has_parity(self) -> bool:
+        return self.level.removeprefix("raid") in ("4", "5", "6")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """One fio job as planned."""
+
+    id: str
+    arrays: tuple[str, ...]
+    """On which it runs."""
+    reads: bool
+    writes: bool
+    block_bytes: int
+    queue_depth: int
+    is_asynchronous: bool
+    runtime_seconds: float
+    warmup_seconds: float
+    total_file_bytes: int | None
+    """Over all its jobs; None: the free space decides."""
+    recipe: str = ""
+    """A literal fio job file."""
+    expected_latency_seconds: float | None = None
+    """What theory expects at the mean, on the slowest of its arrays; None: theory expects nothing."""
+    queue_per_disk: float = 0.0
+    """Requests in flight for each disk of that array; 0 where there is only one, whose queue has no other."""
+    has_own_seeds: bool = True
+    """Whether each repeat has addresses of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """An experiment as written."""
+
+    id: str
+    repeats: int
+    is_interleaved: bool
+    is_cold: bool
+    writes_files_first: bool
+    disk_kind: str
+    disks_start_blank: bool
+    arrays: tuple[ArrayFacts, ...]
+    jobs: tuple[JobFacts, ...]
+
+
+def lint_plan(plan: PlanFacts) -> Iterator[LintFinding]:
     """Everything that can be told before anything is started."""
     yield from run_checks(CHECKS, plan)
     for job in plan.jobs:

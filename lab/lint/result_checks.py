@@ -6,27 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from lab.lint.address_checks import same_addresses
-from lab.lint.cell_checks import lint_cell
-from lab.lint.facts import CellFacts
-from lab.lint.findings import Check, Finding, Seen, distinct, run_checks
+from lab.lint.cell_checks import CellFacts, lint_cell
 from lab.lint.plan_checks import TRUSTWORTHY_REPEATS
-from lab.lint.rules import all_rules
+from lab.lint.rules import Check, LintFinding, Seen, all_rules, distinct, run_checks
 from lab.lint.theory_checks import is_without_service_time, off_theory, processor_bound
 from lab.results.record import CellRecord, Conditions, ResultRecord, RunStatus
 from lab.units import human_bytes
+from lab.workloads.addresses import deaf_jobs, fingerprint
 
 IDLE_ENOUGH_FRACTION = 0.10
 _MOST_SHOWN = 3
 _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
-def lint_conditions(conditions: Conditions) -> Iterator[Finding]:
+def lint_conditions(conditions: Conditions) -> Iterator[LintFinding]:
     """What the machine alone says about the trust in its figures."""
     yield from run_checks(CONDITION_CHECKS, conditions)
 
 
-def lint_result(record: ResultRecord) -> tuple[Finding, ...]:
+def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
     """Everything that a stored result shows, and the stamps that it carries."""
     found = [*run_checks(SHOWN_CHECKS, record), *lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
     for cell in record.cells:
@@ -63,19 +61,21 @@ def as_shown(record: ResultRecord) -> ResultRecord:
     return record if stamps == record.stamps else msgspec.structs.replace(record, stamps=stamps)
 
 
-def stamped(stamps: Iterable[str]) -> Iterator[Finding]:
+def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
     """Stamps of known rules as findings."""
     for stamp in stamps:
         rule_id, _, sentence = stamp.partition(": ")
         if rule_id in all_rules():
             subject, _, rest = sentence.partition(": ")
             observed, _, required = rest.partition("; needed: ")
-            yield Finding(rule_id, subject if rest else "result", observed or sentence, required or "see its remedy")
+            yield LintFinding(
+                rule_id, subject if rest else "result", observed or sentence, required or "see its remedy"
+            )
 
 
-def summarised(findings: Iterable[Finding], *, shown: int = 1) -> tuple[str, ...]:
+def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
     """Stamps for a result: of a rule that many things break, the first ``shown`` and how many more."""
-    by_rule: dict[str, list[Finding]] = {}
+    by_rule: dict[str, list[LintFinding]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule_id, []).append(finding)
     stamps = []
@@ -204,6 +204,27 @@ def _noisy_neighbour(record: ResultRecord) -> Iterator[Seen]:
         yield Seen("machine", f"{busy:.0%} busy before anything was measured", f"{IDLE_ENOUGH_FRACTION:.0%} at most")
 
 
+def same_addresses(record: ResultRecord) -> Iterator[Seen]:
+    """One finding for each load whose repeats all went to the same addresses. Older records tell it by their jobs."""
+    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
+    for cell in record.cells:
+        groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
+    for key, cells in groups.items():
+        if len(cells) < 2:
+            continue
+        name, wanted = "/".join(key), "another one for each"
+        addresses = {_addresses(cell) for cell in cells}
+        deaf, jobs = deaf_jobs(cells[0].job_text, cells[0].figures.fio_version)
+        if len(addresses) == 1 and addresses != {""}:
+            yield Seen(name, f"{len(cells)} repeats on one sequence of addresses", wanted)
+        elif deaf and not cells[0].addresses:
+            yield Seen(name, f"{deaf} of {jobs} jobs on one sequence of addresses in all {len(cells)} repeats", wanted)
+
+
+def _addresses(cell: CellRecord) -> str:
+    return cell.addresses or fingerprint(cell.job_text, (), cell.figures.fio_version)
+
+
 SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "processor-bound": processor_bound,
     "same-addresses": same_addresses,
@@ -211,6 +232,8 @@ SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
 }
 """Worked out from a record's figures whenever it is shown."""
 SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
+
+
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
     **SHOWN_CHECKS,
     "too-few-repeats": _too_few_repeats,

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import median
 
-from lab.disks.personalities import find_personality
+from lab.disks.drive_models import find_drive_model
 from lab.errors import LabError
-from lab.lint.findings import Seen
-from lab.results.looks import looks_of
+from lab.lint.rules import Seen
 from lab.results.record import CellRecord, Conditions, ResultRecord
-from lab.results.statistics import Estimate, estimate
+from lab.results.statistics import Estimate, estimate, looks_of
 
 AGREEMENT_FRACTION = 0.05
 """An interval that reaches this near to theory agrees with it."""
@@ -63,12 +62,7 @@ class BesideTheory:
     @property
     def words(self) -> str:
         """``0.80 [0.78–0.83] of theory; likely: …``."""
-        return f"{share_text(self.share)} of theory; likely: {'; or '.join(self.limiters)}"
-
-
-def share_text(share: Estimate) -> str:
-    """``0.80 [0.78–0.83]``; of one repeat without an interval."""
-    return f"{share.median:.2f}" if share.n == 1 else f"{share.median:.2f} [{share.low:.2f}–{share.high:.2f}]"
+        return f"{self.share.text()} of theory; likely: {'; or '.join(self.limiters)}"
 
 
 def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
@@ -162,10 +156,10 @@ def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
 
 
 def _has_mechanics(conditions: Conditions) -> bool:
-    for name in {disk.personality for disk in conditions.disks if disk.personality}:
-        # A personality of another computer's user.
+    for name in {disk.model for disk in conditions.disks if disk.model}:
+        # A drive model of another computer's user.
         with suppress(LabError):
-            if find_personality(name).mechanics:
+            if find_drive_model(name).mechanics:
                 return True
     return False
 
@@ -183,7 +177,7 @@ def is_without_service_time(conditions: Conditions) -> bool:
         conditions.is_embedded
         and not conditions.is_virtual_time
         and bool(conditions.disks)
-        and all(disk.kind in _WITHOUT_SERVICE_TIME and not disk.personality for disk in conditions.disks)
+        and all(disk.kind in _WITHOUT_SERVICE_TIME and not disk.model for disk in conditions.disks)
     )
 
 

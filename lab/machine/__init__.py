@@ -1,22 +1,26 @@
 """Machines: where the md driver runs, opened by target and driven through the agent."""
 
-from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, RunningCommand, SampleRequest
+from lab.machine.agent import RUN_FOLDER
+from lab.machine.api import AgentProgram, CommandResult, Machine, MachineFacts, RawSample, RunningCommand, SampleRequest
 from lab.machine.embedded import EmbeddedOptions, UbdDisk
-from lab.machine.opening import Host, open_machine
+from lab.machine.opening import Host, default_target, open_machine
 from lab.machine.target import Target, TargetKind, parse_target
 
 __all__ = [
+    "RUN_FOLDER",
     "CommandResult",
     "EmbeddedOptions",
     "Host",
     "Machine",
     "MachineFacts",
+    "AgentProgram",
     "RawSample",
     "RunningCommand",
     "SampleRequest",
     "Target",
     "TargetKind",
     "UbdDisk",
+    "default_target",
     "open_machine",
     "parse_target",
 ]

@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -IS
 """The agent: runs as root on the machine and does what the client asks, over JSON lines.
 
-One file, standard library only, because it is copied to machines that have nothing but python3. It never listens on a
-socket: it speaks on standard input and output, or, as the embedded kernel's init, on /dev/ttyS0.
+One file, standard library only, because it is copied to machines that have nothing but python3 (3.9 or later). It
+listens on no socket: it speaks on standard input and output, or on the serial line that kernel_init.py gives it.
 
 A request is one line ``{"id": N, "verb": V, ...}``. Every answer carries the request's id, so answers of long requests
 and of short ones can mix. The last answer to a request has ``"done": true``.
@@ -10,14 +10,16 @@ and of short ones can mix. The last answer to a request has ``"done": true``.
     run     argv, stdin, timeout -> {"out": text} and {"err": text} pieces, then {"status", "seconds", "started"}
     read    paths                -> {"files": {path: text or null}}
     list    paths                -> {"names": {path: [name, ...]}}
-    write   path, text           -> {}
-    sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped
-    stop    target, signal       -> ends the request with that id: a signal for a command, the end for samples
-    exit                         -> kills what still runs; the embedded kernel writes all out and powers off
+    write   path, base64         -> {}
+    load    name, source         -> {}; a file as this one with a further verb of that name, or a program to call
+    stop    target, signal       -> ends the request with that id: a signal for a command, the end for anything else
+    exit                         -> kills what still runs; an embedded kernel also writes all out, and then powers off
 
 A serial line that is sent too much at once stops for good, so the agent says how much it has taken in:
 ``{"event": "received", "bytes": N}`` for each full KiB or so; the client keeps no more than a few KiB under way.
 """
+
+from __future__ import annotations
 
 import base64
 import codecs
@@ -26,46 +28,55 @@ import json
 import os
 import selectors
 import signal
-import sys
 import time
 
-PROTOCOL_VERSION = 1
+TYPE_CHECKING = False  # as typing.TYPE_CHECKING, whose import takes an embedded kernel some ten milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Protocol
+
+    class Task(Protocol):
+        """A request that takes its time: it is told when that is due, and to stop."""
+
+        @property
+        def id(self) -> int: ...
+        @property
+        def due(self) -> float | None: ...
+        def on_time(self, now: float) -> None: ...
+        def stop(self, number: int) -> None: ...
+
+
+PROTOCOL_VERSION = 2
 CHUNK_BYTES = 16384
 MESSAGE_LIMIT_BYTES = 64 * 1024 * 1024
 READ_LIMIT_BYTES = 4 * 1024 * 1024
+READ_BYTES = 65536
+SYSFS_BYTES = 4096
 # A daemon that a command left behind may hold its output open; the command counts as ended this long after its exit.
 DRAIN_SECONDS = 0.2
 # What is still in a pipe when that time is over is read as far as this (a pipe holds 64 KiB unless it was made larger).
 DRAIN_BYTES = 1024 * 1024
 KILL_AFTER_SECONDS = 2.0
 RECEIPT_BYTES = 1024
-SHORTEST_INTERVAL_SECONDS = 0.001
-RUN_DIR = "/run/raidlab"
+RUN_FOLDER = "/run/raidlab"
+"""What the lab keeps on a machine until the machine starts again."""
 
 
-class ChannelClosed(Exception):
-    """The client is gone."""
+class ChildProcess:
+    """A command that runs, with its two output pipes."""
 
-
-class Command:
-    """A running child with its two output pipes."""
-
-    def __init__(self, agent, request):
+    def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent
-        self.id = request["id"]
+        self.id: int = request["id"]
         self.started = time.monotonic()
-        self.deadline = self.started + float(request["timeout"]) if request.get("timeout") else None
-        self.drain_until = None
+        self.due = self.started + float(request["timeout"]) if request.get("timeout") else None
         self.timed_out = False
-        self.status = None
-        self.pipes = {}
-        stdin_read = agent.devnull
-        text = request.get("stdin") or ""
-        if text:
-            # A file rather than a pipe: a child that reads slowly must not block the agent.
-            stdin_read = os.memfd_create("stdin")
-            os.write(stdin_read, text.encode())
-            os.lseek(stdin_read, 0, os.SEEK_SET)
+        self.status: int | None = None
+        self.pipes: dict[int, tuple[str, codecs.IncrementalDecoder]] = {}
+        # A file rather than a pipe: a child that reads slowly must not block the agent.
+        stdin_read = os.memfd_create("stdin")
+        os.write(stdin_read, (request.get("stdin") or "").encode())
+        os.lseek(stdin_read, 0, os.SEEK_SET)
         out_read, out_write = os.pipe2(os.O_CLOEXEC)
         err_read, err_write = os.pipe2(os.O_CLOEXEC)
         given = {0: stdin_read, 1: out_write, 2: err_write}
@@ -83,7 +94,7 @@ class Command:
             os.close(err_read)
             raise
         finally:
-            for fd in set(given.values()) - {agent.devnull}:
+            for fd in given.values():
                 os.close(fd)
         for pipe, kind in ((out_read, "out"), (err_read, "err")):
             os.set_blocking(pipe, False)
@@ -91,199 +102,96 @@ class Command:
             self.pipes[pipe] = (kind, codecs.getincrementaldecoder("utf-8")("replace"))
             agent.selector.register(pipe, selectors.EVENT_READ, self.on_output)
 
-    def on_output(self, pipe):
+    def on_output(self, pipe: int) -> int:
         """Pass on one piece and return its size; 0 if there is none just now."""
         try:
             data = os.read(pipe, CHUNK_BYTES)
         except BlockingIOError:
             return 0
-        if data:
-            self.pass_on(pipe, data)
-        else:
-            self.close_pipe(pipe)
-            self.finish_if_over()
+        self.pass_on(pipe, data)
+        self.finish_if_over()
         return len(data)
 
-    def pass_on(self, pipe, data, *, final=False):
+    def pass_on(self, pipe: int, data: bytes) -> None:
+        """One piece; an empty one closes the pipe."""
         kind, decoder = self.pipes[pipe]
-        text = decoder.decode(data, final)
-        if text:
+        if text := decoder.decode(data, final=not data):
             self.agent.send({"id": self.id, kind: text})
+        if not data:
+            self.agent.selector.unregister(pipe)
+            os.close(pipe)
+            del self.pipes[pipe]
 
-    def close_pipe(self, pipe):
-        self.pass_on(pipe, b"", final=True)
-        self.agent.selector.unregister(pipe)
-        os.close(pipe)
-        del self.pipes[pipe]
-
-    def on_exit(self, wait_status):
+    def on_exit(self, wait_status: int) -> None:
         self.status = os.waitstatus_to_exitcode(wait_status)
         if self.timed_out:
             # Its children had the polite signal too; what is left of them would hold devices.
             self.signal(signal.SIGKILL)
-        self.drain_until = time.monotonic() + DRAIN_SECONDS
+        self.due = time.monotonic() + DRAIN_SECONDS
         self.finish_if_over()
 
-    def signal(self, number):
+    def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def drain_and_close(self):
-        """The command has ended but its pipes have not: take what is there, leave what a daemon may still say."""
+    def stop(self, number: int) -> None:
+        if self.status is None:
+            self.signal(number)
+
+    def finish_if_over(self) -> None:
+        if self.status is None or self.pipes or self.agent.running.pop(self.id, None) is None:
+            return
+        end = {"id": self.id, "done": True, "status": self.status, "timed_out": self.timed_out}
+        self.agent.send({**end, "started": self.started, "seconds": time.monotonic() - self.started})
+
+    def on_time(self, now: float) -> None:
+        if self.status is None:
+            # First politely, then for good.
+            self.signal(signal.SIGKILL if self.timed_out else signal.SIGTERM)
+            self.timed_out = True
+            self.due = now + KILL_AFTER_SECONDS
+            return
+        # The command has ended but its pipes have not: take what is there, leave what a daemon may still say.
         for pipe in list(self.pipes):
             rest = DRAIN_BYTES
             while pipe in self.pipes and rest > 0 and (size := self.on_output(pipe)):
                 rest -= size
             if pipe in self.pipes:
-                self.close_pipe(pipe)
-
-    def finish_if_over(self):
-        if self.status is None or self.pipes or self.id not in self.agent.running:
-            return
-        self.agent.running.pop(self.id, None)
-        end = {"id": self.id, "done": True, "status": self.status, "timed_out": self.timed_out}
-        self.agent.send({**end, "started": self.started, "seconds": time.monotonic() - self.started})
-
-    def next_due(self):
-        return self.deadline if self.status is None else self.drain_until
-
-    def on_time(self, now):
-        if self.status is not None:
-            self.drain_and_close()
-            self.finish_if_over()
-        elif self.deadline and now >= self.deadline:
-            # First politely, then for good.
-            self.signal(signal.SIGKILL if self.timed_out else signal.SIGTERM)
-            self.timed_out = True
-            self.deadline = now + KILL_AFTER_SECONDS
-
-
-class Sampler:
-    """Reads the same small files again and again; keeps them open, since opening costs more than reading."""
-
-    RESCAN_SECONDS = 0.5
-
-    def __init__(self, agent, request):
-        self.agent = agent
-        self.id = request["id"]
-        self.interval = max(float(request["interval"]), SHORTEST_INTERVAL_SECONDS)
-        self.files = [str(path) for path in request["files"]]
-        self.block_devices = frozenset(request["block_devices"])
-        self.prefixes = tuple(request["thread_prefixes"])
-        self.fds = {}
-        self.threads = {}
-        self.other_pids = set()
-        self.due = self.next_scan = time.monotonic()
-
-    def next_due(self):
-        return self.due
-
-    def read(self, path):
-        try:
-            fd = self.fds.get(path)
-            if fd is None:
-                fd = self.fds[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            pieces, offset = [], 0
-            while piece := os.pread(fd, 65536, offset):
-                pieces.append(piece)
-                offset += len(piece)
-                if len(piece) < 4096 and path != "/proc/diskstats":
-                    break
-            return self.cut(path, b"".join(pieces).decode("ascii", "replace"))
-        except OSError:
-            if (fd := self.fds.pop(path, None)) is not None:
-                os.close(fd)
-            return None
-
-    def cut(self, path, text):
-        if path == "/proc/diskstats":
-            return "\n".join(row for row in text.splitlines() if row.split(None, 3)[2] in self.block_devices)
-        if path == "/proc/stat":
-            return "\n".join(row for row in text.splitlines() if row.startswith("cpu"))
-        return text
-
-    def scan_threads(self):
-        found = {name for name in os.listdir("/proc") if name.isdigit()}
-        self.other_pids &= found
-        for pid in found - self.other_pids - self.threads.keys():
-            name = "kthreadd"
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as comm:
-                name = comm.read().strip()
-            if name.startswith(self.prefixes):
-                self.threads[pid] = name
-            elif name != "kthreadd":
-                # A kernel thread bears its parent's name until it has been given its own.
-                self.other_pids.add(pid)
-
-    def thread_ticks(self, now):
-        if not self.prefixes:
-            return {}
-        if now >= self.next_scan:
-            self.scan_threads()
-            self.next_scan = now + self.RESCAN_SECONDS
-        ticks = {}
-        for pid, name in list(self.threads.items()):
-            stat = self.read(f"/proc/{pid}/stat")
-            if stat is None:
-                del self.threads[pid]
-                continue
-            fields = stat.rpartition(")")[2].split()
-            # proc(5): utime and stime are fields 14 and 15 of the line.
-            ticks[f"{name}/{pid}"] = int(fields[11]) + int(fields[12])
-        return ticks
-
-    def on_time(self, now):
-        sample = {"t": time.monotonic(), "files": {path: self.read(path) for path in self.files}}
-        sample["threads"] = self.thread_ticks(now)
-        self.agent.send({"id": self.id, "sample": sample})
-        self.due += self.interval
-        if self.due < now:
-            # Missed ticks are left out rather than caught up in a burst.
-            self.due = now + self.interval
-
-    def close(self):
-        for fd in self.fds.values():
-            os.close(fd)
-        self.agent.running.pop(self.id, None)
-        self.agent.send({"id": self.id, "done": True})
+                self.pass_on(pipe, b"")
+        self.finish_if_over()
 
 
 class Agent:
-    """One thread, one selector: commands, samplers and the channel side by side."""
+    """One thread, one selector: commands, samplers and the channel side by side. Only an init has ``init_environ``."""
 
-    def __init__(self, channel_in, channel_out, *, is_init=False):
+    def __init__(self, channel_in: int, channel_out: int, *, init_environ: Mapping[str, str] | None = None) -> None:
         self.channel_in = channel_in
         self.channel_out = channel_out
-        self.is_init = is_init
-        self.running = {}
+        self.is_init = init_environ is not None
+        self.running: dict[int, Task] = {}
+        self.loaded: dict[str, dict[str, Any]] = {}
         self.selector = selectors.DefaultSelector()
-        self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         # The embedded kernel's root user has its starter's rights on the host's files, so /root may be closed to it.
         home = "/root" if os.access("/root", os.X_OK) else "/tmp"
-        self.child_environ = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": home, "TERM": "dumb"}
-        if is_init:
-            self.child_environ["MODPROBE_OPTIONS"] = f"-d {RUN_DIR}/modroot"
+        usual = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": home, "TERM": "dumb"}
+        self.child_environ = {**usual, **(init_environ or {})}
         # posix_spawnp looks a program up in the agent's own PATH, which an init does not have.
         os.environ["PATH"] = path
         self.pending, self.received = b"", 0
         self.is_over = False
 
-    def send(self, message):
+    def send(self, message: dict[str, Any]) -> None:
         data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         try:
             while data:
                 data = data[os.write(self.channel_out, data) :]
-        except OSError as error:
-            raise ChannelClosed from error
+        except OSError:
+            # The client is gone.
+            self.is_over = True
 
-    def serve(self):
+    def serve(self) -> None:
         """Until the client says exit, hangs up or is gone; then nothing that it started goes on."""
-        with contextlib.suppress(ChannelClosed):
-            self.serve_until_over()
-        self.kill_all()
-
-    def serve_until_over(self):
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -293,41 +201,35 @@ class Agent:
             signal.signal(number, lambda *_: setattr(self, "is_over", True))
         self.selector.register(wake_read, selectors.EVENT_READ, self.on_wake)
         self.selector.register(self.channel_in, selectors.EVENT_READ, self.on_request_data)
-        self.send({"event": "hello", "protocol": PROTOCOL_VERSION, "uid": os.geteuid(), "facts": facts()})
+        self.send({"event": "hello", "protocol": PROTOCOL_VERSION, "facts": facts()})
         while not self.is_over:
-            for key, _ in self.selector.select(self.seconds_to_next()):
+            dues = [task.due for task in self.running.values() if task.due is not None]
+            for key, _ in self.selector.select(max(0.0, min(dues) - time.monotonic()) if dues else None):
                 # An earlier callback of the same round may have closed this one.
                 if key.fileobj in self.selector.get_map():
                     key.data(key.fileobj)
             now = time.monotonic()
             for task in list(self.running.values()):
-                due = task.next_due()
-                if due is not None and due <= now:
+                if task.due is not None and task.due <= now:
                     try:
                         task.on_time(now)
                     except Exception as error:
                         self.running.pop(task.id, None)
                         self.refuse(task.id, error)
+        self.kill_all()
 
-    def seconds_to_next(self):
-        dues = [due for task in self.running.values() if (due := task.next_due()) is not None]
-        return max(0.0, min(dues) - time.monotonic()) if dues else None
-
-    def on_wake(self, fd):
-        with contextlib.suppress(BlockingIOError):
-            while os.read(fd, 512):
-                pass
-        by_pid = {task.pid: task for task in self.running.values() if isinstance(task, Command)}
+    def on_wake(self, fd: int) -> None:
+        os.read(fd, 512)
+        by_pid = {task.pid: task for task in self.running.values() if isinstance(task, ChildProcess)}
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] in by_pid:
                     by_pid[ended[0]].on_exit(ended[1])
 
-    def on_request_data(self, fd):
-        try:
+    def on_request_data(self, fd: int) -> None:
+        data = b""
+        with contextlib.suppress(OSError):
             data = os.read(fd, 65536)
-        except OSError:
-            data = b""
         if not data:
             self.is_over = True
             return
@@ -335,16 +237,13 @@ class Agent:
         if self.received >= RECEIPT_BYTES:
             self.send({"event": "received", "bytes": self.received})
             self.received = 0
-        self.pending += data
-        if b"\n" in data:
-            *lines, self.pending = self.pending.split(b"\n")
-            for line in lines:
-                if line.strip():
-                    self.handle(line)
+        *lines, self.pending = (self.pending + data).split(b"\n")
+        for line in filter(bytes.strip, lines):
+            self.handle(line)
         if len(self.pending) > MESSAGE_LIMIT_BYTES:
             self.is_over = True
 
-    def handle(self, line):
+    def handle(self, line: bytes) -> None:
         request_id = None
         try:
             request = json.loads(line)
@@ -353,64 +252,76 @@ class Agent:
         except Exception as error:
             self.refuse(request_id, error)
 
-    def refuse(self, request_id, error):
+    def refuse(self, request_id: int | None, error: Exception) -> None:
         """Whatever a request holds, the agent answers it and lives on."""
-        if isinstance(error, ChannelClosed):
-            raise error
         kind, text = "not-found" if isinstance(error, FileNotFoundError) else "os", str(error)
         if not isinstance(error, OSError):
             kind, text = "request", repr(error)
         self.send({"id": request_id, "done": True, "error": kind, "text": text})
 
-    def verb_run(self, request):
-        self.running[request["id"]] = Command(self, request)
+    def verb_run(self, request: dict[str, Any]) -> None:
+        self.running[request["id"]] = ChildProcess(self, request)
 
-    def verb_read(self, request):
-        files = dict.fromkeys(request["paths"])
+    def verb_read(self, request: dict[str, Any]) -> None:
+        files: dict[str, str | None] = dict.fromkeys(request["paths"])
         for path in files:
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                files[path] = file.read(READ_LIMIT_BYTES).decode("utf-8", "replace")
+            with contextlib.suppress(OSError):
+                files[path] = read_whole(path).decode("utf-8", "replace")
         self.send({"id": request["id"], "done": True, "files": files})
 
-    def verb_list(self, request):
-        names = {path: [] for path in request["paths"]}
+    def verb_list(self, request: dict[str, Any]) -> None:
+        names: dict[str, list[str]] = {path: [] for path in request["paths"]}
         for path in names:
             with contextlib.suppress(OSError):
                 names[path] = sorted(os.listdir(path))
         self.send({"id": request["id"], "done": True, "names": names})
 
-    def verb_write(self, request):
-        data = base64.b64decode(request["base64"])
-        with open(request["path"], "wb", buffering=0) as file:
-            while data:
-                data = data[file.write(data) :]
+    def verb_write(self, request: dict[str, Any]) -> None:
+        with open(request["path"], "wb") as file:
+            file.write(base64.b64decode(request["base64"]))
         self.send({"id": request["id"], "done": True})
 
-    def verb_sample(self, request):
-        self.running[request["id"]] = Sampler(self, request)
-
-    def verb_stop(self, request):
-        task = self.running.get(request["target"])
-        if isinstance(task, Sampler):
-            task.close()
-        elif task is not None and task.status is None:
-            task.signal(request.get("signal", signal.SIGTERM))
+    def verb_load(self, request: dict[str, Any]) -> None:
+        """A file is sent when it is first needed: what an embedded kernel never needs, it shall not compile."""
+        self.loaded[request["name"]] = names = {"__name__": request["name"]}
+        exec(compile(request["source"], request["name"], "exec"), names)
+        if verb := names.get("verb"):
+            setattr(self, "verb_" + request["name"], lambda request: verb(self, request))
         self.send({"id": request["id"], "done": True})
 
-    def verb_exit(self, request):
+    def verb_stop(self, request: dict[str, Any]) -> None:
+        if task := self.running.get(request["target"]):
+            task.stop(request.get("signal", signal.SIGTERM))
+        self.send({"id": request["id"], "done": True})
+
+    def verb_exit(self, request: dict[str, Any]) -> None:
         self.kill_all()
         if self.is_init:
             os.sync()
         self.send({"id": request["id"], "done": True})
         self.is_over = True
 
-    def kill_all(self):
+    def kill_all(self) -> None:
         for task in list(self.running.values()):
-            if isinstance(task, Command) and task.status is None:
-                task.signal(signal.SIGKILL)
+            if isinstance(task, ChildProcess):
+                task.stop(signal.SIGKILL)
 
 
-def facts():
+def read_whole(path: str) -> bytes:
+    """A small file, in small pieces since room for the largest costs more than reading; an attribute comes in one."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = piece = os.read(fd, READ_BYTES)
+        is_whole = path.startswith("/sys/block/") and len(data) < SYSFS_BYTES
+        while piece and not is_whole and len(data) < READ_LIMIT_BYTES:
+            piece = os.read(fd, READ_BYTES)
+            data += piece
+        return data[:READ_LIMIT_BYTES]
+    finally:
+        os.close(fd)
+
+
+def facts() -> dict[str, str | int]:
     """What the client records about this machine."""
     name = os.uname()
     return {
@@ -419,81 +330,19 @@ def facts():
         "host_name": name.nodename,
         "cpu_count": os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "python": sys.version.split()[0],
     }
 
 
-def prepare_embedded_kernel():
-    """Mount what a lab needs over the host's files, which stay read-only, and make module loading work."""
-    import ctypes
-    import fcntl
-    import socket
-    import struct
-
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def mount(source, target, kind, options=""):
-        if libc.mount(source.encode(), target.encode(), kind.encode(), 0, options.encode()) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"mount {kind} on {target}: {os.strerror(number)}")
-
-    mount("proc", "/proc", "proc")
-    mount("sysfs", "/sys", "sysfs")
-    if not os.path.exists("/dev/null"):
-        mount("devtmpfs", "/dev", "devtmpfs")
-    mount("tmpfs", "/run", "tmpfs", "mode=755")
-    mount("tmpfs", "/tmp", "tmpfs", "mode=1777")
-    for folder, kind in (("/dev/shm", "tmpfs"), ("/dev/pts", "devpts")):
-        os.makedirs(folder, exist_ok=True)
-        mount(kind, folder, kind)
-    for folder in ("mnt", "bin", "modroot/lib/modules"):
-        os.makedirs(f"{RUN_DIR}/{folder}")
-    release = os.uname().release
-    # A kernel parameter that the kernel itself does not know reaches its init as an environment variable.
-    modules = os.environ.get("RAIDLAB_MODULES", f"/usr/lib/uml/modules/{release}")
-    os.symlink(modules, f"{RUN_DIR}/modroot/lib/modules/{release}")
-    # The kernel loads drivers by calling this program; /lib/modules of the host holds another kernel's.
-    loader = f"{RUN_DIR}/bin/modprobe"
-    with open(loader, "w", encoding="ascii") as script:
-        script.write(f'#!/bin/sh\nexec /sbin/modprobe -d {RUN_DIR}/modroot "$@"\n')
-    os.chmod(loader, 0o755)
-    with open("/proc/sys/kernel/modprobe", "w", encoding="ascii") as knob:
-        knob.write(loader)
-    with open("/proc/sys/kernel/hostname", "w", encoding="ascii") as knob:
-        knob.write("raidlab")
-    # The loopback interface, for programs that talk to themselves: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
-
-
-def power_off():
-    """End the embedded kernel: reboot(2) with LINUX_REBOOT_CMD_POWER_OFF."""
-    import ctypes
-
-    os.sync()
-    ctypes.CDLL(None).reboot(0x4321FEDC)
-
-
-def main():
-    """Serve on the serial line as an embedded kernel's init, otherwise on standard input and output."""
+def main() -> None:
+    """Serve on standard input and output, kept to itself: nothing that a library prints may get between messages."""
     os.umask(0o022)
-    if os.getpid() == 1 and os.path.exists("/dev/ttyS0"):
-        import tty
-
-        prepare_embedded_kernel()
-        line = os.open("/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-        tty.setraw(line)
-        try:
-            Agent(line, line, is_init=True).serve()
-        finally:
-            power_off()
-        return
-    # Keep the channel to itself: nothing that a library prints may get between the messages.
     channel_in, channel_out = os.dup(0), os.dup(1)
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     os.dup2(devnull, 1)
     Agent(channel_in, channel_out).serve()
+    # At once: Python's own end can trip over the thread of a program that still waits for a disk.
+    os._exit(0)
 
 
 if __name__ == "__main__":

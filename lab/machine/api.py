@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """One command that ran on a machine, as it goes into the command log."""
+    """One command that ran on a machine."""
 
     argv: tuple[str, ...]
     status: int
@@ -21,6 +22,18 @@ class CommandResult:
     duration_seconds: float
     started_seconds: float
     """On the machine's monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProgram:
+    """A stand-alone file that runs inside a machine's agent: its ``main(arguments, is_stopped)`` returns text."""
+
+    file: Path
+    name: str
+
+    def told(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        """What stands for a call of it where commands are told; of an argument with many lines only the first."""
+        return (f"agent:{self.name}", *(argument.partition("\n")[0] for argument in arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class SampleRequest:
     """What the agent reads at each tick.
 
     ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept;
-    ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``), whose CPU time is summed per name.
+    ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``), whose CPU time is told for each.
     """
 
     interval_seconds: float
@@ -59,7 +72,7 @@ class RawSample:
     """On the machine's monotonic clock."""
     files: Mapping[str, str | None]
     thread_cpu_ticks: Mapping[str, int]
-    """Thread name -> utime + stime in clock ticks (USER_HZ, 100 a second)."""
+    """``NAME/PID`` of a thread -> utime + stime in clock ticks (USER_HZ, 100 a second)."""
 
 
 class SampleStream(Protocol):
@@ -91,11 +104,6 @@ class Machine(Protocol):
     @property
     def facts(self) -> MachineFacts: ...
 
-    @property
-    def command_log(self) -> Sequence[CommandResult]:
-        """The last commands that have ended, oldest first, each with the end of what it printed."""
-        ...
-
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
         """Call ``listener`` after every command, from whichever thread ran it."""
         ...
@@ -117,6 +125,13 @@ class Machine(Protocol):
 
     def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> RunningCommand:
         """Start a command. Without ``keeps_output`` its pieces are handed on and forgotten, ``stdout`` stays empty."""
+        ...
+
+    def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
+        """What a program of the lab returns, run inside the agent: no process is started.
+
+        Raises CommandFailed with the program's reason, CommandTimedOut after ``timeout_seconds``.
+        """
         ...
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:

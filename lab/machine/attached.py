@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO
 
 from lab.errors import LabError, MachineLost, PrivilegeRefused, ToolMissing
+from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
 from lab.machine.embedded import guest_python
 from lab.machine.target import Target
-from lab.seams.processes import Processes, RunningProcess
 
 AGENT_FILE = Path(__file__).resolve().parent / "agent.py"
 END_TIMEOUT_SECONDS = 5.0
@@ -140,9 +140,9 @@ def start_ssh(
 
 def _ssh_loss(host: str, status: int, said: str, by_hand: str = "") -> LabError:
     last = said.splitlines()[-1] if said else "it said nothing"
-    mend = f"try '{by_hand or f'ssh {host} true'}' and mend what it says"
+    fix = f"try '{by_hand or f'ssh {host} true'}' and fix what it says"
     if "Permission denied" in said:
-        return MachineLost(f"{host} does not let this user in: {last}", hint=mend)
+        return MachineLost(f"{host} does not let this user in: {last}", hint=fix)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
         return MachineLost(
             f"{host} has another host key than before",
@@ -151,7 +151,7 @@ def _ssh_loss(host: str, status: int, said: str, by_hand: str = "") -> LabError:
     if "Host key verification failed" in said:
         return MachineLost(f"{host} has an unknown host key", hint=f"connect once by hand: ssh {host}")
     if status == _SSH_CANNOT_CONNECT:
-        return MachineLost(f"the connection to {host} failed: {last}", hint=mend)
+        return MachineLost(f"the connection to {host} failed: {last}", hint=fix)
     if status == _SHELL_NOT_FOUND or "raidlab: python3" in said:
         return ToolMissing(
             f"python3 (3.9 or later) or sudo is not installed on {host}: {last}",

@@ -18,7 +18,7 @@ from typing import Any
 
 from lab.errors import LabError, MachineLost
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 # The embedded kernel's serial line holds 4095 bytes of input and, once overrun, was measured never to read again. So no
 # more than this is under way; the agent acknowledges every 1024 bytes, hence a further piece always fits in the end.
 WINDOW_BYTES = 3500
@@ -235,4 +235,4 @@ class Channel:
         try:
             return self._explain_loss()
         except Exception as error:  # an explanation that fails must not leave anybody waiting
-            return MachineLost(f"the machine is gone, and why cannot be told: {error!r}", hint="run the command again")
+            return MachineLost(f"the machine is gone, for an unknown reason: {error!r}", hint="run the command again")

@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import signal
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,10 @@ from pathlib import Path
 import platformdirs
 
 from lab.errors import LabError, MachineLost, SpecError, ToolMissing
+from lab.host.files import HostFiles
+from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
 from lab.machine.state_folder import KERNEL_RECORD, FolderLock, StateFolder, kernel_group, kill_recorded_kernel
-from lab.seams.files import HostFiles
-from lab.seams.processes import Processes, RunningProcess
 from lab.units import MIB, human_bytes
 
 MAX_UBD_DISKS = 16
@@ -25,7 +24,7 @@ DEFAULT_MEMORY_BYTES = 512 * MIB
 MIN_MEMORY_BYTES = 96 * MIB
 START_TIMEOUT_SECONDS = 60.0
 POWER_OFF_SECONDS = 5.0
-WARDEN_SECONDS = 10.0
+SUPERVISOR_SECONDS = 10.0
 CONSOLE_LOG = "console.log"
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
@@ -69,11 +68,9 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     if os.access(built / "linux", os.X_OK):
         return _image_in(built / "linux")
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
-    mend = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
+    fix = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
     kind = "with virtual time " if virtual_time else ""
-    raise ToolMissing(
-        f"the embedded kernel {kind}is not installed", hint=f"{mend}, or choose another machine with --on"
-    )
+    raise ToolMissing(f"the embedded kernel {kind}is not installed", hint=f"{fix}, or choose another machine with --on")
 
 
 def _image_in(path: Path) -> KernelImage:
@@ -103,10 +100,12 @@ class EmbeddedOptions:
 
 
 class EmbeddedKernel:
-    """A kernel that was started, with its warden; ``release`` leaves nothing behind."""
+    """A kernel that was started, with its supervisor; ``release`` leaves nothing behind."""
 
-    def __init__(self, warden: RunningProcess, instance: FolderLock, processes: Processes, files: HostFiles) -> None:
-        self._warden = warden
+    def __init__(
+        self, supervisor: RunningProcess, instance: FolderLock, processes: Processes, files: HostFiles
+    ) -> None:
+        self._supervisor = supervisor
         self._instance = instance
         self._processes = processes
         self._files = files
@@ -123,19 +122,19 @@ class EmbeddedKernel:
         """
         try:
             if has_left:
-                self._wait_for_warden(POWER_OFF_SECONDS)
-            for pipe in (self._warden.stdin, self._warden.stdout):
+                self._wait_for_supervisor(POWER_OFF_SECONDS)
+            for pipe in (self._supervisor.stdin, self._supervisor.stdout):
                 if pipe is not None:
-                    # Its standard input is the warden's lifeline: closing it tells the warden to end the kernel.
+                    # Its standard input is the supervisor's lifeline: closing it tells it to end the kernel.
                     pipe.close()
-            if self._wait_for_warden(WARDEN_SECONDS) is None:
-                self._warden.kill()
-                self._wait_for_warden(WARDEN_SECONDS)
-            # A warden that was killed has not cleaned up.
+            if self._wait_for_supervisor(SUPERVISOR_SECONDS) is None:
+                self._supervisor.kill()
+                self._wait_for_supervisor(SUPERVISOR_SECONDS)
+            # A supervisor that was killed has not cleaned up.
             kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         finally:
             shutil.rmtree(self._instance.folder, ignore_errors=True)
-            self._instance.release()
+            self._instance.close()
 
     def waited_seconds(self) -> float | None:
         """How long its process has been ready to run without a processor: the second number of its schedstat.
@@ -148,16 +147,16 @@ class EmbeddedKernel:
 
     def explain_loss(self) -> LabError:
         """Why the kernel is gone, from its exit status and the last lines of its console."""
-        status = self._wait_for_warden(3.0)
+        status = self._wait_for_supervisor(3.0)
         kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         return MachineLost(
             loss_message(status, self.console_log), hint="run the command again: it cleans up and starts afresh"
         )
 
-    def _wait_for_warden(self, seconds: float) -> int | None:
+    def _wait_for_supervisor(self, seconds: float) -> int | None:
         try:
-            return self._warden.wait(timeout=seconds)
-        except Exception:  # whatever is wrong with the warden, it has not ended
+            return self._supervisor.wait(timeout=seconds)
+        except Exception:  # whatever is wrong with the supervisor, it has not ended
             return None
 
 
@@ -181,7 +180,7 @@ def _how_it_ended(status: int | None) -> str:
     if status is None:
         return "no longer answers"
     if status < 0:
-        return "was killed, its warden having been killed"
+        return "was killed, its supervisor having been killed"
     if status == 256 - signal.SIGKILL:
         return "was killed"
     if status == 256 - signal.SIGBUS:
@@ -203,7 +202,7 @@ def kernel_arguments(
         "rootfstype=hostfs",
         "rootflags=/",
         "ro",
-        f"init={folder}/agent",
+        f"init={folder}/init",
         f"uml_dir={folder}/uml",
         "umid=kernel",
         "con=null",
@@ -244,7 +243,7 @@ def start_embedded(
     _check_path(state.root, image.path, *(disk.path for disk in options.disks))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
-        undo.callback(instance.release)
+        undo.callback(instance.close)
         undo.callback(shutil.rmtree, instance.folder, ignore_errors=True)
         folder = instance.folder
         _install_agent(folder, python)
@@ -254,18 +253,18 @@ def start_embedded(
         with suppress(OSError):
             fcntl.fcntl(up_write, fcntl.F_SETPIPE_SZ, ANSWER_PIPE_BYTES)
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
-        warden = _start_warden(
-            processes,
-            [python, "-IS", str(_HERE / "warden.py"), str(folder / KERNEL_RECORD)],
-            (down_read, up_write, console),
-            arguments,
-            locks=(instance.fd, *options.kept_locks),
-            memory_folder=_memory_folder(folder, options.memory_bytes),
+        kernel_fds = (down_read, up_write, console)
+        record = str(folder / KERNEL_RECORD)
+        supervisor = processes.start(
+            [python, "-IS", str(_HERE / "supervisor.py"), record, ",".join(map(str, kernel_fds)), *arguments],
+            pass_fds=[*kernel_fds, instance.fd, *options.kept_locks],
+            stderr_fd=console,
+            extra_env={"TMPDIR": str(_memory_folder(folder, options.memory_bytes))},
         )
-        kernel = EmbeddedKernel(warden, instance, processes, files)
+        kernel = EmbeddedKernel(supervisor, instance, processes, files)
         undo.callback(kernel.release, has_left=False)
-        assert warden.stdout is not None
-        life = os.dup(warden.stdout.fileno())
+        assert supervisor.stdout is not None
+        life = os.dup(supervisor.stdout.fileno())
         undo.callback(os.close, life)
         channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life)
         undo.pop_all()
@@ -291,28 +290,12 @@ def _check_path(*paths: Path) -> None:
 
 
 def _install_agent(folder: Path, python: str) -> None:
-    source = (_HERE / "agent.py").read_text(encoding="utf-8")
-    agent = folder / "agent"
-    agent.write_text(f"#!{python} -IS\n" + source.partition("\n")[2], encoding="utf-8")
-    agent.chmod(0o700)
+    shutil.copy(_HERE / "agent.py", folder)
+    source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")
+    init = folder / "init"
+    init.write_text(f"#!{python} -IS\n" + source.partition("\n")[2], encoding="utf-8")
+    init.chmod(0o700)
     (folder / "uml").mkdir()
-
-
-def _start_warden(
-    processes: Processes,
-    warden: Sequence[str],
-    kernel_fds: Sequence[int],
-    arguments: Sequence[str],
-    *,
-    locks: Sequence[int],
-    memory_folder: Path,
-) -> RunningProcess:
-    return processes.start(
-        [*warden, ",".join(map(str, kernel_fds)), *arguments],
-        pass_fds=[*kernel_fds, *locks],
-        stderr_fd=kernel_fds[-1],
-        extra_env={"TMPDIR": str(memory_folder)},
-    )
 
 
 def _memory_folder(folder: Path, memory_bytes: int) -> Path:

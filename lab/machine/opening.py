@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.errors import LabError
+from lab.host.clock import Clock, HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses, Processes
 from lab.machine.api import Machine, MachineFacts
 from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start_ssh
 from lab.machine.channel import Channel
@@ -16,15 +19,12 @@ from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
 from lab.machine.vagrant import find_host
-from lab.seams.clock import Clock, HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses, Processes
 from lab.units import parse_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The seams of this process and its state folder, handed down as one value."""
+    """What this process uses of its computer, and its state folder, handed down as one value."""
 
     processes: Processes
     files: HostFiles
@@ -36,6 +36,17 @@ class Host:
         """The computer as it is."""
         processes, clock = HostProcesses(), HostClock()
         return cls(processes, HostFiles(), clock, StateFolder(default_state_root(), processes, clock, command=command))
+
+
+def default_target(host: Host) -> str:
+    """``local:`` on a computer with lab disks of its own (the virtual machine), otherwise ``uml:``."""
+    blocks = host.files.path("/sys/block")
+    serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
+    for path in serials:
+        # A SCSI disk has four bytes before its serial.
+        if "RAIDLAB-" in (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "")[:12]:
+            return "local:"
+    return "uml:"
 
 
 @contextmanager

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 import queue
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
-from lab.machine.api import CommandResult, MachineFacts, RawSample, SampleRequest
+from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest
 from lab.machine.channel import Channel, Message, Pending
-from lab.machine.packages import package_of
 
 STDERR_TAIL_CHARACTERS = 2000
 # Short requests are answered in milliseconds; a kernel under heavy load, or waiting for a lock of md, takes longer.
 ANSWER_TIMEOUT_SECONDS = 120.0
 SILENCE_SECONDS = 30.0
-LOG_LENGTH = 2000
-LOGGED_CHARACTERS = 8000
 EXIT_TIMEOUT_SECONDS = 5.0
+_HERE = Path(__file__).resolve().parent
+_PACKAGES = {
+    "mdadm": "mdadm",
+    "fio": "fio",
+    "nbdkit": "nbdkit",
+    "nbd-client": "nbd-client",
+    "modprobe": "kmod",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+    "losetup": "mount",
+    "blkdiscard": "util-linux",
+    "linux.uml": "user-mode-linux",
+    "ssh": "openssh-client",
+    "sudo": "sudo",
+    "python3": "python3",
+}
 
 
 class ChannelMachine:
@@ -47,20 +60,16 @@ class ChannelMachine:
         self._facts = facts
         self._on_close = on_close
         self._waited_seconds = waited_seconds
-        self._log: deque[CommandResult] = deque(maxlen=LOG_LENGTH)
         self._listeners: list[Callable[[CommandResult], None]] = []
         self._close_lock = threading.Lock()
+        self._load_lock = threading.Lock()
+        self._loaded: set[str] = set()
         self._is_closed = False
 
     @property
     def facts(self) -> MachineFacts:
         """Kernel, processors and memory of the machine."""
         return self._facts
-
-    @property
-    def command_log(self) -> Sequence[CommandResult]:
-        """The last commands that have ended, oldest first."""
-        return tuple(self._log)
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
         """Call ``listener`` after each command, on the thread that waited for it."""
@@ -79,10 +88,7 @@ class ChannelMachine:
                 self._channel.request("stop", target=pending.request_id, signal=int(signal.SIGTERM))
             raise
         if command.timed_out:
-            raise CommandTimedOut(
-                f"'{' '.join(argv)}' did not end within {timeout_seconds:g} s and was stopped",
-                hint="see what holds it up: 'raidlab array show', and the machine's kernel messages with dmesg",
-            )
+            raise _timed_out(argv, timeout_seconds)
         if check and result.status != 0:
             raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
         return result
@@ -91,6 +97,25 @@ class ChannelMachine:
         """Start a command whose output is wanted while it runs."""
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text)
         return StreamedCommand(self, tuple(argv), pending, keeps_output=keeps_output)
+
+    def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
+        """Run a program of the lab inside the agent; see Machine.call."""
+        self._load("call", _HERE / "agent_call.py")
+        self._load(program.name, program.file)
+        argv = program.told(arguments)
+        pending = self._channel.request("call", program=program.name, arguments=list(arguments))
+        try:
+            end = self.next_message(pending, timeout_seconds)
+        except (KeyboardInterrupt, queue.Empty) as reason:
+            with contextlib.suppress(LabError):
+                self._channel.request("stop", target=pending.request_id)
+            raise _timed_out(argv, timeout_seconds) if isinstance(reason, queue.Empty) else reason from None
+        failure = end.get("failed", end.get("text"))
+        status, text = (0, end["out"]) if failure is None else (1, "")
+        self.record(CommandResult(argv, status, text, failure or "", end.get("seconds", 0.0), end.get("started", 0.0)))
+        if failure is not None:
+            raise CommandFailed(argv, status, failure[-STDERR_TAIL_CHARACTERS:])
+        return text
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Read many files in one round trip; None for one that cannot be read."""
@@ -108,6 +133,7 @@ class ChannelMachine:
 
     def sample(self, request: SampleRequest) -> ChannelSamples:
         """Start sampling on the machine's clock."""
+        self._load("sample", _HERE / "agent_sample.py")
         pending = self._channel.request(
             "sample",
             interval=request.interval_seconds,
@@ -144,19 +170,31 @@ class ChannelMachine:
         """Ask the agent to end a long request; one that has ended already is fine."""
         self._ask("stop", target=pending.request_id, signal=signal_number)
 
-    def next_message(self, pending: Pending) -> Message:
-        """The next answer to a long request: silence may last for hours, but the machine must be alive meanwhile."""
+    def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
+        """The next answer to a long request: silence may last for hours, but the machine must be alive meanwhile.
+
+        Raises queue.Empty if none has come in time.
+        """
         while True:
             try:
-                return pending.next(SILENCE_SECONDS)
+                return pending.next(min(SILENCE_SECONDS, timeout_seconds))
             except queue.Empty:
+                timeout_seconds -= SILENCE_SECONDS
+                if timeout_seconds <= 0:
+                    raise
                 self.read(["/proc/uptime"])
 
     def record(self, result: CommandResult) -> None:
-        """Add a command to the log, its output cut to its end, and tell the listeners, who get it whole."""
-        self._log.append(replace(result, stdout=_tail(result.stdout), stderr=_tail(result.stderr)))
+        """Tell the listeners that a command has ended."""
         for listener in self._listeners:
             listener(result)
+
+    def _load(self, name: str, file: Path) -> None:
+        """Send the agent a file that it does not have yet."""
+        with self._load_lock:
+            if name not in self._loaded:
+                self._ask("load", name=name, source=file.read_text(encoding="utf-8"))
+                self._loaded.add(name)
 
     def _ask(self, verb: str, **fields: object) -> Message:
         try:
@@ -256,9 +294,17 @@ class ChannelSamples:
         self._machine.stop_request(self._pending, 0)
 
 
-def _tail(text: str) -> str:
-    return text if len(text) <= LOGGED_CHARACTERS else f"…{text[-LOGGED_CHARACTERS:]}"
-
-
 def _raw_sample(data: Mapping[str, Any]) -> RawSample:
     return RawSample(time_seconds=data["t"], files=data["files"], thread_cpu_ticks=data["threads"])
+
+
+def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:
+    return CommandTimedOut(
+        f"'{' '.join(argv)}' did not end within {timeout_seconds:g} s and was stopped",
+        hint="see what holds it up: 'raidlab array show', and the machine's kernel messages with dmesg",
+    )
+
+
+def package_of(program: str) -> str:
+    """The Debian or Ubuntu package that brings a program; the program's own name where it is not known better."""
+    return _PACKAGES.get(program.rsplit("/", 1)[-1], program)

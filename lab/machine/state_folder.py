@@ -14,15 +14,15 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import platformdirs
 
 from lab.errors import LabError, MachineBusy
-from lab.seams.clock import Clock
-from lab.seams.files import HostFiles
-from lab.seams.processes import Processes
+from lab.host.clock import Clock
+from lab.host.files import HostFiles, replace_file
+from lab.host.processes import Processes
 
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
@@ -48,10 +48,10 @@ def make_folder(path: Path, *, what: str) -> Path:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
-        mend = "free some room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+        fix = "free some room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise LabError(
             f"{what} {path} cannot be written: {error.strerror}",
-            hint=f"{mend}, or choose another place with {STATE_VARIABLE}=FOLDER",
+            hint=f"{fix}, or choose another place with {STATE_VARIABLE}=FOLDER",
         ) from error
     return path
 
@@ -90,15 +90,13 @@ class FolderLock:
         self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            record = {"process_id": owner.process_id, "command": owner.command, "start_ticks": owner.start_ticks}
-            new = folder / f"{OWNER_RECORD}.new"
-            new.write_text(json.dumps(record), encoding="utf-8")
-            new.replace(folder / OWNER_RECORD)
+            # When the computer fails the owner is gone, whatever stands here.
+            replace_file(folder / OWNER_RECORD, json.dumps(asdict(owner)).encode(), is_durable=False)
         except BaseException:
-            self.release()
+            self.close()
             raise
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let go; a kernel that inherited the lock still holds it until it ends."""
         if self.fd >= 0:
             os.close(self.fd)
@@ -123,16 +121,16 @@ def kernel_group(folder: Path) -> int | None:
 
 
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
-    """Kill the kernel that a folder's record names, unless its warden lives, which has the same duty and is at it."""
+    """Kill the kernel that a folder's record names, unless its supervisor lives, which is at it."""
     try:
         record = json.loads((folder / KERNEL_RECORD).read_text(encoding="ascii"))
-        warden = Owner(int(record["warden"]), "warden", int(record["warden_start_ticks"]))
+        supervisor = Owner(int(record["supervisor"]), "supervisor", int(record["supervisor_start_ticks"]))
         group, kernel_start = int(record["kernel_group"]), int(record["kernel_start_ticks"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
     # A group's id is not given to a new process while the group has members. So a process that has it and is not the
     # kernel tells that nothing of the kernel is left.
-    if warden.is_alive(files) or start_ticks(files, group) not in (0, kernel_start):
+    if supervisor.is_alive(files) or start_ticks(files, group) not in (0, kernel_start):
         return False
     processes.kill_group(group)
     return True
@@ -162,6 +160,10 @@ class StateFolder:
         """Where results are stored."""
         return self.root / "results"
 
+    def lab_folder(self, name: str) -> Path:
+        """Where the lab of this name keeps its disks, and what must outlive a session."""
+        return self.root / "labs" / name
+
     def new_instance(self) -> FolderLock:
         """A locked, private folder for one running machine. Raises LabError if the state folder cannot be used."""
         parent = make_folder(self.root / "machines", what="the state folder")
@@ -179,7 +181,7 @@ class StateFolder:
 
     def lock_lab(self, name: str) -> FolderLock:
         """The named lab's folder (its disks), locked. Raises MachineBusy if another client has it open."""
-        folder = make_folder(self.root / "labs" / name, what="the lab's folder")
+        folder = make_folder(self.lab_folder(name), what="the lab's folder")
         deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
         while True:
             try:
@@ -191,7 +193,7 @@ class StateFolder:
                     f"the lab '{name}' is open in {owner or 'another raidlab'}",
                     hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
                 )
-            # A killed client's kernel holds the lock for as long as it takes its warden, or the sweep, to end it.
+            # A killed client's kernel holds the lock for as long as it takes its supervisor, or the sweep, to end it.
             self._notices += self._sweep_all()
             self._clock.sleep(0.02)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import unquote
@@ -43,6 +44,13 @@ class Target:
     def is_virtual_time(self) -> bool:
         """Whether the embedded kernel's clock jumps over idle time."""
         return self.options.get("time") == "virtual"
+
+    @property
+    def lab_name(self) -> str:
+        """The lab that lasts here: of an embedded kernel by its option, of another machine by the machine's name."""
+        if self.kind is TargetKind.UML:
+            return self.options.get("name", "default")
+        return "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
 
 
 def parse_target(text: str) -> Target:
@@ -86,9 +94,9 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
     if key == "time" and value not in ("real", "virtual"):
         raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
     if key == "port" and not (value.isdecimal() and 0 < int(value) < 65536):
-        raise SpecError(f"'{text}': '{value}' is no port", hint="a port is a number from 1 to 65535, such as port=2222")
+        raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
     if key == "name" and not _is_name(value):
-        raise SpecError(f"'{text}': '{value}' is no name for a lab", hint="use letters, digits, '-' and '_'")
+        raise SpecError(f"'{text}': '{value}' cannot be the name of a lab", hint="use letters, digits, '-' and '_'")
 
 
 def _is_name(text: str) -> bool:

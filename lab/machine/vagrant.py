@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 from lab.errors import LabError, SpecError, ToolMissing
+from lab.host.processes import Completed, Processes
 from lab.machine.target import Target
-from lab.seams.processes import Completed, Processes
 
 # Vagrant itself takes one to three seconds to start, more on a busy computer.
 ANSWER_TIMEOUT_SECONDS = 120.0
@@ -62,10 +62,10 @@ def find_host(target: Target, processes: Processes) -> VagrantHost:
     if answer.status != 0 and not (hosts and not target.host):
         raise refusal(target, answer)
     if not hosts:
-        raise LabError(f"vagrant told no way to {target}", hint="see what 'vagrant ssh-config' prints")
+        raise LabError(f"vagrant does not say how to reach {target}", hint="see what 'vagrant ssh-config' prints")
     if len(hosts) > 1:
         names = ", ".join(f"vagrant:{host.name}" for host in hosts)
-        raise SpecError(f"'{target}' may be {len(hosts)} machines", hint=f"name one: {names}")
+        raise SpecError(f"'{target}' could be any of {len(hosts)} machines", hint=f"name one: {names}")
     return hosts[0]
 
 
@@ -81,7 +81,7 @@ def refusal(target: Target, answer: Completed) -> LabError:
         )
     if "not yet ready for SSH" in said:
         up = " ".join(("vagrant up", target.host)).strip()
-        return LabError(f"the virtual machine of {folder} does not run", hint=f"start it: {up}")
+        return LabError(f"the virtual machine of {folder} is not running", hint=f"start it: {up}")
     if answer.status == 124:
         return LabError(f"vagrant did not answer: {said}", hint="see what holds up 'vagrant status'")
-    return LabError(f"vagrant refused: {said[-500:]}", hint="see what 'vagrant status' says, and mend it")
+    return LabError(f"vagrant refused: {said[-500:]}", hint="see what 'vagrant status' says, and fix it")

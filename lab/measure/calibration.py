@@ -1,4 +1,4 @@
-"""Measures a drive's mechanics by reading, and says which personality would behave like it.
+"""Measures a drive's mechanics by reading, and says which drive model would behave like it.
 
 Methods after Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters" (SIGMETRICS
 1995), those that need no writes: when one sector comes by again and again tells the turn; the shortest of many accesses
@@ -14,12 +14,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lab.disks.mechanics import Mechanics, Zone
-from lab.disks.personalities import Personality
-from lab.errors import LabError, SpecError
+from lab.disks.drive_models import DriveModel, Mechanics, Zone
+from lab.errors import CommandFailed, LabError, SpecError
 from lab.machine.api import Machine
 from lab.measure.drive_curves import PAGE, Stroke, fit_curve, page_at
-from lab.measure.programs import call_program
+from lab.measure.programs import LONGEST_SECONDS, READ_PLACES
 from lab.units import KIB, MIB, SECTOR_BYTES, human_bytes
 
 Place = tuple[int, int]
@@ -57,7 +56,7 @@ NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
 class Calibration:
     """What was found, and how well it fits."""
 
-    personality: Personality
+    model: DriveModel
     coherence: float
     """Of the platter's phases, 0 to 1."""
     seek_error_seconds: float
@@ -112,7 +111,7 @@ def calibrate(
     )
     errors = [(mechanics.seek_seconds(share * tracks) - seconds) ** 2 for share, seconds in seeks]
     return Calibration(
-        Personality(title=title, mechanics=mechanics),
+        DriveModel(title=title, mechanics=mechanics),
         coherence,
         math.sqrt(statistics.fmean(errors)),
         tuple(seeks),
@@ -125,11 +124,11 @@ def reader(machine: Machine, node: str) -> Read:
 
     def read(places: Sequence[Place], depth: int) -> list[Times]:
         text = "".join(f"{offset} {length}\n" for offset, length in places)
-        done = call_program(machine, "read_program.py", "read-places", (node, str(depth)), stdin_text=text)
-        if done.status != 0:
-            said = done.stderr.strip().splitlines()
-            raise LabError(f"{node} cannot be read: {said[-1] if said else 'no reason given'}")
-        return [(float(begin), float(end)) for begin, end in (line.split() for line in done.stdout.splitlines())]
+        try:
+            times = machine.call(READ_PLACES, (node, str(depth), text), timeout_seconds=LONGEST_SECONDS)
+        except CommandFailed as error:
+            raise LabError(f"{node} cannot be read: {error.stderr_tail}") from error
+        return [(float(begin), float(end)) for begin, end in (line.split() for line in times.splitlines())]
 
     return read
 

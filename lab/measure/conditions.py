@@ -1,11 +1,28 @@
-"""The conditions under which something is measured: read once, stored with every result."""
+"""The conditions under which something is measured: read and stored with every result; one disk's rates; cold caches.
+
+An emulated drive answers a little later than its table says, by what the computer takes to wake its server up. So its
+service times are measured, one read and one write at a time, as in the tables of docs/theory.md.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
-from lab.disks import DiskKind, Lab
+import msgspec
+
+from lab.arrays import filesystem
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.names import md_path
+from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks.drive_models import find_drive_model
+from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
+from lab.plans import Plan, Step
 from lab.results.record import Conditions, DiskRecord
+from lab.theory.model import DiskRates, nominal_rates
+from lab.workloads.fio_output import DirectionFigures
+from lab.workloads.workload import AccessPattern, Direction, Workload, find_workload
 
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)")
 TUNABLES = ("/proc/sys/dev/raid/speed_limit_min", "/proc/sys/dev/raid/speed_limit_max")
@@ -39,7 +56,7 @@ def read_conditions(lab: Lab) -> Conditions:
                 name=disk.name,
                 path=disk.node,
                 kind=disk.kind.value,
-                personality=disk.personality,
+                model=disk.model,
                 size_bytes=disk.size_bytes,
                 write_cache=known.get(f"/sys/block/{disk.kernel_name}/queue/write_cache", ""),
             )
@@ -67,3 +84,101 @@ def _cpu_model(text: str) -> str:
     names = dict(line.split(":", 1) for line in reversed(text.splitlines()) if ":" in line)
     fields = {key.strip(): value.strip() for key, value in names.items()}
     return fields.get("model name") or fields.get("host", "")
+
+
+PROBE_SECONDS = 1.0
+SERVICE_PROBE_SECONDS = 3.0
+_PROBED_BYTES = 256 * 1024 * 1024
+
+
+def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuilds: bool) -> DiskRates:
+    """What theory needs to know of a disk for these workloads, and for rebuilds: nothing else is measured.
+
+    Sequential rates, for a second each way, and of an emulated drive its service times. With mechanics the service
+    time is the table's: measured on a few blocks it would be that of short strokes. What nobody needs is the table's,
+    or 0 for a disk without a table. The disk's content is overwritten.
+    """
+    target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
+    file_bytes = min(_PROBED_BYTES, disk.size_bytes)
+
+    is_random = [each.pattern is AccessPattern.RANDOM or each.direction is Direction.MIX for each in workloads]
+    sequential = None
+    if rebuilds or not all(is_random):
+        options = MeasureOptions(runtime_seconds=PROBE_SECONDS, warmup_seconds=0.0, file_bytes=file_bytes)
+        written, read = (
+            _probe(lab, target, f"seq-{way}-1m", options).bandwidth_bytes_per_second for way in ("write", "read")
+        )
+        sequential = (read, written)
+    if not disk.model:
+        return DiskRates(0.0, 0.0, *(sequential or (0.0, 0.0)))
+    drive = find_drive_model(disk.model)
+    rates = nominal_rates(drive, sequential=sequential)
+    if drive.mechanics or not any(is_random):
+        return rates
+    options = MeasureOptions(runtime_seconds=SERVICE_PROBE_SECONDS, warmup_seconds=0.2, file_bytes=file_bytes)
+    # Each way apart: the embedded kernel takes some 0.4 ms longer for a write than for a read.
+    if any(each.direction is not Direction.READ for each in workloads):
+        rates = replace(rates, random_write_iops=_probe(lab, target, "rand-write-4k", options).iops)
+    # Writes on parity begin with reads.
+    return replace(rates, random_read_iops=_probe(lab, target, "rand-read-4k", options).iops)
+
+
+def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> DirectionFigures:
+    """One job; if it is a random one, with one request at a time."""
+    workload = msgspec.structs.replace(find_workload(name), jobs=1)
+    if workload.pattern is AccessPattern.RANDOM:
+        workload = msgspec.structs.replace(workload, queue_depth=1)
+    return _direction(run_workload(lab, target, workload, options))
+
+
+def _direction(measured: Measured) -> DirectionFigures:
+    """The figures of a load that goes one way."""
+    figures = measured.figures.reads or measured.figures.writes
+    assert figures
+    return figures
+
+
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+_FEWEST_STRIPES = 17
+"""The least that md takes for stripe_cache_size (kernel: drivers/md/raid5.c, raid5_set_cache_size)."""
+_EMPTY_STRIPES = (
+    f'for at; do read -r size <"$at" && echo {_FEWEST_STRIPES} >"$at" && echo "$size" >"$at" || exit 1; done'
+)
+
+
+def cold_plan(kind: FileSystem, device: str) -> Plan:
+    """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches)."""
+    drop = Step(("sh", "-c", f"sync; echo 3 > {DROP_CACHES}"), "The kernel forgets its clean pages, inodes and names.")
+    if kind is FileSystem.RAW:
+        return Plan("Drop caches", (drop,))
+    # The folder of the mount stays: making it anew would be two more commands before every job.
+    leave, enter = filesystem.unmount(kind, device).steps[0], filesystem.mount(kind, device).steps[-1]
+    return Plan("Cold caches", (leave, drop, enter))
+
+
+def empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
+    """Have md forget all stripes that it keeps but the last 17, by a cache that is small for a moment.
+
+    Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
+    """
+    paths = tuple(md_path(name, "stripe_cache_size") for name in parity_arrays)
+    why = "md keeps old data and parity of stripes that were used lately; small writes to them would read nothing."
+    return Plan("Empty stripe caches", (Step(("sh", "-c", _EMPTY_STRIPES, "empty-stripes", *paths), why),))
+
+
+def make_cold(
+    lab: Lab, kind: FileSystem, device: str, disks: Sequence[LabDisk], parity_arrays: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Make the caches cold for a job on ``disks`` and return what was done, for the result.
+
+    ``parity_arrays`` are the md arrays of level 4, 5 or 6 that the job works on: they have caches of their own.
+    """
+    lab.execute(cold_plan(kind, device))
+    events = ["remounted"] if kind is not FileSystem.RAW else []
+    events.append("kernel caches dropped")
+    if parity_arrays:
+        lab.execute(empty_stripes_plan(parity_arrays))
+        events.append("md's stripe caches emptied")
+    if lab.drop_host_cache(disks):
+        events.append("host cache of the disk images dropped")
+    return tuple(events)

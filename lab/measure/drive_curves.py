@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.disks.mechanics import MAX_ZONES
+from lab.disks.drive_models import MAX_ZONES
 from lab.errors import SpecError
 from lab.units import KIB
 

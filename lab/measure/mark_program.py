@@ -1,20 +1,26 @@
 """Known data on a device or in a file: written, and read back block by block past the page cache.
 
-Runs on the machine as a file of its own, with python3 alone:
+Runs inside the agent of a machine, standard library alone:
 
-    mark_program.py write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
+    write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
 
 Every block of 4 KiB holds bytes that follow from the seed and its place alone (SHAKE-128), so nothing needs to be kept
-to tell which blocks differ. Prints JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
-counted from the mark's start; status 1 and the system's words if the place as a whole cannot be opened or written.
+to tell which blocks differ. Returns JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
+counted from the mark's start. Raises OSError with the system's words if the place as a whole cannot be opened or
+written.
 """
+
+from __future__ import annotations
 
 import errno
 import hashlib
 import json
 import mmap
 import os
-import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 BLOCK_BYTES = 4096
 PIECE_BYTES = 1024 * 1024
@@ -35,12 +41,14 @@ def open_direct(path: str, flags: int) -> int:
         return os.open(path, flags, 0o600)
 
 
-def write(path: str, offset: int, length: int, seed: str) -> None:
+def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]) -> None:
     """Write the whole mark and have it on the disks."""
     fd = open_direct(path, os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT))
     buffer = mmap.mmap(-1, PIECE_BYTES)
     try:
         for start in range(0, length, PIECE_BYTES):
+            if is_stopped():
+                break
             size = min(PIECE_BYTES, length - start)
             first = start // BLOCK_BYTES
             buffer[:size] = b"".join(block(seed, first + index) for index in range(size // BLOCK_BYTES))
@@ -52,7 +60,7 @@ def write(path: str, offset: int, length: int, seed: str) -> None:
         os.close(fd)
 
 
-def read_piece(fd: int, buffer: "mmap.mmap", size: int, offset: int) -> "bytes | None":
+def read_piece(fd: int, buffer: mmap.mmap, size: int, offset: int) -> bytes | None:
     """A piece of the place; None if it cannot be read as a whole."""
     try:
         return buffer[:size] if os.preadv(fd, [memoryview(buffer)[:size]], offset) == size else None
@@ -60,13 +68,17 @@ def read_piece(fd: int, buffer: "mmap.mmap", size: int, offset: int) -> "bytes |
         return None
 
 
-def verify(path: str, offset: int, length: int, seed: str) -> "dict[str, list[list[int]]]":
+def verify(
+    path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]
+) -> dict[str, list[list[int]]]:
     """Where the mark is not what was written."""
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     fd = open_direct(path, os.O_RDONLY)
     buffer = mmap.mmap(-1, PIECE_BYTES)
     try:
         for start in range(0, length, PIECE_BYTES):
+            if is_stopped():
+                break
             size = min(PIECE_BYTES, length - start)
             piece = read_piece(fd, buffer, size, offset + start)
             for place in range(start, start + size, BLOCK_BYTES):
@@ -83,7 +95,7 @@ def verify(path: str, offset: int, length: int, seed: str) -> "dict[str, list[li
     return found
 
 
-def add(stretches: "list[list[int]]", place: int) -> None:
+def add(stretches: list[list[int]], place: int) -> None:
     """Add one block to the list of stretches."""
     if stretches and sum(stretches[-1]) == place:
         stretches[-1][1] += BLOCK_BYTES
@@ -91,21 +103,15 @@ def add(stretches: "list[list[int]]", place: int) -> None:
         stretches.append([place, BLOCK_BYTES])
 
 
-def main() -> int:
+def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     """See above."""
-    action, path, offset, length, seed = sys.argv[1:6]
+    action, path, offset, length, seed = arguments
+    found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     try:
         if action == "write":
-            write(path, int(offset), int(length), seed)
-            found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
+            write(path, int(offset), int(length), seed, is_stopped)
         else:
-            found = verify(path, int(offset), int(length), seed)
+            found = verify(path, int(offset), int(length), seed, is_stopped)
     except OSError as error:
-        sys.stderr.write(f"{path}: {error.strerror}\n")
-        return 1
-    sys.stdout.write(json.dumps(found))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        raise OSError(f"{path}: {error.strerror}") from error
+    return json.dumps(found)

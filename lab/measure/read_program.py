@@ -1,24 +1,29 @@
-"""Reads places of a disk past the caches and tells when each read began and ended. Runs on the machine, python3 alone.
+"""Reads places of a disk past the caches and tells when each read began and ended. Runs inside the agent of a machine.
 
-    read_program.py DEVICE DEPTH < PLACES
+    DEVICE DEPTH PLACES
 
-Each line of PLACES is a byte offset and a length, multiples of 4096; DEPTH reads are in flight. Prints for each, in
+Each line of PLACES is a byte offset and a length, multiples of 4096; DEPTH reads are in flight. Returns for each, in
 the order of PLACES, the seconds of its begin and end on the machine's clock. The disk is opened for reading only.
 """
+
+from __future__ import annotations
 
 import errno
 import itertools
 import mmap
 import os
-import sys
 import threading
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-def main() -> int:
+
+def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     """Read all places."""
-    path, depth = sys.argv[1], int(sys.argv[2])
-    places = [tuple(map(int, line.split())) for line in sys.stdin]
+    path, depth = arguments[0], int(arguments[1])
+    places = [tuple(map(int, line.split())) for line in arguments[2].splitlines()]
     times: list[tuple[float, float]] = [(0.0, 0.0)] * len(places)
     disk = os.open(path, os.O_RDONLY | os.O_DIRECT)
     largest = max(length for _, length in places)
@@ -27,7 +32,7 @@ def main() -> int:
 
     def work() -> None:
         page = memoryview(mmap.mmap(-1, largest))
-        while (index := next(counter)) < len(places):
+        while (index := next(counter)) < len(places) and not is_stopped():
             offset, length = places[index]
             begin = time.monotonic()
             try:
@@ -44,12 +49,7 @@ def main() -> int:
     work()
     for thread in threads:
         thread.join()
+    os.close(disk)
     if failures:
-        sys.stderr.write(f"{path}: {failures[0].strerror}\n")
-        return 1
-    sys.stdout.writelines(f"{begin:.7f} {end:.7f}\n" for begin, end in times)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        raise OSError(f"{path}: {failures[0].strerror}")
+    return "".join(f"{begin:.7f} {end:.7f}\n" for begin, end in times)

@@ -5,9 +5,10 @@ Rebuild time is taken from samples of ``sync_completed`` on the machine's clock,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lab.arrays import operations
 from lab.arrays.state import read_array
@@ -15,9 +16,10 @@ from lab.arrays.status import SyncAction
 from lab.arrays.waits import wait_until_idle
 from lab.disks import Lab
 from lab.errors import ArrayError
-from lab.measure.integrity import DataSum, Verdict, verdict
-from lab.measure.recorder import Recorder
-from lab.measure.samples import Sample
+from lab.measure.job import BackgroundLoad, Measured
+from lab.measure.programs import DataSum, DataVerdict, verdict
+from lab.measure.samples import Rates, Recorder, Sample, busy_fraction, rates_between
+from lab.results.timeline import MemberRates, Stretch, Timeline
 from lab.theory.model import DiskRates, Prediction, rebuild_seconds
 from lab.units import KIB
 
@@ -32,6 +34,8 @@ class RebuildMeasured:
     rebuild_seconds: float
     rebuilt_bytes: int
     samples: tuple[Sample, ...]
+    load: Measured | None = None
+    """What went on beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,13 @@ class Integrity:
     after: DataSum
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DataVerdict:
         """The worst of the two comparisons."""
         found = {verdict(self.before, self.degraded), verdict(self.before, self.after)}
-        for worst in (Verdict.CHANGED, Verdict.UNREADABLE):
+        for worst in (DataVerdict.CHANGED, DataVerdict.UNREADABLE):
             if worst in found:
                 return worst
-        return Verdict.INTACT
+        return DataVerdict.INTACT
 
 
 def fail_and_remove(lab: Lab, array: str, member: str) -> None:
@@ -66,22 +70,27 @@ def measure_rebuild(
     member: str,
     members: Sequence[str],
     *,
-    beside: Callable[[Recorder], AbstractContextManager[None]] | None = None,
+    start_load: Callable[[], BackgroundLoad] | None = None,
 ) -> RebuildMeasured:
     """Add the blank member and follow the rebuild to its end.
 
-    ``members`` are the kernel names to sample; ``beside`` is what goes on meanwhile, such as a load: entered before the
-    member is added, since a small array may be rebuilt within a second, and left when the rebuild is over.
+    ``members`` are the kernel names to sample. A load goes on meanwhile: started before the member is added, since a
+    small array may be rebuilt within a second, and stopped when the rebuild is over.
     """
     used_bytes = read_array(lab.machine, array).component_bytes or 0
     lab.execute(operations.zero_superblocks((member,)))
-    with (
-        Recorder(lab.machine, array, members, hertz=REBUILD_HERTZ) as recorder,
-        beside(recorder) if beside else nullcontext(),
-    ):
-        lab.execute(operations.add(array, member))
-        wait_until_idle(lab.machine, array, clock=lab.host.clock)
-    return RebuildMeasured(sync_seconds(recorder.samples), used_bytes, recorder.samples)
+    found: Measured | None = None
+    with Recorder(lab.machine, array, members, hertz=REBUILD_HERTZ) as recorder:
+        load = start_load() if start_load else None
+        try:
+            if load:
+                load.wait_until_busy()
+            lab.execute(operations.add(array, member))
+            wait_until_idle(lab.machine, array, clock=lab.host.clock)
+        finally:
+            if load:
+                found = load.stop(recorder.between)
+    return RebuildMeasured(sync_seconds(recorder.samples), used_bytes, recorder.samples, found)
 
 
 def sync_seconds(samples: Sequence[Sample]) -> float:
@@ -114,3 +123,76 @@ def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction
     limit = int(words[0]) * KIB if words and words[0].isdecimal() else None
     disks = [rates] * status.raid_disks
     return rebuild_seconds(status.component_bytes, disks, sync_speed_max_bytes_per_second=limit)
+
+
+MOST_POINTS = 400
+"""As many as a plot can show; counters make longer intervals as exact as short ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Samples without a gap, and what was going on."""
+
+    name: str
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    earlier: Sample | None
+    later: Sample
+
+    def rates(self, device: str) -> Rates | None:
+        return rates_between(self.earlier, self.later, device) if self.earlier else None
+
+
+def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
+    """The recordings one after the other, on the machine's clock; None without two samples in any."""
+    kept = [recording for recording in recordings if len(recording.samples) > 1]
+    if not kept:
+        return None
+    step = math.ceil(sum(len(recording.samples) for recording in kept) / MOST_POINTS)
+    points = [point for recording in kept for point in _points(recording.samples, step)]
+    start = points[0].later.time_seconds
+    whole = [point.rates(array) for point in points]
+    return Timeline(
+        seconds=tuple(point.later.time_seconds - start for point in points),
+        read_iops=tuple(rates.read_iops if rates else None for rates in whole),
+        write_iops=tuple(rates.write_iops if rates else None for rates in whole),
+        wait_seconds=tuple(rates.mean_wait_seconds if rates else None for rates in whole),
+        rebuilt_fraction=tuple(_rebuilt(point.later) for point in points),
+        busy_fraction=tuple(busy_fraction(point.earlier, point.later) if point.earlier else None for point in points),
+        members=tuple(_member(name, points) for name in members),
+        stretches=tuple(_stretches(kept, start)),
+    )
+
+
+def _points(samples: Sequence[Sample], step: int) -> Iterator[_Point]:
+    chosen = [*samples[:-1:step], samples[-1]]
+    yield _Point(None, chosen[0])
+    for earlier, later in pairwise(chosen):
+        yield _Point(earlier, later)
+
+
+def _rebuilt(sample: Sample) -> float | None:
+    if sample.sync_action != _RECOVER or sample.sync_progress is None:
+        return None
+    return sample.sync_progress.fraction
+
+
+def _member(name: str, points: Sequence[_Point]) -> MemberRates:
+    rates = [point.rates(name) for point in points]
+    return MemberRates(
+        name=name,
+        read_bytes_per_second=tuple(each.read_bytes_per_second if each else None for each in rates),
+        written_bytes_per_second=tuple(each.write_bytes_per_second if each else None for each in rates),
+    )
+
+
+def _stretches(recordings: Sequence[Recording], start: float) -> Iterator[Stretch]:
+    """Where each recording's name holds; a rebuild's is cut at where md begins and ends."""
+    for recording in recordings:
+        samples = recording.samples
+        shown = [sample.time_seconds for sample in samples if _rebuilt(sample) is not None]
+        begin, end = (shown[0], shown[-1]) if shown else (samples[0].time_seconds, samples[-1].time_seconds)
+        yield Stretch(name=recording.name, start_seconds=begin - start, end_seconds=end - start)

@@ -1,16 +1,20 @@
-"""Samples: what the agent read at one tick, as numbers on one time axis."""
+"""Samples: what the agent read at one tick, as numbers on one time axis, and the recorder that keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from lab.arrays.names import md_path
 from lab.arrays.state import parse_count, parse_progress
 from lab.arrays.status import SyncProgress
-from lab.machine.api import RawSample, SampleRequest
-from lab.units import SECTOR_BYTES
+from lab.errors import LabError
+from lab.machine.api import Machine, RawSample, SampleRequest
+from lab.results.record import CpuFigures
+from lab.units import GIB, SECTOR_BYTES
 
 DEFAULT_HERTZ = 4.0
 MAX_HERTZ = 20.0
@@ -66,13 +70,31 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
     return SampleRequest(1 / min(hertz, MAX_HERTZ), tuple(files), devices, prefixes)
 
 
+class ThreadTicks:
+    """CPU time of md's kernel threads, as sums for each array, in ticks.
+
+    Each sync has a thread of its own: what ended threads had used stays in the sum.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, int] = {}
+
+    def add(self, seen: Mapping[str, int]) -> dict[str, int]:
+        """Array -> the sum over all its threads until now. ``seen`` is as the agent counts: by ``md0_raid5/812``."""
+        self._newest.update(seen)
+        sums: dict[str, int] = {}
+        for thread, ticks in self._newest.items():
+            array = thread.partition("_")[0]
+            sums[array] = sums.get(array, 0) + ticks
+        return sums
+
+
 class SampleReader:
-    """Turns raw samples of one request into samples; keeps what ended threads had used."""
+    """Turns raw samples of one request into samples."""
 
     def __init__(self, array: str | None) -> None:
         self._array = array
-        self._ticks: dict[str, int] = {}
-        self._ended_ticks = 0
+        self._threads = ThreadTicks()
 
     def read(self, raw: RawSample) -> Sample:
         """One sample. Files that could not be read give empty values, since an array may just have gone."""
@@ -80,17 +102,12 @@ class SampleReader:
         def text(path: str) -> str:
             return (raw.files.get(path) or "").strip()
 
-        for name, ticks in raw.thread_cpu_ticks.items():
-            # CPU time never falls: each resync has a new thread of the same name, which begins at 0.
-            if ticks < self._ticks.get(name, 0):
-                self._ended_ticks += self._ticks[name]
-            self._ticks[name] = ticks
         md = {name: text(md_path(self._array, name)) if self._array else "" for name in _MD_FILES}
         return Sample(
             time_seconds=raw.time_seconds,
             disks=parse_diskstats(text("/proc/diskstats")),
             cpu=parse_cpu(text("/proc/stat")),
-            md_thread_ticks=self._ended_ticks + sum(self._ticks.values()),
+            md_thread_ticks=self._threads.add(raw.thread_cpu_ticks).get(self._array or "", 0),
             sync_action=md["sync_action"],
             sync_progress=parse_progress(md["sync_completed"]),
             degraded_count=parse_count(md["degraded"]),
@@ -190,3 +207,101 @@ def busy_fraction(earlier: CpuCounted, later: CpuCounted) -> float | None:
     busy = later.cpu.busy - earlier.cpu.busy
     total = busy + later.cpu.idle - earlier.cpu.idle
     return busy / total if total > 0 else None
+
+
+class Recorder:
+    """``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …`` and then ``recorder.samples``.
+
+    ``on_sample`` is called on the recorder's thread. A machine that is lost ends the recording; whoever else talks to
+    the machine hears of it.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        array: str | None,
+        disks: Sequence[str],
+        *,
+        hertz: float = DEFAULT_HERTZ,
+        on_sample: Callable[[Sample], None] | None = None,
+    ) -> None:
+        self._machine = machine
+        self._request = sample_request(array, disks, hertz=hertz)
+        self._reader = SampleReader(array)
+        self._on_sample = on_sample
+        self._samples: list[Sample] = []
+        self._thread = threading.Thread(target=self._collect, name="raidlab-recorder", daemon=True)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Everything so far, oldest first."""
+        return tuple(self._samples)
+
+    def between(self, start_seconds: float, end_seconds: float) -> tuple[Sample, ...]:
+        """Samples of a stretch of the machine's time."""
+        return tuple(sample for sample in self._samples if start_seconds <= sample.time_seconds <= end_seconds)
+
+    def __enter__(self) -> Self:
+        self._stream = self._machine.sample(self._request)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._stream.stop()
+        except LabError:
+            if error is None:
+                raise
+        self._thread.join(timeout=5.0)
+
+    def _collect(self) -> None:
+        try:
+            for raw in self._stream:
+                sample = self._reader.read(raw)
+                self._samples.append(sample)
+                if self._on_sample:
+                    self._on_sample(sample)
+        except LabError:
+            return
+
+
+FEWEST_TICKS = 10
+"""With fewer busy ticks of the clock, the cost of one I/O is known to no better than one part in ten: no figure."""
+
+
+def idle_fraction(samples: Sequence[Sample]) -> float:
+    """Busy part of all CPU time in samples that were taken while nothing ran; 0 where it cannot be told."""
+    if len(samples) < 2:
+        return 0.0
+    return busy_fraction(samples[0], samples[-1]) or 0.0
+
+
+def cpu_figures(
+    samples: Sequence[Sample],
+    *,
+    idle_baseline: float,
+    total_ios: int,
+    total_bytes: int,
+) -> CpuFigures | None:
+    """The account over the stretch that ``samples`` cover; I/Os and bytes are scaled to nothing: they belong to it.
+
+    None without two samples that carry CPU counters.
+    """
+    if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
+        return None
+    first, last = samples[0].cpu, samples[-1].cpu
+    busy, idle = last.busy - first.busy, last.idle - first.idle
+    steal = last.steal - first.steal
+    cpu_seconds = max(0.0, busy - idle_baseline * (busy + idle)) / TICKS_PER_SECOND
+    is_known = busy >= FEWEST_TICKS
+    md_seconds = (samples[-1].md_thread_ticks - samples[0].md_thread_ticks) / TICKS_PER_SECOND
+    return CpuFigures(
+        cpu_seconds_total=cpu_seconds,
+        md_thread_cpu_seconds=md_seconds,
+        cpu_microseconds_per_io=cpu_seconds * 1e6 / total_ios if total_ios and is_known else None,
+        cpu_seconds_per_gib=cpu_seconds * GIB / total_bytes if total_bytes and is_known else None,
+        idle_baseline_fraction=idle_baseline,
+        steal_fraction=steal / (busy + idle + steal) if busy + idle + steal else None,
+    )

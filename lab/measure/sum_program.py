@@ -1,24 +1,30 @@
-"""SHA-256 over files and devices, past the page cache. Runs on the machine as a file of its own, with python3 alone.
+"""SHA-256 over files and devices, past the page cache. Runs inside the agent of a machine, standard library alone.
 
-    sum_program.py SKIP_BYTES LENGTH_BYTES PATH...      LENGTH_BYTES 0: to the end
+    SKIP_BYTES LENGTH_BYTES PATH...      LENGTH_BYTES 0: to the end
+
+Returns the digest and the bytes of all files in the order given.
 
 Why not dd and sha256sum: both move data in small pieces, and each piece costs a system call, which is what an embedded
 kernel is slowest at (0.8 s against 2.9 s for 400 MiB there).
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import mmap
 import os
-import sys
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PIECE_BYTES = 4 * 1024 * 1024
 
 
-def add_file(digest: "hashlib._Hash", path: str, skip: int, length: int) -> int:
+def add_file(digest: hashlib._Hash, path: str, skip: int, length: int, is_stopped: Callable[[], bool]) -> int:
     """Feed one file or device to the digest and return its bytes; a folder is left out."""
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         return 0
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
@@ -27,11 +33,10 @@ def add_file(digest: "hashlib._Hash", path: str, skip: int, length: int) -> int:
             raise
         # File systems in memory know no direct I/O, and have no cache in front of them either.
         fd = os.open(path, os.O_RDONLY)
-    buffer = mmap.mmap(-1, PIECE_BYTES)
-    view = memoryview(buffer)
+    view = memoryview(mmap.mmap(-1, PIECE_BYTES))
     offset, end = skip, skip + length if length else None
     try:
-        while end is None or offset < end:
+        while (end is None or offset < end) and not is_stopped():
             count = os.preadv(fd, [view], offset)
             if not count:
                 break
@@ -42,19 +47,13 @@ def add_file(digest: "hashlib._Hash", path: str, skip: int, length: int) -> int:
     return (offset if end is None else min(offset, end)) - skip
 
 
-def main() -> int:
-    """Print digest and bytes of all files in the order given; status 1 and the reason if one cannot be read."""
+def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
+    """See above. Raises OSError that names the file that cannot be read."""
     digest = hashlib.sha256()
     total = 0
-    for path in sys.argv[3:]:
+    for path in arguments[2:]:
         try:
-            total += add_file(digest, path, int(sys.argv[1]), int(sys.argv[2]))
+            total += add_file(digest, path, int(arguments[0]), int(arguments[1]), is_stopped)
         except OSError as error:
-            sys.stderr.write(f"{path}: {error.strerror}\n")
-            return 1
-    sys.stdout.write(f"{digest.hexdigest()} {total}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+            raise OSError(f"{path}: {error.strerror}") from error
+    return f"{digest.hexdigest()} {total}"

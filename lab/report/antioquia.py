@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from lab.experiments.published import Published, PublishedArray
-from lab.report.cells import NOTHING, integrity_text, interval_text, outlier_notes, seconds_text
-from lab.report.ratio_words import paired_note, ratio_text
+from lab.report.cells import (
+    NOTHING,
+    integrity_text,
+    interval_text,
+    outlier_notes,
+    paired_note,
+    ratio_text,
+    seconds_text,
+)
 from lab.report.series import READ, WRITE, Row, row_for, rows
 from lab.report.table import Column, Table, as_csv
 from lab.results.ratios import Ratio, paired_ratio

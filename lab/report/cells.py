@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
+
+from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
 from lab.lint.theory_checks import BesideTheory, beside_theory
 from lab.report.series import Row, rows
 from lab.report.table import Column, Table
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, estimate, outliers
+from lab.results.verdicts import RatioOutcome
 from lab.units import human_rate, human_seconds
 
 NOTHING = "–"
@@ -153,3 +158,76 @@ def timings_table(record: ResultRecord) -> Table:
     )
     body = tuple((name, f"{seconds:.1f}") for name, seconds in parts)
     return Table("Time spent", (Column("on", False), Column("seconds")), body)
+
+
+def ratio_text(found: Estimate | None) -> str:
+    """``0.53 [0.50–0.56]``; a dash where there is none."""
+    return found.text() if found else NOTHING
+
+
+def paired_note(found: Iterable[Estimate | None]) -> str:
+    """What the ratios of a table are, if they are of interleaved repeats."""
+    coverages = [each.coverage for each in found if each is not None and each.n > 1]
+    what = "ratio: Hodges-Lehmann estimate over the paired repeats"
+    if not coverages:
+        return f"{what}; one repeat gives no interval"
+    return (
+        f"{what} [interval of the exact signed-rank test: holds the true ratio with at least {min(coverages):.1%}, "
+        "if the logarithms of the pairs' ratios lie symmetrically about it]"
+    )
+
+
+RATIO_NOTE = (
+    "ratios to one disk: Hodges-Lehmann estimate over paired repeats [interval of the exact signed-rank test, which "
+    "takes their logarithms to lie symmetrically about the true one]; of rebuilds: Mann-Whitney's, for runs apart"
+)
+
+
+def platform_tables(experiment: str, found: PlatformComparison) -> Iterator[Table]:
+    """Those that have rows."""
+    names = [platform.name for platform in found.platforms]
+    if found.rows:
+        columns = (Column("figure without unit", False), Column("of", False), *map(Column, names))
+        body = tuple((row.measure.value, row.what, *map(ratio_text, row.values)) for row in found.rows)
+        yield Table(f"{experiment} on {len(names)} machines", columns, body, (RATIO_NOTE,))
+    if found.agreements:
+        columns = (Column("same order as on the first", False), Column("of", False), Column("arrays"))
+        columns += (Column("Kendall's tau"), Column("pairs told"), Column("other way round"))
+        body = tuple(map(_agreement_row, found.agreements))
+        note = "tau: of the medians, without an interval; pairs told: those of which both machines can tell the order"
+        yield Table("Order of the arrays", columns, body, (note,))
+    if found.conclusions:
+        columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
+        body = tuple((_claim(each), each.what, *_transfers(each)) for each in found.conclusions)
+        notes = tuple(f"on {name}: {transfer_counts(found, place)}" for place, name in enumerate(names[1:]))
+        yield Table("What carries over", (*columns, *(Column(name, False) for name in names[1:])), body, notes)
+
+
+def _agreement_row(each: Agreement) -> tuple[str, ...]:
+    tau = NOTHING if math.isnan(each.tau) else f"{each.tau:.2f}"
+    return (each.platform, each.what, str(each.arrays), tau, f"{each.told} of {each.pairs}", str(each.turned))
+
+
+def transfer_counts(found: PlatformComparison, place: int) -> str:
+    """``confirmed 3, flips 1``: what becomes of the conclusions on the platform at this place after the first."""
+    transfers = [each.transfers[place] for each in found.conclusions]
+    return ", ".join(f"{each.value} {transfers.count(each)}" for each in Transfer if each in transfers)
+
+
+def _claim(conclusion: Conclusion) -> str:
+    """``raid0 is faster than raid5``, as the first machine has it."""
+    outcome = conclusion.verdicts[0].outcome
+    if outcome is RatioOutcome.CANNOT_TELL:
+        return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
+    return f"{conclusion.faster} is {outcome} {'as' if outcome is RatioOutcome.SAME else 'than'} {conclusion.slower}"
+
+
+def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
+    """What each further platform makes of it; where nothing can be told, why."""
+    pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
+    return tuple(
+        f"{transfer} ({verdict.reason or 'not on the first'})"
+        if transfer is Transfer.CANNOT_TELL
+        else f"{transfer}: {verdict.outcome}"
+        for transfer, verdict in pairs
+    )

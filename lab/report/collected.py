@@ -2,17 +2,140 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.compare.figures import singles
-from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
+import msgspec
+
+from lab.compare.figures import bad_repeats, is_speed, singles
+from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of, platform_words
 from lab.errors import LabError, ResultError
-from lab.report.distribution import Distribution
+from lab.lint.result_checks import as_shown
 from lab.report.series import rows
-from lab.report.sources import Loaded
-from lab.results.record import ResultRecord, RunStatus
+from lab.report.table import Column, Table
+from lab.results.elsewhere import FoundResult, find_results
+from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus
+from lab.results.store import ResultStore
+from lab.results.timeline import Timeline, decode_timeline
+from lab.workloads.fio_output import DirectionFigures
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One result, with nothing in it but figures that are numbers above 0."""
+
+    record: ResultRecord
+    source: str
+    problems: tuple[str, ...]
+    """What was left out of it, and what is missing."""
+    read_file: Callable[[str], str]
+
+    @property
+    def machine(self) -> str:
+        """``embedded, hdd-7200``."""
+        return platform_words(self.record)
+
+    def timeline(self, rebuild: RebuildRecord) -> Timeline | None:
+        """Of a rebuild; None if none was kept. Raises ResultError if it cannot be read."""
+        if not rebuild.timeline_file:
+            return None
+        source = f"{self.record.id}/{rebuild.timeline_file}"
+        found = decode_timeline(self.read_file(rebuild.timeline_file), source=source)
+        if self.record.conditions.has_cpu_time:
+            return found
+        return msgspec.structs.replace(found, busy_fraction=(None,) * len(found.seconds))
+
+
+def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | str]:
+    """Every result that can be read, each once; for every other one a sentence that says why not."""
+    seen: set[str] = set()
+    for found in find_results(names, store):
+        if isinstance(found, str):
+            yield found
+        elif found.record.id not in seen:
+            seen.add(found.record.id)
+            yield loaded(found)
+
+
+def loaded(found: FoundResult) -> Loaded:
+    """A result without what is no figure; what was left out is among its problems."""
+    record = found.record
+    cells = tuple(cleaned for cell in record.cells if (cleaned := _cleaned(cell)))
+    rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
+    bad = [f"{each.key}: {each.rebuild_seconds:g} s, left out" for each in record.rebuilds if each not in rebuilds]
+    clean = as_shown(msgspec.structs.replace(record, cells=cells, rebuilds=rebuilds))
+    return Loaded(clean, found.source, (*_shortened(record), *bad), found.read_file)
+
+
+def _shortened(record: ResultRecord) -> Iterator[str]:
+    """Bad repeats one by one, but of many missing ones their number: a run that broke off lacks all the rest."""
+    missing = record.missing_keys
+    if len(missing) <= _MOST_NAMED:
+        yield from bad_repeats(record)
+        return
+    yield from (problem for problem in bad_repeats(record) if not problem.endswith(": planned, not measured"))
+    yield f"{len(missing)} of {len(record.planned_cells)} cells are planned, not measured: {missing[0]} and others"
+
+
+def _cleaned(cell: CellRecord) -> CellRecord | None:
+    reads, writes = _usable(cell.figures.reads), _usable(cell.figures.writes)
+    if reads is None and writes is None:
+        return None
+    if (reads, writes) == (cell.figures.reads, cell.figures.writes):
+        return cell
+    return msgspec.structs.replace(cell, figures=msgspec.structs.replace(cell.figures, reads=reads, writes=writes))
+
+
+def _usable(section: DirectionFigures | None) -> DirectionFigures | None:
+    if section is None or not (is_speed(section.iops) and is_speed(section.bandwidth_bytes_per_second)):
+        return None
+    return section if is_speed(section.mean_seconds) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RatioDistribution:
+    """One array and workload over many results, each divided by the same result's baseline."""
+
+    array: str
+    baseline: str
+    workload: str
+    direction: str
+    values: Sequence[float]
+    """Sorted."""
+
+    @property
+    def what(self) -> str:
+        return f"{self.array} ÷ {self.baseline}"
+
+    def quantile(self, fraction: float) -> float:
+        """By linear interpolation between the two nearest."""
+        place = fraction * (len(self.values) - 1)
+        low = math.floor(place)
+        high = min(low + 1, len(self.values) - 1)
+        return self.values[low] + (place - low) * (self.values[high] - self.values[low])
+
+
+def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> Table:
+    """Median, middle half and range of each."""
+    columns = (Column("ratio", False), Column("of", False), Column("results"), Column("median"))
+    body = tuple(
+        (
+            each.what,
+            f"{each.workload}, {each.direction}s",
+            str(len(each.values)),
+            f"{each.quantile(0.5):.2f}",
+            f"{each.quantile(0.25):.2f} – {each.quantile(0.75):.2f}",
+            f"{each.quantile(0):.2f} – {each.quantile(1):.2f}",
+        )
+        for each in found
+    )
+    note = "medians of each result divided by those of its own baseline: no raw figures of two machines side by side"
+    return Table(f"{experiment}: ratios", (*columns, Column("half of them"), Column("all")), body, (note,))
+
 
 MOST_DETAILED = 12
 """With more results than this each is a line, and its experiment a distribution."""
@@ -43,7 +166,7 @@ class Collected:
     """What could not be read, or not be compared, and what was left out."""
     comparisons: Mapping[str, PlatformComparison] = field(default_factory=dict)
     """Experiment -> its machines side by side."""
-    distributions: Mapping[str, tuple[Distribution, ...]] = field(default_factory=dict)
+    distributions: Mapping[str, tuple[RatioDistribution, ...]] = field(default_factory=dict)
     """Experiment -> ratios over all its results, where they are too many to be told one by one."""
 
 
@@ -63,7 +186,7 @@ def collect(found: Iterable[Loaded | str], *, failures: Sequence[str] = ()) -> C
             detailed.append(each)
     if not listed and not failures:
         raise ResultError(
-            f"there is nothing to report on: {'; '.join(problems) or 'no result is named'}",
+            f"there is nothing to report on: {'; '.join(problems) or 'no result was named'}",
             hint="'raidlab results' lists what there is",
         )
     if len(listed) > MOST_DETAILED:
@@ -127,5 +250,5 @@ class _Ratios:
             if beside and array != baseline:
                 self._values.setdefault((array, baseline, workload, direction), []).append(value / beside)
 
-    def distributions(self) -> tuple[Distribution, ...]:
-        return tuple(Distribution(*key, tuple(sorted(values))) for key, values in self._values.items())
+    def distributions(self) -> tuple[RatioDistribution, ...]:
+        return tuple(RatioDistribution(*key, tuple(sorted(values))) for key, values in self._values.items())

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.adapt.capacity import System, capacity
 from lab.arrays.level_names import level_with_layout
 from lab.compare.figures import is_speed
 from lab.errors import LabError, SpecError
 from lab.experiments.array_plans import ArrayPlan
-from lab.experiments.published import Basis, Finding, Published, Quantity, Relation
+from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import Experiment
-from lab.report.cells import NOTHING
-from lab.report.ratio_words import paired_note, ratio_text
+from lab.report.cells import NOTHING, paired_note, ratio_text
 from lab.report.series import Row, rows
 from lab.report.table import Column, Table
 from lab.results.ratios import SIGNIFICANCE, Ratio, RatioTest, Side
@@ -45,10 +43,10 @@ class Holds(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedFinding:
     """One finding beside what theory gives and what was measured."""
 
-    finding: Finding
+    finding: PublishedFinding
     theory: float | None
     """The same ratio, predicted. None: theory has none for this quantity."""
     measured: Ratio | None
@@ -59,7 +57,7 @@ class Compared:
     """Whether the measured ratio, for what it is worth, lies where the study puts it."""
 
 
-def compared_findings(record: ResultRecord, published: Published) -> tuple[Compared, ...]:
+def compared_findings(record: ResultRecord, published: Published) -> tuple[ComparedFinding, ...]:
     """Every finding of the study, in its order."""
     by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
     theory = Theory(record)
@@ -72,12 +70,12 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
         elif test is None:
             is_cost = finding.quantity is Quantity.CPU_PER_GIB
             reason = NO_CPU_TIME if is_cost and not record.conditions.has_cpu_time else ""
-            made.append(Compared(finding, theory.ratio(finding), None, Holds.NOT_MEASURED, reason))
+            made.append(ComparedFinding(finding, theory.ratio(finding), None, Holds.NOT_MEASURED, reason))
         else:
             measured = test.ratio
             holds, reason = next(judged)
             points = holds is not Holds.CANNOT_TELL or _points(finding, measured)
-            made.append(Compared(finding, theory.ratio(finding), measured, holds, reason, points))
+            made.append(ComparedFinding(finding, theory.ratio(finding), measured, holds, reason, points))
     return tuple(made)
 
 
@@ -95,7 +93,7 @@ def findings_table(record: ResultRecord, published: Published) -> Table | None:
     return Table("The study's findings, as ratios", columns, body, (*notes, *published.remarks))
 
 
-def _row(each: Compared) -> tuple[str, ...]:
+def _row(each: ComparedFinding) -> tuple[str, ...]:
     finding = each.finding
     return (
         finding.says,
@@ -107,13 +105,13 @@ def _row(each: Compared) -> tuple[str, ...]:
     )
 
 
-def _outcome_text(each: Compared) -> str:
+def _outcome_text(each: ComparedFinding) -> str:
     if each.holds is not Holds.CANNOT_TELL:
         return each.holds.value
     return f"{each.holds.value}; points {'there' if each.points_there else 'elsewhere'}"
 
 
-def published_text(finding: Finding) -> str:
+def published_text(finding: PublishedFinding) -> str:
     """``0.53``, ``0.50 (calculated)``, or in words."""
     if finding.ratio is None:
         return finding.relation.value
@@ -121,7 +119,7 @@ def published_text(finding: Finding) -> str:
     return f"{finding.ratio:.2f}{calculated}"
 
 
-def _notes(found: tuple[Compared, ...]) -> Iterator[str]:
+def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
     yield paired_note(each.measured for each in found if each.finding.quantity is not Quantity.CAPACITY)
     yield (
         f"within {DEFAULT_MARGIN:.0%} of 1 counts as the same, within {DEFAULT_MARGIN:.0%} of the published ratio as "
@@ -138,12 +136,12 @@ def _notes(found: tuple[Compared, ...]) -> Iterator[str]:
             yield f"{each.finding.says}: why it may be different here: {each.finding.difference}"
 
 
-def is_another(each: Compared) -> bool:
+def is_another(each: ComparedFinding) -> bool:
     """Whether what was measured is not what the study says, so that its explanation is due."""
     return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
-def _test(finding: Finding, by_place: dict[tuple[str, str, str], Row]) -> RatioTest | None:
+def _test(finding: PublishedFinding, by_place: dict[tuple[str, str, str], Row]) -> RatioTest | None:
     """None: not measured, or not in the same rounds."""
     ours = by_place.get((finding.array, finding.workload, finding.direction))
     base = by_place.get((finding.beside, finding.workload, finding.direction))
@@ -160,7 +158,7 @@ def _test(finding: Finding, by_place: dict[tuple[str, str, str], Row]) -> RatioT
         return None
 
 
-def _judged(asked: list[tuple[Finding, RatioTest]]) -> Iterator[tuple[Holds, str]]:
+def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Holds, str]]:
     """All findings of a study and all nearness to its figures are one family of comparisons."""
     near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
     orders = [_order_p_values(finding.relation, test) for finding, test in asked]
@@ -205,12 +203,12 @@ def _order(relation: Relation, measured: Ratio, sure: PValues) -> tuple[Holds, s
     return Holds.CANNOT_TELL, ""
 
 
-def _capacity(finding: Finding, theory: Theory) -> Compared:
+def _capacity(finding: PublishedFinding, theory: Theory) -> ComparedFinding:
     """Sizes are exact: no repeat can tell more, and no margin is needed."""
     expected = theory.capacity_ratio(finding)
     ratio = theory.size_ratio(finding)
     if ratio is None:
-        return Compared(finding, expected, None, Holds.NOT_MEASURED)
+        return ComparedFinding(finding, expected, None, Holds.NOT_MEASURED)
     measured = Ratio(ratio, ratio, ratio, n=1, coverage=1.0, p_value=0.0)
     is_so = {Relation.MORE: ratio > 1, Relation.LESS: ratio < 1, Relation.SAME: _lies_near(measured, 1.0)}
     if not is_so[finding.relation]:
@@ -219,7 +217,7 @@ def _capacity(finding: Finding, theory: Theory) -> Compared:
         holds = Holds.ORDER_ONLY
     else:
         holds = Holds.YES
-    return Compared(finding, expected, measured, holds)
+    return ComparedFinding(finding, expected, measured, holds)
 
 
 def _lies_near(measured: Ratio, ratio: float) -> bool:
@@ -227,7 +225,7 @@ def _lies_near(measured: Ratio, ratio: float) -> bool:
     return not is_beyond(measured, DEFAULT_MARGIN, at=ratio)
 
 
-def _points(finding: Finding, measured: Ratio) -> bool:
+def _points(finding: PublishedFinding, measured: Ratio) -> bool:
     margin = math.log(1 + DEFAULT_MARGIN)
     distance = math.log(measured.median)
     return {
@@ -267,7 +265,7 @@ class Theory:
             # Written by another raidlab, with keys that this one does not know: no theory then.
             self._experiment = None
 
-    def ratio(self, finding: Finding) -> float | None:
+    def ratio(self, finding: PublishedFinding) -> float | None:
         """None where theory has nothing to say."""
         if finding.quantity is Quantity.CPU_PER_GIB:
             return None
@@ -277,13 +275,13 @@ class Theory:
         # Little's law, with as many I/Os in flight on both.
         return below / above if finding.quantity is Quantity.MEAN_LATENCY else above / below
 
-    def size_ratio(self, finding: Finding) -> float | None:
+    def size_ratio(self, finding: PublishedFinding) -> float | None:
         """Of the devices that were built."""
         sizes = {array.name: array.size_bytes for array in self._record.arrays}
         ours, theirs = sizes.get(finding.array), sizes.get(finding.beside)
         return ours / theirs if ours and theirs else None
 
-    def capacity_ratio(self, finding: Finding) -> float | None:
+    def capacity_ratio(self, finding: PublishedFinding) -> float | None:
         """The same without metadata."""
         if self._experiment is None:
             return None
@@ -296,10 +294,7 @@ class Theory:
     def _capacity(self, plan: ArrayPlan) -> float:
         assert self._experiment is not None
         disks = plan.stand_ins(self._experiment.disks)
-        if plan.level in tuple(System):
-            return float(capacity(System(plan.level), [disk.size_bytes for disk in disks], reference=plan.reference))
-        level = level_with_layout(plan.level, plan.layout)
-        return float(level.capacity_bytes(len(disks), min(disk.size_bytes for disk in disks)))
+        return plan.spec(disks).ideal_bytes(disks)
 
     def _iops(self, array: str, job: str) -> float | None:
         stored = next(

@@ -1,14 +1,18 @@
-"""Looking things up in a record: the repeats of a figure, in the order of the repeats."""
+"""Looking things up in a record: the repeats of a figure, in their order, and names of its parts in plain words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from lab.results.looks import Look, looks_of
+from lab.errors import LabError
+from lab.experiments.schema import Experiment
 from lab.results.record import CellRecord, ResultRecord
-from lab.results.statistics import Estimate, estimate
+from lab.results.statistics import Estimate, InterimLook, estimate, looks_of
+from lab.tomlfile import decode_toml
+from lab.units import human_bytes
 from lab.workloads.fio_output import DirectionFigures
+from lab.workloads.workload import Direction, Workload
 
 READ, WRITE = "read", "write"
 
@@ -22,7 +26,7 @@ class Row:
     phase: str
     direction: str
     cells: tuple[CellRecord, ...]
-    looks: tuple[Look, ...] = ()
+    looks: tuple[InterimLook, ...] = ()
     """Of a result that was measured until its intervals were narrow."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
@@ -102,3 +106,60 @@ def row_for(all_rows: Iterable[Row], array: str, direction: str, phase: str = "h
 def _phase_rank(phase: str) -> int:
     phases = ("healthy", "degraded", "rebuilding", "restored")
     return phases.index(phase) if phase in phases else len(phases)
+
+
+_WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
+_LARGE_BLOCK_BYTES = 128 * 1024
+"""From here on MB/s says more than I/Os per second."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLabels:
+    """Names of one result's arrays and workloads."""
+
+    title: str
+    question: str = ""
+    arrays: Mapping[str, str] = field(default_factory=dict)
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+
+    def array(self, name: str) -> str:
+        return self.arrays.get(name) or name
+
+    def workload(self, name: str) -> str:
+        """``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
+        found = self.workloads.get(name)
+        if found is None or found.recipe or found.trace:
+            return found.title if found else name
+        # Not the catalogue's title: an experiment may have given the workload another block size.
+        what = _WAYS.get(found.direction)
+        title = f"{found.pattern.capitalize()} {what}, {human_bytes(found.block_bytes)}" if what else found.title
+        jobs = f" × {found.jobs} jobs" if found.jobs > 1 else ""
+        return f"{title}, queue depth {found.queue_depth}{jobs}"
+
+    def in_flight(self, name: str) -> int | None:
+        """I/Os that the workload keeps in flight; None where that is not known."""
+        found = self.workloads.get(name)
+        return found.queue_depth * found.jobs if found and not found.recipe and not found.trace else None
+
+
+def labels_of(record: ResultRecord) -> ResultLabels:
+    """From the experiment's text in the record; ids alone where another raidlab wrote keys that this one has not."""
+    try:
+        experiment = decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
+        jobs = [job.build() for job in experiment.jobs]
+        if experiment.rebuild and experiment.rebuild.under:
+            jobs.append(experiment.rebuild.under.build())
+    except LabError:
+        return ResultLabels(record.experiment)
+    return ResultLabels(
+        experiment.title,
+        experiment.question,
+        {plan.id: plan.label for plan in experiment.arrays},
+        {job.id: job for job in jobs},
+    )
+
+
+def is_large(row: Row) -> bool:
+    """Whether the row's I/Os are so large that MB/s are the figure to look at."""
+    section = row.section(row.cells[0])
+    return section.total_ios > 0 and section.io_bytes / section.total_ios >= _LARGE_BLOCK_BYTES

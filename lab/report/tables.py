@@ -7,7 +7,8 @@ import msgspec
 from lab.experiments.published import find_published
 from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
-from lab.report import adaptraid, antioquia
+from lab.parts import added
+from lab.report import antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
 from lab.report.findings import findings_table
 from lab.report.series import rows
@@ -19,7 +20,6 @@ _PROCESSOR_BOUND = (
     "those of drives."
 )
 STUDY_ANTIOQUIA = "antioquia"
-STUDY_ADAPTRAID = "adaptraid"
 
 
 class _Told(msgspec.Struct):
@@ -52,8 +52,8 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
         if record.cells:
             tables.append(antioquia.performance_table(record, published))
             tables.append(antioquia.ratio_table(record, published))
-    elif study == STUDY_ADAPTRAID and record.cells:
-        tables += adaptraid.tables(record, published)
+    elif record.cells and (own_tables := added(f"tables of {study}")):
+        tables += own_tables(record, published)
     elif record.cells:
         tables.append(figures_table(record))
     findings = findings_table(record, published) if published and record.cells else None

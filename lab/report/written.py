@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.errors import LabError, RequirementMissing, ResultError
-from lab.report.cells import NOTHING
-from lab.report.collected import Collected
-from lab.report.distribution import distribution_table
-from lab.report.platform_tables import platform_tables
+from lab.host.files import write_file
+from lab.report.cells import NOTHING, platform_tables
+from lab.report.collected import Collected, distribution_table
 from lab.report.table import Column, Table, as_csv
 from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading, tables_of
-from lab.results.atomic import write_file
 
 
 def default_title(found: Collected) -> str:

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from lab.errors import ResultError
-from lab.results.atomic import storage_error, sync_folder, write_all, write_file
+from lab.host.files import storage_error, sync_folder, write_all, write_file
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
 from lab.results.timeline import Timeline, encode_timeline
 
@@ -65,19 +65,12 @@ def with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecord
 class RunJournal:
     """The writer of one result. Only one process can have it open."""
 
-    def __init__(self, folder: Path, record: ResultRecord, lock: int, journal: int) -> None:
-        self.folder = folder
-        self.record = record
-        """The record as far as it has come."""
-        self._lock = lock
-        self._journal = journal
-
-    @classmethod
-    def open(cls, folder: Path, record: ResultRecord) -> Self:
-        """Take the lock and open the journal, mending a torn last line.
+    def __init__(self, folder: Path, record: ResultRecord) -> None:
+        """Take the lock and open the journal, repairing a torn last line.
 
         Raises ResultError if another process writes this result, or the folder refuses.
         """
+        self.folder = folder
         with contextlib.ExitStack() as opened:
             try:
                 lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -96,9 +89,10 @@ class RunJournal:
             except OSError as error:
                 raise storage_error(f"result '{folder.name}' cannot be written", error) from error
             # Entries written by another process after ``record`` was read, and before the lock, count too.
-            record = with_entries(record, read_journal(path))
+            self.record = with_entries(record, read_journal(path))
+            """The record as far as it has come."""
             opened.pop_all()
-        return cls(folder, record, lock, journal)
+        self._lock, self._journal = lock, journal
 
     def add(self, entry: Entry, *, timeline: Timeline | None = None) -> Entry:
         """Store one finished cell or rebuild, durably, and return it as stored. Raw JSON goes to a file of its own.

@@ -12,7 +12,7 @@ import msgspec
 from lab.workloads.fio_output import JobFigures
 
 KIND = "raidlab-result"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class RunStatus(StrEnum):
@@ -29,7 +29,7 @@ class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     path: str
     kind: str
-    personality: str = ""
+    model: str = ""
     size_bytes: int
     write_cache: str = ""
     """``write back``, ``write through`` or empty: not known."""

@@ -28,7 +28,9 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import ResultError
-from lab.results.atomic import storage_error, sync_folder, write_file
+from lab.host.files import storage_error, sync_folder, write_file
+from lab.old_names import with_new_keys
+from lab.results.formats import refuse_newer
 from lab.results.journal import RunJournal, read_journal, with_entries
 from lab.results.record import KIND, SCHEMA_VERSION, ResultRecord, RunStatus, encode_record
 
@@ -71,11 +73,9 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
         header = msgspec.json.decode(data, type=_Header)
         if header.kind != KIND:
             raise ResultError(f"'{source}' is not a raidlab result", hint="check the path")
-        if header.schema_version > SCHEMA_VERSION:
-            raise ResultError(
-                f"'{source}' has result format {header.schema_version}; this raidlab reads up to {SCHEMA_VERSION}",
-                hint="read it with a newer raidlab",
-            )
+        refuse_newer(source, "result", header.schema_version, SCHEMA_VERSION)
+        if header.schema_version == 1:
+            return msgspec.convert(with_new_keys(msgspec.json.decode(data)), ResultRecord)
         return msgspec.json.decode(data, type=ResultRecord)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
@@ -115,7 +115,7 @@ class ResultStore:
             (folder / "raw").mkdir()
             write_file(folder / DRAFT_NAME, encode_record(draft))
             sync_folder(self.root)
-            return RunJournal.open(folder, draft)
+            return RunJournal(folder, draft)
         except (ResultError, OSError) as error:
             # Without its draft the folder would be a result that nobody can read.
             shutil.rmtree(folder, ignore_errors=True)
@@ -131,7 +131,7 @@ class ResultStore:
         folder = self._folder(self.find(name))
         if (folder / RECORD_NAME).exists() and self.load(folder.name).status is RunStatus.COMPLETE:
             raise ResultError(f"result '{folder.name}' is complete", hint="start a new run")
-        journal = RunJournal.open(folder, self.load(folder.name))
+        journal = RunJournal(folder, self.load(folder.name))
         try:
             write_file(folder / DRAFT_NAME, encode_record(journal.record))
             (folder / RECORD_NAME).unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lab.errors import ResultError
+from lab.results.formats import refuse_newer
 
 FORMAT_VERSION = 1
 
@@ -73,9 +74,5 @@ def decode_timeline(text: str, *, source: str) -> Timeline:
         found = msgspec.json.decode(text, type=Timeline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is no timeline: {error}", hint="restore it from a copy") from None
-    if found.format_version > FORMAT_VERSION:
-        raise ResultError(
-            f"'{source}' has format {found.format_version}; this raidlab reads up to {FORMAT_VERSION}",
-            hint="read it with a newer raidlab",
-        )
+    refuse_newer(source, "timeline", found.format_version, FORMAT_VERSION)
     return found

@@ -21,7 +21,7 @@ DEFAULT_MARGIN = 0.05
 """Ratios within 5 % of 1 count as no difference."""
 
 
-class Outcome(StrEnum):
+class RatioOutcome(StrEnum):
     """What can be said of the first of two beside the second."""
 
     FASTER = "faster"
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 class Verdict:
     """An outcome; ``reason`` says why it cannot be told, and is empty otherwise."""
 
-    outcome: Outcome
+    outcome: RatioOutcome
     reason: str = ""
 
 
@@ -58,7 +58,7 @@ class Asked:
 def check_margin(margin: float) -> None:
     """Raises SpecError for a margin that is none."""
     if not 0 <= margin < 1:
-        raise SpecError(f"a margin of {margin:g} is none", hint="write a part of 1, such as 0.05")
+        raise SpecError(f"a margin of {margin:g} is not possible", hint="write a fraction of 1, such as 0.05")
 
 
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
@@ -112,13 +112,13 @@ def judge(test: RatioTest, *, margin: float = DEFAULT_MARGIN, is_time: bool = Fa
 
 def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family: int) -> Verdict:
     if sure.opposite <= SIGNIFICANCE:
-        return Verdict(Outcome.SAME)
+        return Verdict(RatioOutcome.SAME)
     ratio = asked.test.ratio
     if sure.claim > SIGNIFICANCE:
-        return Verdict(Outcome.CANNOT_TELL, why_not(asked.test, alone.claim, family))
+        return Verdict(RatioOutcome.CANNOT_TELL, why_not(asked.test, alone.claim, family))
     if is_beyond(ratio, margin):
-        return Verdict(Outcome.FASTER if (ratio.median > 1) is not asked.is_time else Outcome.SLOWER)
-    return Verdict(Outcome.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {margin:.0%}")
+        return Verdict(RatioOutcome.FASTER if (ratio.median > 1) is not asked.is_time else RatioOutcome.SLOWER)
+    return Verdict(RatioOutcome.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {margin:.0%}")
 
 
 def why_not(test: RatioTest, p_value: float, family: int) -> str:

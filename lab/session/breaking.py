@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from lab.adapt.summary import VolumeArray
+from lab import faults
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
+from lab.arrays.md import cannot_do_without
 from lab.arrays.placing import ChunkPlace, place_on_member
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks import DiskKind, LabDisk
 from lab.disks.attaching import pace_note
+from lab.disks.inventory import absent
 from lab.errors import ArrayError, LabError
-from lab.faults import disks as disk_faults
-from lab.faults.catalogue import CORRUPTION_BLOCK_BYTES, corrupt_member
 from lab.plans import Plan
-from lab.session.checks import breaks, cannot_do_without, level_of
 from lab.session.data_mark import mark_of
 from lab.session.session import LabSession
 from lab.units import KIB, SECTOR_BYTES
@@ -27,14 +26,12 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
     Raises DeviceRefused for a kind of disk that cannot vanish, with what can be done instead.
     """
     found = session.lab.disk(disk)
-    everything = [
-        status for status in session.all_statuses() if any(each.device == found.node for each in status.members)
-    ]
-    broken = [status for status in everything if breaks(status, status.member(found.node))]
-    # The arrays inside a volume hold slices: they find out by themselves too.
-    holders = [status for status in everything if not isinstance(status, VolumeArray)]
+    everything = _holders(session, found)
+    broken = [status for status in everything if status.breaks_without(status.member(found.node))]
+    # Arrays inside another hold slices: they find out by themselves too.
+    holders = [status for status in everything if not status.inner]
     # An array that cannot do without it refuses to be told, and finds out by itself.
-    plan = disk_faults.pull(found, arrays=[status.name for status in holders if status not in broken])
+    plan = faults.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
         raise cannot_do_without(broken, disk, forced="pulls")
     return plan
@@ -44,21 +41,20 @@ def plug_in(session: LabSession, disk: str) -> Plan:
     """Bring a pulled disk back; then add or re-add it."""
     found = session.lab.disk(disk)
     if not is_pulled(session, found):
-        raise ArrayError(f"{disk} is plugged in", hint=f"pull it first: raidlab disks pull {disk}")
-    holders = _holders(session, found)
+        raise ArrayError(f"{disk} is not unplugged", hint=f"pull it first: raidlab disks pull {disk}")
+    holders = [status for status in _holders(session, found) if not status.inner]
     for status in holders:
         if not status.member(found.node).is_faulty:
             raise ArrayError(
                 f"{status.name} holds on to {disk}, as if it were there",
                 hint=f"stop the array first: raidlab array stop {status.name}",
             )
-    return disk_faults.plug_in(found, arrays=[status.name for status in holders])
+    return faults.plug_in(found, arrays=[status.name for status in holders])
 
 
 def is_pulled(session: LabSession, disk: LabDisk) -> bool:
     """Whether a disk's driver has let go of it: every I/O fails, even if its node is still there."""
-    size = f"/sys/block/{disk.kernel_name}/size"
-    if (session.machine.read([size])[size] or "0").strip() == "0":
+    if absent(session.machine, [disk.kernel_name]):
         return True
     if disk.kind is not DiskKind.SPINDLE:
         return False
@@ -67,13 +63,13 @@ def is_pulled(session: LabSession, disk: LabDisk) -> bool:
     return session.machine.run(read, check=False).status != 0
 
 
-def slow(session: LabSession, disk: str, personality: str) -> Plan:
-    """Let a spindle run at the pace of a slower personality from now on; its own name, or nothing: at its own pace."""
-    return disk_faults.slow(session.lab.disk(disk), personality)
+def slow(session: LabSession, disk: str, model: str) -> Plan:
+    """Let a spindle run at the pace of a slower drive model from now on; its own name, or nothing: at its own pace."""
+    return faults.slow(session.lab.disk(disk), model)
 
 
 def paces(session: LabSession) -> dict[str, str]:
-    """Disk -> personality at whose pace it runs, for spindles that were slowed down."""
+    """Disk -> drive model at whose pace it runs, for spindles that were slowed down."""
     notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}
     texts = session.machine.read(list(notes.values())) if notes else {}
     return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}
@@ -84,27 +80,28 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
 
     A member that has only parity there gets that corrupted: then no read returns wrong data, but a check tells.
     """
-    status = session.status(name)
+    status = session.array(name).status()
+    if "corrupt" in status.cannot:
+        raise session.array(name).refusal("corrupting a member")
     member = status.member(session.node(disk))
     if member.slot is None or not member.is_in_sync or not member.data_offset_sectors:
-        raise ArrayError(f"{disk} holds no data of {name} that count", hint="choose a member that is in sync")
+        raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.reshape_position_sectors is not None:
         raise ArrayError(f"{name} is being reshaped", hint="wait until that is over")
     start, length, kind = _region(session, status, member, length_bytes)
-    fault = corrupt_member(
-        name,
+    plan = faults.corrupt(
         member.device,
         data_offset_bytes=member.data_offset_sectors * SECTOR_BYTES,
         data_bytes=_used_bytes(status, member),
         start_bytes=start,
         length_bytes=length,
     )
-    return Plan(f"Corrupt {length // KIB} KiB of {kind} on {disk}, silently", fault.inject.steps)
+    return Plan(f"Corrupt {length // KIB} KiB of {kind} on {disk}, silently", plan.steps)
 
 
 def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, wanted: int) -> tuple[int, int, str]:
     """Start and length on the member's data, and what lies there."""
-    block = CORRUPTION_BLOCK_BYTES
+    block = faults.CORRUPTION_BLOCK_BYTES
     wanted = max(block, wanted - wanted % block)
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)
@@ -126,12 +123,12 @@ def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, want
             return (*region, "data")
         parity = parity or (*region, f"parity {place.kind.value}")
     if parity is None:
-        raise ArrayError(f"{member.device} has nothing of the data mark", hint="choose another member")
+        raise ArrayError(f"no part of the data mark lies on {member.device}", hint="choose another member")
     return parity
 
 
 def _place(status: ArrayStatus, member: MemberStatus, number: int, member_chunks: int) -> ChunkPlace | None:
-    level = level_of(status)
+    level = status.raid
     layout = None
     if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
         layout = layout_name(level.name, status.layout_number)
@@ -142,7 +139,7 @@ def _place(status: ArrayStatus, member: MemberStatus, number: int, member_chunks
 def _used_bytes(status: ArrayStatus, member: MemberStatus) -> int:
     used = status.component_bytes or (member.data_size_kib or 0) * KIB
     if not used:
-        raise LabError(f"how much of {member.device} holds data cannot be told", hint="choose another array")
+        raise LabError(f"it is unknown how much of {member.device} holds data", hint="choose another array")
     return used
 
 

@@ -10,13 +10,13 @@ import secrets
 import msgspec
 
 from lab.arrays.filesystem import free_bytes
-from lab.errors import ArrayError, LabError
-from lab.measure.integrity import Verdict
-from lab.measure.programs import call_program
-from lab.results.atomic import write_file
-from lab.seams.clock import utc_text
+from lab.errors import ArrayError, CommandFailed, LabError
+from lab.host.clock import utc_text
+from lab.host.files import write_file
+from lab.measure.job import LoadTarget
+from lab.measure.programs import LONGEST_SECONDS, MARK_DATA, DataVerdict
 from lab.session.session import LabSession
-from lab.session.site import MARK_BYTES, Site, mark_bytes, mount_of, site_of
+from lab.session.site import MARK_BYTES, load_target, mount_of
 from lab.units import KIB, human_bytes
 
 _MARKS_FILE = "marks.json"
@@ -47,7 +47,7 @@ class DataMark(msgspec.Struct, frozen=True, kw_only=True):
 class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the data of a mark."""
 
-    verdict: Verdict
+    verdict: DataVerdict
     sentence: str
     """For people: what was found, and where."""
     changed: tuple[tuple[int, int], ...] = ()
@@ -57,18 +57,18 @@ class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_intact(self) -> bool:
-        return self.verdict is Verdict.INTACT
+        return self.verdict is DataVerdict.INTACT
 
 
 class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a mark's data were like when they were last read."""
 
-    verdict: Verdict
+    verdict: DataVerdict
     checked_utc: str
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What mark_program.py prints."""
+    """What mark_program.py returns."""
 
     changed: tuple[tuple[int, int], ...]
     unreadable: tuple[tuple[int, int], ...]
@@ -79,12 +79,12 @@ def write_mark(session: LabSession, name: str) -> DataMark:
 
     Raises LabError with md's words if it cannot be written.
     """
-    site = site_of(session, name)
-    path, start, length = _where(session, site)
+    target = load_target(session, name)
+    path, start, length = _where(session, name, target)
     now = session.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     mark = DataMark(
         array=name,
-        uuid=site.uuid,
+        uuid=target.uuid,
         path=path,
         start_bytes=start,
         length_bytes=length,
@@ -109,16 +109,16 @@ def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
 
 def _verify(session: LabSession, mark: DataMark) -> MarkVerdict:
     try:
-        site = site_of(session, mark.array)
-        if site.uuid != mark.uuid:
+        target = load_target(session, mark.array)
+        if target.uuid != mark.uuid:
             raise ArrayError(f"{mark.array} is another array now: the marked one is gone")
         if not mark.is_raw:
-            mount_of(session, site)
+            mount_of(session, target)
         found = _call(session, "verify", mark)
     except LabError as error:
         if error.exit_code != LabError.exit_code:
             raise
-        return MarkVerdict(verdict=Verdict.UNREADABLE, sentence=f"no byte can be read: {error.message}")
+        return MarkVerdict(verdict=DataVerdict.UNREADABLE, sentence=f"no byte can be read: {error.message}")
     return _judge(mark, found)
 
 
@@ -132,13 +132,13 @@ def _judge(mark: DataMark, found: _Found) -> MarkVerdict:
         sentence = f"{wrong} of {size} differ from what was written, {_places(mark, changed)}, and md said nothing"
         if lost:
             sentence += f"; {human_bytes(lost)} cannot be read"
-        return MarkVerdict(verdict=Verdict.CHANGED, sentence=sentence, changed=changed, unreadable=unreadable)
+        return MarkVerdict(verdict=DataVerdict.CHANGED, sentence=sentence, changed=changed, unreadable=unreadable)
     if unreadable:
         sentence = f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md says so"
-        return MarkVerdict(verdict=Verdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
+        return MarkVerdict(verdict=DataVerdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
     blocks = mark.length_bytes // _BLOCK_BYTES
     return MarkVerdict(
-        verdict=Verdict.INTACT, sentence=f"all {blocks} blocks ({size}) are as they were written {mark.written_utc}"
+        verdict=DataVerdict.INTACT, sentence=f"all {blocks} blocks ({size}) are as they were written {mark.written_utc}"
     )
 
 
@@ -151,7 +151,7 @@ def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
 
 def mark_of(session: LabSession, name: str) -> DataMark | None:
     """The mark on an array that runs. Raises ArrayError if it does not."""
-    uuid = session.status_of(name).uuid
+    uuid = session.array(name).status().uuid
     marks = read_marks(session)
     return marks.get(uuid) if uuid else next((mark for mark in marks.values() if mark.array == name), None)
 
@@ -182,23 +182,13 @@ def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
         return {}
 
 
-def forget_mark(session: LabSession, uuid: str) -> None:
-    """Drop a mark whose array is gone."""
-    marks = read_marks(session)
-    if marks.pop(uuid, None):
-        _save(session, marks)
-        _keep_verdict(session, uuid, None)
-
-
-def _where(session: LabSession, site: Site) -> tuple[str, int, int]:
-    """Path, start and length of the mark on a site. Raises ArrayError for a disk without array."""
-    if not site.uuid:
-        raise ArrayError(f"{site.name} is no array", hint="mark an array")
-    if site.is_raw:
-        start = site.mark_start_bytes
-        length = mark_bytes(site.size_bytes)
-        return site.device, start, length - length % _BLOCK_BYTES
-    folder = mount_of(session, site)
+def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int, int]:
+    """Path, start and length of the mark on a target. Raises ArrayError for a disk without array."""
+    if not target.uuid:
+        raise ArrayError(f"{name} is not an array", hint="mark an array")
+    if target.is_raw:
+        return target.device, target.available_bytes, target.mark_bytes - target.mark_bytes % _BLOCK_BYTES
+    folder = mount_of(session, target)
     length = min(MARK_BYTES, free_bytes(session.machine, folder) // 4)
     if length < _BLOCK_BYTES:
         raise ArrayError(f"{folder} has no room for a data mark", hint="delete files there")
@@ -207,13 +197,12 @@ def _where(session: LabSession, site: Site) -> tuple[str, int, int]:
 
 def _call(session: LabSession, action: str, mark: DataMark) -> _Found:
     place = (mark.path, str(mark.start_bytes), str(mark.length_bytes), mark.seed)
-    result = call_program(session.machine, "mark_program.py", "mark-data", (action, *place))
-    if result.status != 0:
-        said = (result.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise LabError(
-            f"the data mark of {mark.array} could not be {_PAST[action]}: {said}", hint="see the array's state"
-        )
-    return msgspec.json.decode(result.stdout, type=_Found)
+    try:
+        found = session.machine.call(MARK_DATA, (action, *place), timeout_seconds=LONGEST_SECONDS)
+    except CommandFailed as error:
+        what = f"the data mark of {mark.array} could not be {_PAST[action]}"
+        raise LabError(f"{what}: {error.stderr_tail}", hint="see the array's state") from error
+    return msgspec.json.decode(found, type=_Found)
 
 
 _PAST = {"write": "written", "verify": "read"}
@@ -224,7 +213,7 @@ def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
     write_file(session.folder / _MARKS_FILE, msgspec.json.encode(tuple(marks.values())))
 
 
-def _keep_verdict(session: LabSession, uuid: str, verdict: Verdict | None) -> None:
+def _keep_verdict(session: LabSession, uuid: str, verdict: DataVerdict | None) -> None:
     """Keep the verdict on a mark; None: data that nobody has read yet."""
     kept = last_verdicts(session)
     kept.pop(uuid, None)

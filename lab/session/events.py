@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lab.adapt.summary import VolumeArray
 from lab.arrays.status import ArrayStatus, MemberStatus, SyncAction
-from lab.session.monitor import Look
+from lab.session.monitor import Snapshot
 
 
 class EventKind(StrEnum):
@@ -54,14 +53,6 @@ _WEIGHTS = {
     EventKind.DISK_RETURNED: Weight.GOOD,
 }
 
-_SYNC_NAMES = {
-    SyncAction.RECOVER: "rebuild",
-    SyncAction.RESYNC: "resync",
-    SyncAction.CHECK: "check",
-    SyncAction.REPAIR: "repair",
-    SyncAction.RESHAPE: "reshape",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -80,12 +71,12 @@ class Event:
 NameOf = Callable[[str], str]
 
 
-def events_between(before: Look, after: Look, *, name_of: NameOf = lambda node: node) -> tuple[Event, ...]:
+def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> tuple[Event, ...]:
     """What happened from ``before`` to ``after``, causes before effects. ``name_of`` gives the lab's name of a node."""
     return tuple(_events(before, after, name_of))
 
 
-def _events(before: Look, after: Look, name_of: NameOf) -> Iterator[Event]:
+def _events(before: Snapshot, after: Snapshot, name_of: NameOf) -> Iterator[Event]:
     now = after.time_seconds
     for kernel in sorted(after.vanished - before.vanished):
         node = f"/dev/{kernel}"
@@ -99,7 +90,7 @@ def _events(before: Look, after: Look, name_of: NameOf) -> Iterator[Event]:
     for status in after.arrays:
         earlier = before.array(status.name)
         if earlier is None:
-            words = f"{status.name} appeared: {status.level} of {status.raid_disks} {_units(status)}"
+            words = f"{status.name} appeared: {status.level} of {status.raid_disks} {status.unit}s"
             yield Event(now, EventKind.ARRAY_APPEARED, status.name, "", words)
             earlier = _unborn(status)
         yield from _array_events(earlier, status, now, name_of)
@@ -116,12 +107,13 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
     if after.degraded_count > before.degraded_count:
         yield Event(now, EventKind.DEGRADED, name, "", f"{name} is degraded: {_missing(after)}")
     if after.state.is_broken and not before.state.is_broken:
-        yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: {_loss(after)}")
+        loss = after.loss_words or "it has lost more than it survives"
+        yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: {loss}")
     was, now_is = before.sync_action, after.sync_action
     if was.is_busy and now_is is not was:
-        yield Event(now, EventKind.SYNC_FINISHED, name, "", f"the {_SYNC_NAMES.get(was, was)} of {name} has ended")
+        yield Event(now, EventKind.SYNC_FINISHED, name, "", f"the {was.noun} of {name} has ended")
     if now_is.is_busy and now_is is not was:
-        yield Event(now, EventKind.SYNC_STARTED, name, "", f"a {_SYNC_NAMES.get(now_is, now_is)} of {name} has begun")
+        yield Event(now, EventKind.SYNC_STARTED, name, "", f"a {now_is.noun} of {name} has begun")
     if before.is_degraded and not after.is_degraded:
         yield Event(now, EventKind.RESTORED, name, "", f"{name} is whole again")
     elif 0 < after.degraded_count < before.degraded_count:
@@ -136,44 +128,24 @@ def _member_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of:
     earlier = {member.device: member for member in before.members}
     later = {member.device: member for member in after.members}
     for device, member in later.items():
-        for event in _changes(earlier.get(device), member, after.name, now, name_of(device)):
-            yield _told_of_disk(event, after, member, name_of(device)) if isinstance(after, VolumeArray) else event
+        yield from _changes(earlier.get(device), member, after, now, name_of(device))
     for device in earlier.keys() - later.keys():
         words = f"{name_of(device)} has left {after.name}"
         yield Event(now, EventKind.MEMBER_REMOVED, after.name, device, words)
 
 
-def _changes(before: MemberStatus | None, after: MemberStatus, array: str, now: float, name: str) -> Iterator[Event]:
-    device = after.device
+def _changes(
+    before: MemberStatus | None, after: MemberStatus, status: ArrayStatus, now: float, name: str
+) -> Iterator[Event]:
+    array, device = status.name, after.device
     if before is None:
         yield Event(now, EventKind.MEMBER_ADDED, array, device, f"{name} has joined {array}")
     if after.is_faulty and not (before and before.is_faulty):
-        yield Event(now, EventKind.MEMBER_FAULTY, array, device, f"{name} in {array} is faulty")
+        yield Event(now, EventKind.MEMBER_FAULTY, array, device, status.faulty_sentence(after, name))
     if before and after.is_in_sync and not before.is_in_sync:
-        yield Event(now, EventKind.MEMBER_IN_SYNC, array, device, f"{name} is in sync with {array}")
-
-
-def _told_of_disk(event: Event, status: VolumeArray, member: MemberStatus, name: str) -> Event:
-    """One event for a disk, however many arrays inside the volume have it."""
-    disk = next(each for each in status.whole.disks if each.number == member.slot)
-    own, volume = len(disk.windows), status.name
-    words = {
-        EventKind.MEMBER_FAULTY: f"{volume} lost {name} in {len(disk.faulty)} of {len(status.whole.windows)} arrays",
-        EventKind.MEMBER_IN_SYNC: f"{name} is in sync with {volume}, in all of its {own} arrays",
-    }
-    return replace(event, sentence=words.get(event.kind, event.sentence))
+        yield Event(now, EventKind.MEMBER_IN_SYNC, array, device, status.in_sync_sentence(after, name))
 
 
 def _missing(status: ArrayStatus) -> str:
-    count, unit = status.degraded_count, _units(status)
-    return f"1 {unit.removesuffix('s')} is missing" if count == 1 else f"{count} {unit} are missing"
-
-
-def _units(status: ArrayStatus) -> str:
-    return "disks" if isinstance(status, VolumeArray) else "members"
-
-
-def _loss(status: ArrayStatus) -> str:
-    if isinstance(status, VolumeArray):
-        return status.whole.state_words
-    return "it has lost more than it survives"
+    count = status.degraded_count
+    return f"1 {status.unit} is missing" if count == 1 else f"{count} {status.unit}s are missing"

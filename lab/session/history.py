@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from lab.measure.samples import TICKS_PER_SECOND, Rates, busy_fraction, rates_between
-from lab.session.monitor import DEFAULT_HERTZ, Look
+from lab.session.monitor import DEFAULT_HERTZ, Snapshot
 from lab.session.progress import SyncPace, recent, sync_pace
 from lab.workloads.live import LiveDirection, LiveInterval
 
@@ -56,12 +56,12 @@ class History:
         self._times = _Ring(self._size)
         self._series: dict[tuple[str, str], _Ring] = {}
         self._seen_last: dict[tuple[str, str], int] = {}
-        self._looks: deque[Look] = deque(maxlen=max(2, round(6 * hertz)))
+        self._looks: deque[Snapshot] = deque(maxlen=max(2, round(6 * hertz)))
         self._load: deque[tuple[float, LiveInterval]] = deque(maxlen=self._size)
         self._count = 0
 
     @property
-    def newest(self) -> Look | None:
+    def newest(self) -> Snapshot | None:
         """The last look."""
         return self._looks[-1] if self._looks else None
 
@@ -70,7 +70,7 @@ class History:
         """Kernel names of all devices with series."""
         return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
 
-    def add(self, look: Look) -> None:
+    def add(self, look: Snapshot) -> None:
         """One more place on the axis. Looks that are not later than the newest are left out."""
         before = self.newest
         if before and look.time_seconds <= before.time_seconds:
@@ -88,7 +88,7 @@ class History:
                     self._put(status.name, "sync_bytes_per_second", pace.bytes_per_second)
         self._fill_gaps()
 
-    def _add_rates(self, before: Look, look: Look) -> None:
+    def _add_rates(self, before: Snapshot, look: Snapshot) -> None:
         for device in look.disks:
             rates = rates_between(before, look, device)
             if rates:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.adapt.summary import VolumeArray
-from lab.arrays.levels import Raid5
-from lab.disks.personalities import find_personality
-from lab.errors import LabError, MachineLost, SpecError
+from lab.disks.drive_models import find_drive_model
+from lab.errors import LabError, SpecError
 from lab.lint.theory_checks import AGREEMENT_FRACTION
-from lab.machine.api import RunningCommand
-from lab.measure.job import Measured, follow, joined_figures
-from lab.session.checks import level_of
+from lab.measure.fio_run import FioRun
+from lab.measure.job import LoadTarget, Measured, measured_by
 from lab.session.session import LabSession
-from lab.session.site import Site, place_of, site_of
+from lab.session.site import load_target, with_free_bytes
 from lab.theory.model import DiskRates, nominal_rates, small_write_cost, workload_iops
-from lab.units import MIB, human_bytes
-from lab.workloads.catalogue import find_workload
-from lab.workloads.fio_job import Invocation, JobTarget, Phase, fio_invocations, prepare_invocation
-from lab.workloads.fio_output import JobFigures
+from lab.units import MIB
+from lab.workloads.fio_job import JobTarget, fio_invocations, prepare_invocation
 from lab.workloads.live import LiveInterval
-from lab.workloads.workload import Direction, Pattern, Verify, Workload
+from lab.workloads.workload import AccessPattern, Direction, Verify, Workload, find_workload
 
 WORKING_SET_BYTES = 256 * MIB
 """What a load works on if neither it nor the caller says: enough to touch every member, written in about a second."""
@@ -78,9 +72,7 @@ class Load:
         self._runtime = runtime_seconds
         self._working_set = working_set_bytes
         self._on_live, self._on_phase, self._on_end = on_live, on_phase, on_end
-        self._lock = threading.Lock()
-        self._command: RunningCommand | None = None
-        self._is_stopped = threading.Event()
+        self._fio = FioRun(session.lab, self.workload, self._tell)
         self._outcome: Measured | LabError | None = None
         self._thread = threading.Thread(target=self._run, name="raidlab-load", daemon=True)
 
@@ -94,13 +86,7 @@ class Load:
 
     def stop(self) -> None:
         """Ask it to end: fio then prints what it has measured. Returns at once; a second call does no harm."""
-        with self._lock:
-            self._is_stopped.set()
-            command = self._command
-        if command:
-            # On a lost machine the load's own thread hears of it.
-            with contextlib.suppress(MachineLost):
-                command.stop()
+        self._fio.stop()
 
     def wait(self, timeout_seconds: float | None = None) -> Measured | None:
         """Wait for the end and return the figures; None if it was stopped before it measured anything.
@@ -131,75 +117,40 @@ class Load:
 
     def _measure(self) -> Measured | None:
         self._enter(LoadPhase.PREPARING)
-        site = site_of(self._session, self.where)
-        target = self._target(site)
-        self._prepare(site, target)
-        parts: list[tuple[Invocation, JobFigures]] = []
-        for invocation in self._invocations(target):
-            figures = self._start(invocation)
-            if figures is None:
-                break
-            if invocation.phase is not Phase.PREPARE:
-                parts.append((invocation, figures))
-        if not parts:
-            return None
-        figures = joined_figures([part[1] for part in parts])
-        return Measured(figures, None, (), parts[0][0].job_text, target.file_bytes)
-
-    def _target(self, site: Site) -> JobTarget:
-        place = place_of(self._session, site)
-        workload = self.workload
-        files = workload.region_count
-        room = place.available_bytes // files
-        wanted = self._working_set // files if self._working_set else workload.file_bytes
-        size = min(wanted or WORKING_SET_BYTES // files, room - room // 16)
-        size -= size % max(workload.block_bytes, MIB if size >= 2 * MIB else 1)
-        return place.job_target(repeat=0, file_bytes=max(size, workload.block_bytes))
-
-    def _prepare(self, site: Site, target: JobTarget) -> None:
-        """Once for each region: reads must not meet holes. A load that verifies writes everything itself."""
-        region = (site.uuid or site.device, site.file_system, self.workload.jobs, target.file_bytes)
-        if self.workload.verify is Verify.REREAD or region in self._session.written:
-            return
-        needs_data = self.workload.reads or not site.is_raw
-        if needs_data and self._start(prepare_invocation(self.workload, target)) is not None:
-            self._session.written.add(region)
-
-    def _invocations(self, target: JobTarget) -> tuple[Invocation, ...]:
+        where = with_free_bytes(self._session, load_target(self._session, self.where))
+        target = where.job_target(self._session.machine, file_bytes=self._file_bytes(where))
+        self._prepare(where, target)
         endless = self._runtime is None
         runtime = LONGEST_SECONDS if self._runtime is None else self._runtime
-        warmup = 0.0 if endless else min(self.workload.warmup_seconds, runtime / 4)
-        return fio_invocations(
-            self.workload,
-            target,
-            runtime_seconds=runtime,
-            warmup_seconds=warmup,
-            status_interval_seconds=LIVE_SECONDS,
-            is_endless=endless,
+        parts = self._fio.run(
+            fio_invocations(
+                self.workload,
+                target,
+                runtime_seconds=runtime,
+                warmup_seconds=0.0 if endless else min(self.workload.warmup_seconds, runtime / 4),
+                status_interval_seconds=LIVE_SECONDS,
+                is_endless=endless,
+            )
         )
+        return measured_by(parts) if parts else None
 
-    def _start(self, invocation: Invocation) -> JobFigures | None:
-        """Run one start of fio to its end; None if it measured nothing because it was stopped."""
-        is_measured = invocation.phase is not Phase.PREPARE
-        self._session.lab.guard.check(invocation.step())
-        with self._lock:
-            if self._is_stopped.is_set():
-                return None
-            command = self._session.machine.stream(
-                invocation.argv, stdin_text=invocation.stdin_text, keeps_output=False
-            )
-            self._command = command
-        try:
-            finished = follow(
-                command, invocation, self.workload, on_live=self._tell, accept_interrupted=self._is_stopped.is_set
-            )
-        finally:
-            with self._lock:
-                self._command = None
-        if finished is None:
-            return None
-        has_measured = bool(finished.figures.reads or finished.figures.writes)
-        return None if self._is_stopped.is_set() and not (is_measured and has_measured) else finished.figures
+    def _file_bytes(self, where: LoadTarget) -> int:
+        files, block_bytes = self.workload.region_count, self.workload.block_bytes
+        room = where.available_bytes // files
+        wanted = self._working_set // files if self._working_set else self.workload.file_bytes
+        size = min(wanted or WORKING_SET_BYTES // files, room - room // 16)
+        size -= size % max(block_bytes, MIB if size >= 2 * MIB else 1)
+        return max(size, block_bytes)
+
+    def _prepare(self, where: LoadTarget, target: JobTarget) -> None:
+        """Once for each region: reads must not meet holes. A load that verifies writes everything itself."""
+        region = (where.uuid or where.device, where.file_system, self.workload.jobs, target.file_bytes)
+        if self.workload.verify is Verify.REREAD or region in self._session.written:
+            return
+        if self.workload.reads or not where.is_raw:
+            self._fio.run((prepare_invocation(self.workload, target),))
+            if not self._fio.is_stopped:
+                self._session.written.add(region)
 
     def _tell(self, interval: LiveInterval) -> None:
         self._enter(LoadPhase.WARMING_UP if interval.is_warmup else LoadPhase.RUNNING)
@@ -211,7 +162,7 @@ class Forecast:
     """What theory says of a load before it runs."""
 
     iops: float | None
-    """I/Os per second, reads and writes together; None where no number can be foretold."""
+    """I/Os per second, reads and writes together; None where no number can be predicted."""
     reason: str
     """Why so many, or why no number."""
 
@@ -222,14 +173,14 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     Raises ArrayError if the array does not run.
     """
     work = find_workload(workload) if isinstance(workload, str) else workload
-    status = session.status_of(name)
-    if isinstance(status, VolumeArray):
-        return _of_volume(status)
-    level, members = level_of(status), status.raid_disks
+    status = session.array(name).status()
+    if status.unpredicted:
+        return Forecast(None, status.unpredicted)
+    level, members = status.raid, status.raid_disks
     rates = _rates(session, [member.device for member in status.members if member.is_in_sync])
     cost = small_write_cost(level, members).reason
     if work.direction is Direction.VERIFY or (
-        work.pattern is Pattern.SEQUENTIAL and work.direction is not Direction.MIX
+        work.pattern is AccessPattern.SEQUENTIAL and work.direction is not Direction.MIX
     ):
         return Forecast(None, f"no number for '{work.id}': how requests are merged on the way decides")
     if rates is None:
@@ -256,29 +207,13 @@ def beside_prediction(predicted_iops: float, measured: Measured) -> str:
     return f"{share:.2f} × the prediction; whether it is off theory cannot be told from one run: experiments repeat it"
 
 
-def _of_volume(status: VolumeArray) -> Forecast:
-    widths = sorted({window.window.width for window in status.whole.windows})
-    costs = sorted({Raid5().small_write_ios(width + 1) for width in widths})
-    cost = " or ".join(map(str, costs))
-    return Forecast(
-        None,
-        f"no number: {status.name} is {len(status.whole.windows)} arrays in turn, with stripes of "
-        f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands",
-    )
-
-
 def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
     """Nominal rates of the members; None if one has none."""
     by_node = {disk.node: disk for disk in session.disks}
     rates = []
     for node in nodes:
         disk = by_node.get(node)
-        if disk is None or not disk.personality:
+        if disk is None or not disk.model:
             return None
-        rates.append(nominal_rates(find_personality(disk.personality)))
+        rates.append(nominal_rates(find_drive_model(disk.model)))
     return rates or None
-
-
-def working_set_words(measured: Measured, jobs: int) -> str:
-    """``256 MiB``: what a load worked on, for a line of figures."""
-    return human_bytes((measured.file_bytes or 0) * jobs)

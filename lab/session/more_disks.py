@@ -17,7 +17,7 @@ LARGER_COUNT = 2
 
 
 def new_specs(
-    taken: Iterable[str], kind: DiskKind, count: int, size_bytes: int, personality: str = "", path: str = ""
+    taken: Iterable[str], kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
 ) -> tuple[DiskSpec, ...]:
     """Further disks, numbered behind those that are there. Raises SpecError if they cannot be."""
     if count < 1 or (kind is DiskKind.PHYSICAL and count != 1):
@@ -25,7 +25,7 @@ def new_specs(
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
     made = tuple(
-        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, personality=personality, backing=path)
+        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model, backing=path)
         for number in range(first, first + count)
     )
     made[0].validate()
@@ -33,14 +33,14 @@ def new_specs(
 
 
 def add_to_list(
-    folder: LabFolder, kind: DiskKind, count: int, size_bytes: int, personality: str = "", path: str = ""
+    folder: LabFolder, kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
 ) -> tuple[str, ...]:
     """Put disks on the list of an embedded lab; the next start makes them. Raises SpecError if they cannot be."""
     if kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
             f"the embedded kernel has no {kind} disks", hint="use --kind file, or --on local: for real disks"
         )
-    made = new_specs([spec.name for spec in folder.specs], kind, count, size_bytes, personality, path)
+    made = new_specs([spec.name for spec in folder.specs], kind, count, size_bytes, model, path)
     wanted = (*folder.specs, *made)
     files = [spec for spec in wanted if spec.kind is DiskKind.FILE]
     if len(files) > MAX_UBD_DISKS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.session.monitor import Look
+from lab.session.monitor import Snapshot
 from lab.units import SECTOR_BYTES
 
 RATE_SECONDS = 5.0
@@ -27,7 +27,7 @@ class SyncPace:
     """None while it stands still, and in its first second."""
 
 
-def sync_pace(looks: Sequence[Look], name: str) -> SyncPace | None:
+def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
     """The pace of the sync that the newest look shows; None without one, or with a single look at it."""
     seen = [(look.time_seconds, status) for look in looks if (status := look.array(name))]
     if not seen or seen[-1][1].sync_progress is None:
@@ -46,7 +46,7 @@ def sync_pace(looks: Sequence[Look], name: str) -> SyncPace | None:
     return None
 
 
-def recent(looks: Sequence[Look], seconds: float = RATE_SECONDS) -> list[Look]:
+def recent(looks: Sequence[Snapshot], seconds: float = RATE_SECONDS) -> list[Snapshot]:
     """The newest look and those of the stretch before it, oldest first."""
     oldest = looks[-1].time_seconds - seconds if looks else 0.0
     return [look for look in looks if look.time_seconds >= oldest]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lab.errors import LabError, MachineLost
-from lab.machine.api import RunningCommand
+from lab.machine import RUN_FOLDER, RunningCommand
 from lab.session.session import LabSession
 
 KEPT_CHARACTERS = 64_000
@@ -53,7 +53,7 @@ class Shell:
 
     def __init__(self, session: LabSession) -> None:
         self._machine = session.machine
-        self._state = f"/run/raidlab/shell-{secrets.token_hex(4)}"
+        self._state = f"{RUN_FOLDER}/shell-{secrets.token_hex(4)}"
         self._lock = threading.Lock()
         self._command: RunningCommand | None = None
         self._interrupts = 0

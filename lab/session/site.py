@@ -5,45 +5,20 @@ On a bare array the end belongs to the data mark and the rest to loads; on a fil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from lab.adapt.names import is_volume_name
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.names import is_array_name, kernel_name
+from lab.arrays.kinds import names_array
+from lab.arrays.names import kernel_name
 from lab.errors import ArrayError
-from lab.measure.job import Place
-from lab.session.checks import check_free
+from lab.measure.job import LoadTarget
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
 
 MARK_BYTES = 16 * MIB
 _MARK_FRACTION = 8
 """On a small array the mark takes one part in so many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """An array, or a bare disk, as somewhere to work."""
-
-    name: str
-    """Of the array, or of the disk."""
-    uuid: str
-    """Of the array; empty for a disk."""
-    device: str
-    size_bytes: int
-    members: tuple[str, ...]
-    """Kernel names of the members, or of the disk."""
-    file_system: FileSystem
-
-    @property
-    def is_raw(self) -> bool:
-        return self.file_system is FileSystem.RAW
-
-    @property
-    def mark_start_bytes(self) -> int:
-        """Where on a bare array the mark begins; loads end here."""
-        return self.size_bytes - mark_bytes(self.size_bytes)
 
 
 def mark_bytes(size_bytes: int) -> int:
@@ -53,22 +28,32 @@ def mark_bytes(size_bytes: int) -> int:
     return wanted - wanted % unit + size_bytes % (4 * KIB)
 
 
-def site_of(session: LabSession, word: str) -> Site:
-    """The site meant by an array's name or by a free disk's; a file system that is there is mounted.
+def load_target(session: LabSession, word: str) -> LoadTarget:
+    """Where loads work on the array, or on the free disk, of this name; a file system that is there is mounted.
 
+    How much a file system has free is not asked yet: see ``with_free_bytes``.
     Raises ArrayError for an array that does not run or carries something unknown, DeviceRefused for a disk in use.
     """
-    if not (is_array_name(word) or is_volume_name(word)):
+    if not names_array(word):
         disk = session.lab.disk(word)
-        check_free(session, [disk.node])
-        return Site(disk.name, "", disk.node, disk.size_bytes, (disk.kernel_name,), FileSystem.RAW)
-    status = session.status_of(word)
+        session.check_free([disk.node])
+        return LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
+    array = session.array(word)
+    status = array.status()
     kind = file_system_on(session, status.device)
-    if kind is not FileSystem.RAW and not session.mounted_on(word):
+    if kind is not FileSystem.RAW and not array.mounted_on:
         session.run(filesystem.mount(kind, status.device))
     members = tuple(kernel_name(member.device) for member in status.members)
-    uuid = status.uuid or _found_uuid(session, word)
-    return Site(word, uuid, status.device, status.size_bytes, members, kind)
+    kept = mark_bytes(status.size_bytes) if kind is FileSystem.RAW else 0
+    uuid = status.uuid or (array.found.uuid.replace("-", "").replace(":", "") if array.found else word)
+    return LoadTarget(word, status.device, members, kind, status.size_bytes - kept, uuid, kept)
+
+
+def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
+    """With what the file system, if there is one, has free. Raises ArrayError if it is not mounted by the lab."""
+    if target.array is None or target.is_raw:
+        return target
+    return replace(target, available_bytes=filesystem.free_bytes(session.machine, mount_of(session, target)))
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
@@ -85,33 +70,12 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
     )
 
 
-def place_of(session: LabSession, site: Site) -> Place:
-    """Where loads work on a site."""
-    if site.is_raw:
-        available = site.mark_start_bytes if site.uuid else site.size_bytes
-    else:
-        available = filesystem.free_bytes(session.machine, mount_of(session, site))
-    return Place(
-        site.name if site.uuid else None,
-        site.device,
-        site.members,
-        site.file_system,
-        available,
-        session.machine.facts.is_virtual_time,
-    )
-
-
-def mount_of(session: LabSession, site: Site) -> str:
-    """The folder on which a site's file system is mounted. Raises ArrayError if it is none of the lab's."""
-    wanted = filesystem.mount_point(site.device)
-    places = session.mounted_on(site.name)
-    if wanted in places:
+def mount_of(session: LabSession, target: LoadTarget) -> str:
+    """The folder on which an array's file system is mounted. Raises ArrayError if it is none of the lab's."""
+    name, wanted = target.array or "", filesystem.mount_point(target.device)
+    folders = session.array(name).mounted_on
+    if wanted in folders:
         return wanted
     raise ArrayError(
-        f"{site.name} is mounted on {', '.join(places) or 'nothing'}", hint=f"mount it on {wanted}, or unmount it"
+        f"{name} is mounted on {', '.join(folders) or 'nothing'}", hint=f"mount it on {wanted}, or unmount it"
     )
-
-
-def _found_uuid(session: LabSession, name: str) -> str:
-    found = session.found.array(name)
-    return "".join(letter for letter in found.uuid if letter.isalnum()) if found else name

@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from lab.arrays.levels import Level
 from lab.errors import SpecError
-from lab.theory.requests import Requests, requests_for
-from lab.theory.servers import Server, Servers
+from lab.theory.requests import Requests, Server, Servers, requests_for
 
 
 @dataclass(frozen=True, slots=True)

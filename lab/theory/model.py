@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lab.arrays.levels import Level
-from lab.disks.personalities import Personality
+from lab.disks.drive_models import DriveModel
 from lab.errors import SpecError
 from lab.theory.demands import Demand, ceiling_iops, demand
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
-from lab.theory.servers import Server
+from lab.theory.requests import Server
 from lab.units import MIB, human_bytes
-from lab.workloads.workload import Direction, Pattern, Workload
+from lab.workloads.workload import AccessPattern, Direction, Workload
 
 _ROUNDING = 1e-9
 
@@ -40,7 +40,7 @@ class DiskRates:
     """What it tells the kernel; md chooses the copy to read by it."""
 
 
-def nominal_rates(drive: Personality, *, sequential: tuple[float, float] | None = None) -> DiskRates:
+def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None = None) -> DiskRates:
     """What an emulated drive should do. ``sequential``: bytes a second that were measured, reading and writing.
 
     Without it a drive of constant service streams as fast as it serves requests of 1 MiB.
@@ -185,7 +185,7 @@ def predict_load(
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="ask for a read or write workload")
-    if workload.pattern is Pattern.SEQUENTIAL and workload.direction is not Direction.MIX:
+    if workload.pattern is AccessPattern.SEQUENTIAL and workload.direction is not Direction.MIX:
         if failed:
             raise SpecError("no prediction for a sequential load on a degraded array", hint="ask for a random one")
         return _sequential_load(level, disks, workload)

@@ -15,8 +15,7 @@ from functools import lru_cache
 
 from lab.arrays.levels import Level, LevelName
 from lab.errors import SpecError
-from lab.theory.requests import STRIPE_PAGE_BYTES, Requests, Stage, requests_for
-from lab.theory.servers import Server, Servers
+from lab.theory.requests import STRIPE_PAGE_BYTES, Requests, Server, Servers, Stage, requests_for
 
 BASE_REQUESTS = 3_000
 REQUESTS_PER_DEPTH = 40

@@ -10,7 +10,7 @@ import re
 import shlex
 
 from lab.errors import WorkloadError
-from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, job_bytes
+from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, job_bytes
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from lab.workloads.workload import Direction, Workload
 
@@ -25,12 +25,12 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
     Raises WorkloadError ``file-exceeds-fs`` if not even one block has room.
     """
     size = job_bytes(workload, target)
-    is_directory = target.kind is TargetKind.DIRECTORY
+    is_directory = target.kind is PathKind.DIRECTORY
     path = f"{target.path.rstrip('/')}/raidlab.0" if is_directory else target.path
     fitting = size // workload.block_bytes
     text = _COUNT.sub(lambda found: str(min(int(found[1]), fitting)), workload.recipe.strip())
     argv = ("env", "LC_ALL=C", *shlex.split(text.replace("{filename}", shlex.quote(path))))
-    return Invocation(Phase.MEASURE, argv, "-", "", target, _LONGEST_SECONDS, writes=workload.writes)
+    return Invocation(FioPhase.MEASURE, argv, "", target, _LONGEST_SECONDS, writes=workload.writes)
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:

@@ -22,8 +22,8 @@ from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger, Step
 from lab.units import MIB, human_bytes
 from lab.workloads.traces import trace_texts
-from lab.workloads.window import SHORTEST_INTERVAL_SECONDS, Window, window_for
-from lab.workloads.workload import Direction, Pattern, Verify, Workload
+from lab.workloads.window import SHORTEST_INTERVAL_SECONDS, MeasuredWindow, window_for
+from lab.workloads.workload import AccessPattern, Direction, Verify, Workload
 
 TRACE_PATH = "/run/raidlab-trace.log"
 # dash reads bytes one by one and head not beyond what it is asked for, so the job is left for fio.
@@ -40,7 +40,7 @@ _PREPARE_BLOCK_BYTES = MIB
 _STEP_SLACK_SECONDS = 300.0
 
 
-class TargetKind(StrEnum):
+class PathKind(StrEnum):
     """What the path of a target is."""
 
     DEVICE = "device"
@@ -50,7 +50,7 @@ class TargetKind(StrEnum):
     """One file for all jobs, each on its own region."""
 
 
-class Phase(StrEnum):
+class FioPhase(StrEnum):
     """Why fio is started."""
 
     PREPARE = "prepare"
@@ -70,7 +70,7 @@ class JobTarget:
     """
 
     path: str
-    kind: TargetKind
+    kind: PathKind
     available_bytes: int
     file_bytes: int | None = None
     """Bytes per job; wins over the workload's own. Without either, the available bytes are shared out."""
@@ -83,20 +83,19 @@ class JobTarget:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One start of fio: write ``job_text`` to ``job_path`` (or to standard input if that is ``-``), run ``argv``.
+    """One start of fio: ``argv`` with ``job_text`` on its standard input.
 
     Of dd (lab.workloads.dd_job) as well, which has no job text.
     """
 
-    phase: Phase
+    phase: FioPhase
     argv: tuple[str, ...]
-    job_path: str
     job_text: str
     target: JobTarget
     expected_seconds: float
     """Until it ends by itself; 0 where fio ends when all is covered."""
     writes: bool
-    window: Window | None = None
+    window: MeasuredWindow | None = None
     """The stretch that is measured; None: all of the run."""
     traces: tuple[str, ...] = ()
     """What each job replays; files at ``TRACE_PATH`` before fio starts, and in front of the job on standard input."""
@@ -109,7 +108,7 @@ class Invocation:
 
     def step(self) -> Step:
         """The start as a step of a plan, for printing and for the guard."""
-        is_raw_write = self.writes and self.target.kind is TargetKind.DEVICE
+        is_raw_write = self.writes and self.target.kind is PathKind.DEVICE
         return Step(
             self.argv,
             f"{self.argv[0]}: {self.phase} on {self.target.path}",
@@ -123,7 +122,6 @@ def fio_invocations(
     workload: Workload,
     target: JobTarget,
     *,
-    job_path: str = "-",
     runtime_seconds: float | None = None,
     warmup_seconds: float | None = None,
     status_interval_seconds: float | None = None,
@@ -148,27 +146,26 @@ def fio_invocations(
     size = job_bytes(workload, target)
     steps: list[Invocation] = []
     if prepare if prepare is not None else workload.verify is Verify.REREAD:
-        steps.append(prepare_invocation(workload, target, job_path=job_path))
+        steps.append(prepare_invocation(workload, target))
     for phase in _phases(workload):
         traces = _traces(workload, target, size, runtime)
         # A recipe is measured as its authors did, and a trace or a reread from its beginning to its end.
-        is_cut = phase is Phase.MEASURE and not workload.recipe and not traces
+        is_cut = phase is FioPhase.MEASURE and not workload.recipe and not traces
         issue = runtime if is_endless else window.issue_seconds
         if traces:
             text = _replay_text(workload, target, len(traces))
         else:
             text = _job_text(workload, target, phase, size, issue if is_cut else runtime)
         timed = workload.verify is not Verify.REREAD
-        argv = _argv(job_path, window.interval_seconds if is_cut else status_interval_seconds)
+        argv = _argv(window.interval_seconds if is_cut else status_interval_seconds)
         steps.append(
             Invocation(
                 phase,
                 ("sh", "-c", _KEEP_TRACES, "keep-traces", TRACE_PATH, *argv) if traces else argv,
-                job_path,
                 text,
                 target,
                 (issue if is_cut else runtime + warmup) if timed else 0.0,
-                workload.writes and phase is not Phase.VERIFY,
+                workload.writes and phase is not FioPhase.VERIFY,
                 window if is_cut else None,
                 traces,
             )
@@ -176,17 +173,17 @@ def fio_invocations(
     return tuple(steps)
 
 
-def _window(runtime: float, warmup: float, interval: float | None, *, is_endless: bool) -> Window:
+def _window(runtime: float, warmup: float, interval: float | None, *, is_endless: bool) -> MeasuredWindow:
     if interval is not None and interval < SHORTEST_INTERVAL_SECONDS:
         raise SpecError(
             f"a status interval of {interval:g} s is too short", hint=f"use {SHORTEST_INTERVAL_SECONDS:g} s or more"
         )
     window = window_for(warmup, runtime)
     every = min(interval or window.interval_seconds, window.interval_seconds)
-    return Window(warmup, None if is_endless else runtime, every)
+    return MeasuredWindow(warmup, None if is_endless else runtime, every)
 
 
-def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str = "-") -> Invocation:
+def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
     """The start that writes all files or regions of ``workload`` once, so that reads find data and no holes.
 
     Raises WorkloadError ``file-exceeds-fs`` if the data have no room.
@@ -202,7 +199,7 @@ def prepare_invocation(workload: Workload, target: JobTarget, *, job_path: str =
     block = min(_PREPARE_BLOCK_BYTES, size)
     lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={workload.region_count}"]
     text = "\n".join(lines) + "\n"
-    return Invocation(Phase.PREPARE, _argv(job_path, None), job_path, text, target, 0.0, writes=True)
+    return Invocation(FioPhase.PREPARE, _argv(None), text, target, 0.0, writes=True)
 
 
 def job_bytes(workload: Workload, target: JobTarget) -> int:
@@ -212,7 +209,7 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
     """
     jobs = workload.region_count
     # A file system needs room for its own records; a device is all data.
-    margin = 0 if target.kind is TargetKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
+    margin = 0 if target.kind is PathKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
     room = target.available_bytes - margin
     wanted = target.file_bytes or workload.file_bytes
     if wanted is None:
@@ -229,15 +226,15 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
     return wanted
 
 
-def _phases(workload: Workload) -> tuple[Phase, ...]:
-    return (Phase.WRITE, Phase.VERIFY) if workload.verify is Verify.REREAD else (Phase.MEASURE,)
+def _phases(workload: Workload) -> tuple[FioPhase, ...]:
+    return (FioPhase.WRITE, FioPhase.VERIFY) if workload.verify is Verify.REREAD else (FioPhase.MEASURE,)
 
 
-def _argv(job_path: str, status_interval_seconds: float | None) -> tuple[str, ...]:
+def _argv(status_interval_seconds: float | None) -> tuple[str, ...]:
     argv = ["fio", "--output-format=json+", "--eta=never"]
     if status_interval_seconds is not None:
         argv.append(f"--status-interval={_milliseconds(status_interval_seconds)}")
-    return (*argv, job_path)
+    return (*argv, "-")
 
 
 def _milliseconds(seconds: float) -> str:
@@ -257,14 +254,14 @@ def _escaped(path: str) -> str:
 
 
 def _one_file(target: JobTarget) -> str:
-    is_directory = target.kind is TargetKind.DIRECTORY
+    is_directory = target.kind is PathKind.DIRECTORY
     return _escaped(f"{target.path.rstrip('/')}/{FILE_PREFIX}.0" if is_directory else target.path)
 
 
 def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
     """Own file or own region for each job, against contention for one inode's lock and overlapping data."""
     yield f"size={size_bytes}"
-    if target.kind is TargetKind.DIRECTORY and not workload.recipe:
+    if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"
         yield f"filename_format={FILE_PREFIX}.$jobnum"
     else:
@@ -273,12 +270,12 @@ def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[s
             yield f"offset_increment={size_bytes}"
 
 
-def _job_text(workload: Workload, target: JobTarget, phase: Phase, size_bytes: int, seconds: float) -> str:
+def _job_text(workload: Workload, target: JobTarget, phase: FioPhase, size_bytes: int, seconds: float) -> str:
     if workload.recipe:
         return _literal_text(workload, target, size_bytes, seconds)
     lines = [*_global_lines(workload, target)]
     lines += _place(workload, target, size_bytes)
-    if phase is Phase.MEASURE:
+    if phase is FioPhase.MEASURE:
         lines += ["time_based=1", f"runtime={_milliseconds(seconds)}"]
     lines += ["", f"[{workload.id}]", f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
     if workload.read_percent is not None:
@@ -325,7 +322,7 @@ def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtim
 
 
 def _rw(workload: Workload) -> str:
-    is_random = workload.pattern is Pattern.RANDOM
+    is_random = workload.pattern is AccessPattern.RANDOM
     match workload.direction:
         case Direction.READ:
             return "randread" if is_random else "read"
@@ -335,16 +332,16 @@ def _rw(workload: Workload) -> str:
             return "randwrite" if is_random else "write"
 
 
-def _verify_lines(workload: Workload, phase: Phase) -> tuple[str, ...]:
+def _verify_lines(workload: Workload, phase: FioPhase) -> tuple[str, ...]:
     """The checksum options; the verifying start repeats the writing one's pattern, so it checks every block."""
     if workload.verify is Verify.NONE:
         return ()
     # Without the last, fio leaves local-*-verify.state files in the folder it was started in.
     common = ("verify=crc32c", "verify_fatal=1", "verify_state_save=0")
     match phase:
-        case Phase.WRITE:
+        case FioPhase.WRITE:
             return (*common, "do_verify=0")
-        case Phase.VERIFY:
+        case FioPhase.VERIFY:
             return (*common, "verify_only=1")
         case _:
             return (*common, f"verify_backlog={max(64, 4 * workload.queue_depth)}")

@@ -38,7 +38,7 @@ _LATE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeasuredWindow:
     """Which stretch of one start of fio is measured; times count from the start of the load."""
 
     warmup_seconds: float
@@ -60,18 +60,18 @@ class Window:
         return _EARLY_FRACTION * self.interval_seconds
 
 
-def window_for(warmup_seconds: float, seconds: float) -> Window:
+def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
     """A stretch of so many seconds, cut into four by documents, or more where it is long."""
     each = seconds / max(_SLICES, math.ceil(seconds / LONGEST_INTERVAL_SECONDS))
     # Whole milliseconds, since that is what fio is told.
-    return Window(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
+    return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
 
 
 @dataclass(slots=True)
 class WindowCut:
     """Is shown every document of a run and keeps the two between which the stretch lies."""
 
-    window: Window
+    window: MeasuredWindow
     _begin: str = ""
     _end: str = ""
     _begin_seconds: float = 0.0
@@ -108,7 +108,7 @@ class WindowCut:
             if whole.interrupted:
                 return whole
             raise WorkloadError(
-                "fio told nothing of the measured stretch: its documents came too late or not at all",
+                "fio reported nothing about the measured time: its documents came too late or not at all",
                 hint="the computer is overloaded, or the run is too short: measure longer",
             )
         begin, end = decode_document(self._begin), decode_document(self._end)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 
 import msgspec
+
+from lab.errors import SpecError
+from lab.tomlfile import read_toml, unknown_word
 
 SYNCHRONOUS_ENGINES = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """fio engines that wait for each I/O, so a queue depth above 1 means nothing to them (fio HOWTO, "I/O engine")."""
@@ -21,7 +26,7 @@ class Direction(StrEnum):
     """Written with checksums, then read back and checked."""
 
 
-class Pattern(StrEnum):
+class AccessPattern(StrEnum):
     """Where on the file the next I/O goes."""
 
     RANDOM = "random"
@@ -38,7 +43,7 @@ class Verify(StrEnum):
     """Keep writing and check soon after, for the whole runtime: load that notices damage while faults happen."""
 
 
-class Program(StrEnum):
+class LoadProgram(StrEnum):
     """What does the I/O."""
 
     FIO = "fio"
@@ -55,7 +60,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shows: str
     """What a student can learn from it, in a sentence."""
     direction: Direction
-    pattern: Pattern
+    pattern: AccessPattern
     block_bytes: int
     read_percent: int | None = None
     """Share of reads, for a mix only."""
@@ -84,7 +89,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     recipe: str = ""
     """A published fio job or dd command, run as it is. Filled in: {filename}; for fio {size} and {runtime}; for dd
     {count:N}, the published count of blocks or as many as fit."""
-    program: Program = Program.FIO
+    program: LoadProgram = LoadProgram.FIO
     trace: str = ""
     """A synthetic trace by name (lab.workloads.traces), replayed in its own time; ``runtime_seconds`` is its length.
 
@@ -146,10 +151,43 @@ def _complaints(workload: Workload) -> list[str]:
             workload.runtime_seconds < workload.warmup_seconds,
             "runtime-short: runtime_seconds is less than warmup_seconds",
         ),
-        (workload.program is Program.DD and not workload.recipe, "program 'dd' is for recipes only"),
+        (workload.program is LoadProgram.DD and not workload.recipe, "program 'dd' is for recipes only"),
         (
             workload.file_bytes is not None and workload.file_bytes < workload.block_bytes,
             "file_bytes is below one block",
         ),
     ]
     return [complaint for wrong, complaint in checks if wrong]
+
+
+BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
+
+
+def load_folder(folder: Path) -> dict[str, Workload]:
+    """Every ``*.toml`` of a folder by id, sorted. Raises SpecError for a bad file or an id that is given twice."""
+    found: dict[str, Workload] = {}
+    for path in sorted(folder.glob("*.toml")):
+        workload = read_toml(path, Workload)
+        if workload.id in found:
+            raise SpecError(f"'{path}' has id '{workload.id}', which another file has too", hint="give each its own id")
+        found[workload.id] = workload
+    return dict(sorted(found.items()))
+
+
+@cache
+def all_workloads() -> dict[str, Workload]:
+    """The built-in workloads by id."""
+    return load_folder(BUILT_IN_FOLDER)
+
+
+def find_workload(name: str) -> Workload:
+    """A workload by id, or by the path of a ``.toml`` file.
+
+    Raises SpecError for an unknown name, with the nearest known one.
+    """
+    if name.endswith(".toml"):
+        return read_toml(Path(name), Workload)
+    workloads = all_workloads()
+    if name not in workloads:
+        raise unknown_word("workload", name, workloads)
+    return workloads[name]

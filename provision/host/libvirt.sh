@@ -43,7 +43,7 @@ main() {
     say "$(id -un) is not in the group libvirt, whose members may manage virtual machines without root"
     say "next: sudo usermod -aG libvirt $(id -un), log in again, then again: make vm"
     ;;
-  *) say "it does not answer at $uri: ${said##*error: }; next: mend that, then again: make vm" ;;
+  *) say "it does not answer at $uri: ${said##*error: }; next: fix that, then again: make vm" ;;
   esac
   return 3
 }

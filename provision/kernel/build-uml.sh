@@ -40,13 +40,13 @@ require_tools() {
 }
 
 configure() {
-  local flavour="$1" fragments wish
+  local flavour="$1" fragments setting
   mapfile -t fragments < <(fragments_of "$flavour")
   make -s ARCH=um defconfig >/dev/null
   ARCH=um scripts/kconfig/merge_config.sh -m .config "${fragments[@]}" >/dev/null
   make -s ARCH=um olddefconfig
-  while read -r wish; do
-    grep -qxF "$wish" .config || say "this source has no $wish"
+  while read -r setting; do
+    grep -qxF "$setting" .config || say "this source has no $setting"
   done < <(grep -hE '^CONFIG_\w+=[ym]$' "${fragments[@]}")
   grep -q '^CONFIG_MD_RAID456=y' .config || fail "this source cannot build the md driver for ARCH=um"
 }

@@ -8,6 +8,9 @@ require "yaml"
 module RaidlabVM
   module_function
 
+  # More than a qcow2 file takes that nothing was written to, and far less than the first start of a system writes.
+  UNTOUCHED_BYTES = 1 << 20
+
   # A sentence about a wrong setting, and nothing else: Vagrant prints these without a backtrace.
   class SettingError < Vagrant::Errors::VagrantError
     def initialize(sentence)
@@ -82,7 +85,7 @@ module RaidlabVM
     config.vm.guest = :debian
     config.vm.post_up_message = "'vagrant ssh', then 'raidlab doctor'; 'raidlab --help' lists the rest"
     config.vm.provider(:libvirt) { |libvirt| configure_libvirt(libvirt, wanted) }
-    clean_volumes(config)
+    clean_leftovers(config)
   end
 
   def configure_libvirt(libvirt, wanted)
@@ -112,32 +115,41 @@ module RaidlabVM
   end
 
   # vagrant-libvirt removes the disks that are configured now, not those the machine was made with, and an `up` that
-  # was killed half-way leaves volumes on which the next one stumbles.
-  def clean_volumes(config)
+  # was killed half-way leaves volumes, or a machine that Vagrant has not noted yet, on which the next one stumbles.
+  def clean_leftovers(config)
     config.trigger.before(:up) do |trigger|
       trigger.name = "leftovers of an interrupted 'up'"
-      trigger.ruby { |_, machine| RaidlabVM.remove_volumes(machine) unless machine.id }
+      trigger.ruby { |_, machine| RaidlabVM.remove_leftovers(machine) unless machine.id }
     end
     config.trigger.after(:destroy) do |trigger|
       trigger.name = "every disk is gone"
-      trigger.ruby { |_, machine| RaidlabVM.remove_volumes(machine) unless machine.id }
+      trigger.ruby { |_, machine| RaidlabVM.remove_leftovers(machine) unless machine.id }
     end
   end
 
-  # Removes the volumes named after a machine that is not there.
-  def remove_volumes(machine)
+  # Removes the volumes named after a machine that is not there, or is only defined. One that has run is left alone:
+  # somebody may have deleted .vagrant, and the machine's work is on its disks.
+  def remove_leftovers(machine)
     client = machine.provider.driver.connection.client
     name = domain_name(machine)
-    return if client.list_all_domains.any? { |domain| domain.name == name }
+    left = volumes(client, name)
+    domain = client.list_all_domains.find { |each| each.name == name }
+    return if domain && (domain.active? || left.values.any? { |volume| volume.info.allocation > UNTOUCHED_BYTES })
 
+    domain&.undefine
+    left.each do |file, volume|
+      machine.ui.info("removing the volume #{file}")
+      volume.delete
+    end
+  end
+
+  # Those of a machine, by their file's name.
+  def volumes(client, name)
     ours = /\A#{Regexp.escape(name)}(\.img|_\d+\.img|-[sv]d[a-z]+\.qcow2)\z/
-    client.list_all_storage_pools.select(&:active?).each do |pool|
+    client.list_all_storage_pools.select(&:active?).each_with_object({}) do |pool, found|
       refresh(pool)
       # Not list_all_volumes: ruby-libvirt's volumes from there cannot tell their names.
-      pool.list_volumes.grep(ours).each do |volume|
-        machine.ui.info("removing the volume #{volume}")
-        pool.lookup_volume_by_name(volume).delete
-      end
+      pool.list_volumes.grep(ours).each { |file| found[file] = pool.lookup_volume_by_name(file) }
     end
   end
 

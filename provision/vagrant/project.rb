@@ -112,7 +112,7 @@ module RaidlabProject
                     "which takes minutes; log: #{File.join(root, 'packer/output', "#{image}.log")}")
     return if system(File.join(root, "packer/bake.sh"), image, chdir: root)
 
-    raise RaidlabVM::SettingError, "the box of #{image} was not baked; its reason stands above. Next: mend it, then 'vagrant up'"
+    raise RaidlabVM::SettingError, "the box of #{image} was not baked; its reason stands above. Next: fix it, then 'vagrant up'"
   end
 
   def other_machines?(machine)
@@ -172,6 +172,6 @@ module RaidlabProject
     path = program.include?("/") ? File.join(root, program) : program
     return if system(path, *arguments, chdir: root)
 
-    raise RaidlabVM::SettingError, "#{program} failed; its reason stands above. Next: mend it, then run the command again"
+    raise RaidlabVM::SettingError, "#{program} failed; its reason stands above. Next: fix it, then run the command again"
   end
 end

@@ -1,4 +1,4 @@
-"""What the tests on real arrays share: build, fill, break, mend, all through the lab's own plans."""
+"""What the tests on real arrays share: build, fill, break, repair, all through the lab's own plans."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lab.arrays.state import read_array, read_arrays
 from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, specs
-from lab.measure.integrity import DataSum, sum_device
-from lab.measure.job import Place
+from lab.host.clock import HostClock, wait_for
+from lab.measure.job import LoadTarget
+from lab.measure.programs import DataSum, sum_device
 from lab.measure.samples import Sample
-from lab.seams.clock import HostClock, wait_for
 from lab.units import MIB
 
 NAME = "md0"
@@ -70,10 +70,10 @@ class Rig:
     def size_bytes(self, device: str = DEVICE) -> int:
         return int(self.lab.machine.run(("blockdev", "--getsize64", device)).stdout)
 
-    def place(self, spec: ArraySpec, file_system: FileSystem = FileSystem.RAW, room: int | None = None) -> Place:
+    def place(self, spec: ArraySpec, file_system: FileSystem = FileSystem.RAW, room: int | None = None) -> LoadTarget:
         names = tuple(member.removeprefix("/dev/") for member in spec.members)
         available = room if room is not None else self.size_bytes(spec.device)
-        return Place(spec.name if spec.is_array else None, spec.device, names, file_system, available)
+        return LoadTarget(spec.name if spec.is_array else None, spec.device, names, file_system, available)
 
     def idle(self) -> ArrayStatus:
         return wait_until_idle(self.lab.machine, NAME, timeout_seconds=60)

@@ -11,17 +11,17 @@ from fractions import Fraction
 import pytest
 
 from lab.adapt.capacity import System, capacity
-from lab.adapt.spec import VolumeSpec, geometry_of
+from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeStatus
-from lab.adapt.windows import Rule
+from lab.adapt.summary import VolumeArray
+from lab.adapt.windows import AdaptLevel
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import ArrayError, DeviceRefused
 from lab.machine import Host, parse_target
-from lab.measure.integrity import DataSum, sum_device
+from lab.measure.programs import DataSum, sum_device
 from lab.plans import Plan, Step
-from lab.session import plans, volumes
 from lab.session.session import LabSession, open_session
 from lab.units import KIB, MIB
 
@@ -57,18 +57,23 @@ def nine(session: LabSession, k: int) -> tuple[LabDisk, ...]:
 
 def run(session: LabSession, plan: Plan) -> None:
     session.run(plan)
-    session.rescan()
+
+
+def volume_now(session: LabSession) -> VolumeStatus:
+    status = session.array(NAME).status()
+    assert isinstance(status, VolumeArray)
+    return status.whole
 
 
 @contextmanager
 def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[VolumeStatus]:
     """A volume on blank disks, removed again whatever becomes of it."""
     spec = VolumeSpec(disks, assume_clean=True, **more)  # type: ignore[arg-type]
-    run(session, volumes.create(session, spec))
+    run(session, session.creation(spec))
     try:
-        yield session.volume(NAME)
+        yield volume_now(session)
     finally:
-        run(session, plans.destroy(session, NAME))
+        run(session, session.array(NAME).destroy())
 
 
 @contextmanager
@@ -113,7 +118,7 @@ def test_nine_disks_hold_what_the_table_says_and_aligned_writes_read_nothing(ses
     disks = nine(session, k)
     with volume(session, disks) as status:
         # Label and superblocks take the same of every disk, so the table holds for what is behind them.
-        reserve = geometry_of(VolumeSpec(disks)).reserve_bytes
+        reserve = VolumeSpec(disks).geometry().reserve_bytes
         behind = [(disk.size_bytes - reserve) // CHUNK for disk in disks]
         assert Fraction(size_of(session, status.device), CHUNK) == capacity(System.ADAPT5, behind)
         # In other words: the table's row for whole disks, less the reserve of as many disks as hold data.
@@ -131,7 +136,7 @@ FAST_READ = [*SHR_READS[1:], (9, False)]
 @pytest.mark.parametrize(("k", "reads"), SHR_READS if WHOLE_MATRIX else SHR_READS[2:4])
 def test_the_shr_like_layout_reads_before_it_writes(session: LabSession, k: int, reads: bool) -> None:
     disks = nine(session, k)
-    with volume(session, disks, rule=Rule.SHR) as status:
+    with volume(session, disks, rule=AdaptLevel.SHR) as status:
         assert (sectors_read_by_aligned_writes(session, status.device, disks) > 0) == reads
 
 
@@ -163,35 +168,36 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
     disks = tuple(session.lab.disk(name) for name in names)
     with filled(session, disks, **more) as (device, written):
         for name in names:
-            run(session, plans.fail(session, NAME, name))
-            failed = session.volume(NAME)
+            run(session, session.array(NAME).fail(name))
+            failed = volume_now(session)
             assert failed.is_degraded
             assert not failed.lost
             assert {disk.number for disk in failed.disks if not disk.present} == {names.index(name)}
             assert sum_device(session.machine, device) == written
-            run(session, plans.add(session, NAME, name))
-            assert session.volume(NAME).state_words == "clean"
+            run(session, session.array(NAME).add(name))
+            assert volume_now(session).state_words == "clean"
         # A copy of every byte has been made again by now; parity and data agree everywhere.
-        run(session, plans.scrub(session, NAME, "check"))
-        assert session.volume(NAME).mismatch_sectors == 0
+        run(session, session.array(NAME).scrub("check"))
+        assert volume_now(session).mismatch_sectors == 0
         assert sum_device(session.machine, device) == written
 
 
 def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: LabSession) -> None:
     disks = nine(session, 4)
     with filled(session, disks) as (device, written):
-        run(session, plans.fail(session, NAME, "fast2"))
+        run(session, session.array(NAME).fail("fast2"))
         with pytest.raises(
             ArrayError, match="slow6 has 15 MiB, and the place of the failed disk in adapt0 needs 30 MiB"
         ):
-            plans.add(session, NAME, "slow6")
-        run(session, plans.add(session, NAME, "fast9"))
-        status = session.volume(NAME)
+            session.array(NAME).add("slow6")
+        commands: list[tuple[str, ...]] = []
+        session.machine.on_command(lambda result: commands.append(result.argv))
+        run(session, session.array(NAME).add("fast9"))
+        status = volume_now(session)
         spare = status.disk(session.node("fast9"))
         assert (spare.number, spare.working, spare.state) == (1, (0, 1, 2, 4), "in sync")
         assert sum_device(session.machine, device) == written
         # Between the steps that let a slice join there is one that waits for the rebuild before.
-        commands = [result.argv for result in session.machine.command_log]
         order = ["add" if "--add" in argv else "wait" for argv in commands if "--add" in argv or "wait" in argv]
         assert order[-8:] == ["add", "wait"] * 4
         session.lab.reset([session.lab.disk("fast2")])
@@ -200,18 +206,18 @@ def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: Lab
 def test_a_second_failure_in_a_window_is_refused_and_then_reported_as_loss(session: LabSession) -> None:
     disks = nine(session, 4)
     with filled(session, disks) as (device, _):
-        run(session, plans.fail(session, NAME, "fast1"))
+        run(session, session.array(NAME).fail("fast1"))
         with pytest.raises(ArrayError, match="cannot do without fast3: the data of 3 of its 5 arrays would be lost"):
-            plans.fail(session, NAME, "fast3")
+            session.array(NAME).fail("fast3")
         with pytest.raises(ArrayError, match="cannot do without slow1: the data of 1 of its 5 arrays would be lost"):
-            plans.fail(session, NAME, "slow1")
-        run(session, plans.fail(session, NAME, "fast3", breaks_array=True))
-        status = session.volume(NAME)
+            session.array(NAME).fail("slow1")
+        run(session, session.array(NAME).fail("fast3", breaks_array=True))
+        status = volume_now(session)
         assert [each.window.number for each in status.lost] == [0, 1, 3]
         assert status.state_words == "data lost in 3 of 5 arrays"
         assert sum_device(session.machine, device).digest == ""
         with pytest.raises(ArrayError, match="nothing can be rebuilt"):
-            plans.add(session, NAME, "fast9")
+            session.array(NAME).add("fast9")
 
 
 def test_the_guard_lets_nothing_be_written_through_a_mapping_that_is_not_on_lab_disks(session: LabSession) -> None:
@@ -230,30 +236,27 @@ def test_the_guard_lets_nothing_be_written_through_a_mapping_that_is_not_on_lab_
 
 def test_disks_of_a_stopped_volume_are_not_free(session: LabSession) -> None:
     with volume(session, nine(session, 2)):
-        run(session, plans.stop(session, NAME))
+        run(session, session.array(NAME).stop())
         spec = ArraySpec("raid1", (session.node("fast1"), session.node("fast9")))
-        with pytest.raises(DeviceRefused, match="fast1 belongs to array adapt0, which does not run"):
-            plans.create(session, spec)
-        run(session, plans.assemble(session, NAME))
-        assert session.array_of("fast1") == NAME
-        names = [window.array.name for window in session.volume(NAME).windows if window.array]
+        with pytest.raises(DeviceRefused, match="fast1 belongs to array adapt0, which is not running"):
+            session.creation(spec)
+        run(session, session.array(NAME).assemble())
+        names = [window.array.name for window in volume_now(session).windows if window.array]
         delays = session.machine.read([f"/sys/block/{name}/md/safe_mode_delay" for name in names])
         assert {(text or "").strip() for text in delays.values()} == {"5.000"}
         # Whoever looks at disks sees one array of all of them; the arrays inside nobody sees.
-        assert session.statuses() == ()
-        (shown,) = session.all_statuses()
+        (shown,) = session.statuses()
         assert shown.name == NAME
         assert [member.device for member in shown.members] == [disk.node for disk in nine(session, 2)]
 
 
 def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session: LabSession) -> None:
     disks = nine(session, 4)
-    plan = volumes.create(session, VolumeSpec(disks, assume_clean=True))
+    plan = session.creation(VolumeSpec(disks, assume_clean=True))
     session.run(Plan(plan.title, plan.steps[:-3]))
-    session.rescan()
     (found,) = session.found.refused
     assert (found.name, found.refusal) == (NAME, "its creation was interrupted; there are no data on it yet")
-    run(session, plans.destroy(session, NAME))
+    run(session, session.array(NAME).destroy())
     assert session.found.all == ()
     mapped = session.machine.run(("dmsetup", "ls")).stdout
     assert mapped.strip() == "No devices found"
@@ -262,13 +265,13 @@ def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session:
 def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None:
     disks = nine(session, 2)
     with filled(session, disks) as (device, written):
-        run(session, plans.stop(session, NAME))
+        run(session, session.array(NAME).stop())
         # As a power cut in the middle of writing the next label: garbage in one place on every disk.
         for disk in disks:
             place = (f"of={disk.node}", "bs=512", "seek=8", "count=3", "conv=fsync,notrunc", "status=none")
             session.machine.run(("dd", "if=/dev/urandom", *place))
         session.rescan()
-        run(session, plans.assemble(session, NAME))
+        run(session, session.array(NAME).assemble())
         assert sum_device(session.machine, device) == written
 
 
@@ -284,18 +287,18 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
     (folder / "lab.json").write_text(json.dumps(wanted))
     with open_session(target, host) as session:
         spec = VolumeSpec(session.disks[:4], assume_clean=True)
-        run(session, volumes.create(session, spec))
+        run(session, session.creation(spec))
         written = fill(session, spec.device)
-        run(session, plans.fail(session, NAME, "file02"))
+        run(session, session.array(NAME).fail("file02"))
     with open_session(target, host) as session:
-        status = session.volume(NAME)
+        status = volume_now(session)
         assert [disk.state for disk in status.disks] == ["in sync", "faulty", "in sync", "in sync"]
         assert sum_device(session.machine, spec.device) == written
-        run(session, plans.add(session, NAME, "file05"))
+        run(session, session.array(NAME).add("file05"))
         assert sum_device(session.machine, spec.device) == written
-        run(session, plans.stop(session, NAME))
+        run(session, session.array(NAME).stop())
     with open_session(target, host) as session:
         assert [array.name for array in session.found.stopped] == [NAME]
-        assert session.start_all() == ()
-        assert session.volume(NAME).state_words == "clean"
+        assert [status.name for status in session.start_all()] == [NAME]
+        assert volume_now(session).state_words == "clean"
         assert sum_device(session.machine, spec.device) == written

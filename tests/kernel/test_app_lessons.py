@@ -13,8 +13,8 @@ import pytest
 from textual.pilot import Pilot
 
 from lab.disks import DiskKind, specs
-from lab.lessons.actions import Action
-from lab.lessons.registry import make_action
+from lab.lessons.actions import LessonAction
+from lab.lessons.ready import make_action
 from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.units import MIB
@@ -114,7 +114,7 @@ async def test_what_is_typed_by_hand_counts_as_well(tmp_path: Path, monkeypatch:
         await pilot.press("5")
         nodes = [disk.node for disk in app.lab.disks[:4]]
         line = f"mdadm --create /dev/md0 --run --level=0 --chunk=64 --raid-devices=4 {' '.join(nodes)}"
-        assert app.shell(line)
+        assert app.shell.run(line)
         await until(pilot, lambda: view_of(app).done_count == 1, "the lesson has seen it")
 
 
@@ -145,7 +145,7 @@ async def test_a_measurement_decides_a_prediction(tmp_path: Path, monkeypatch: p
 
 def do(app: RaidlabApp, *written: dict[str, object]) -> None:
     """What a student does elsewhere in the app."""
-    actions: list[Action] = [make_action(each, where="test") for each in written]
+    actions: list[LessonAction] = [make_action(each, where="test") for each in written]
     app.job("by the student", lab_work(app.client, actions))
 
 

@@ -18,7 +18,7 @@ from tui.settings import Settings, save_settings
 pytestmark = pytest.mark.kernel
 PATIENCE_SECONDS = 120.0
 EXPERIMENT = """\
-format_version = 1
+format_version = 2
 id = "short"
 title = "Short"
 question = "Does it end when it is told to, and go on?"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from lab.adapt.summary import VolumeArray
-from lab.adapt.windows import Rule
+from lab.adapt.windows import AdaptLevel
 from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
-from tests.kernel.test_app_story import Student, own_state
+from tests.kernel.student import Student, own_state
 from tui.app import RaidlabApp
 from tui.screens.build import BuildScreen
 from tui.settings import Settings, save_settings
@@ -37,7 +37,7 @@ async def build(student: Student) -> None:
     screen = student.app.screen
     assert isinstance(screen, BuildScreen)
     await student.until(lambda: len(screen.draft.disks) == 4, "disks are chosen")
-    while screen.draft.level is not Rule.ADAPT5:
+    while screen.draft.level is not AdaptLevel.ADAPT5:
         await student.press("plus")
     await student.press("tab", "end", "space")
     await student.until(lambda: screen.draft.disks == ("disk01", "disk02", "disk03"), "three disks are chosen")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import RunCancelled
-from lab.experiments.progress import ProgressMeter, RunProgress
+from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment, check
 from lab.experiments.service import RunRequest, resume_experiment, run_experiment
 from lab.machine import Host, parse_target
@@ -20,7 +20,7 @@ from lab.tomlfile import decode_toml
 pytestmark = pytest.mark.kernel
 
 TEXT = """
-format_version = 1
+format_version = 2
 id = "cancelled"
 title = "Two jobs, the second far too long"
 question = "Does it end?"
@@ -66,7 +66,7 @@ def test_a_cancelled_run_ends_at_once_keeps_what_it_has_and_goes_on_later(
     request = RunRequest(
         target=parse_target("uml:"),
         host=host,
-        observer=ProgressMeter(experiment, host.clock, watch),
+        on_progress=watch,
         on_notice=lambda _: None,
         is_cancelled=cancelled.is_set,
     )

@@ -87,7 +87,7 @@ def test_an_array_lives_from_command_to_command(state: Path) -> None:
         (["--level", "raid5", "--disks", "3", "--chunk", "100K"], 2, "not a power of two"),
     ],
 )
-def test_bad_wishes_are_refused(state: Path, arguments: list[str], status: int, said: str) -> None:
+def test_what_cannot_be_is_refused(state: Path, arguments: list[str], status: int, said: str) -> None:
     assert said in raidlab(state, "array", "create", *arguments, status=status).stderr
 
 
@@ -95,10 +95,10 @@ def test_a_signed_disk_is_refused_until_it_is_reset(state: Path) -> None:
     subprocess.run(
         ["/usr/sbin/mkfs.ext4", "-q", "-F", str(state / "labs/cli/disks/disk05.img")], check=True, timeout=30
     )
-    wish = ("array", "create", "--level", "raid1", "--disks", "disk05,disk06", "--assume-clean")
-    assert "/dev/ubde carries ext4" in raidlab(state, *wish, status=1).stderr
+    create = ("array", "create", "--level", "raid1", "--disks", "disk05,disk06", "--assume-clean")
+    assert "/dev/ubde carries ext4" in raidlab(state, *create, status=1).stderr
     raidlab(state, "disks", "reset", "disk05")
-    assert "md1" in raidlab(state, *wish).stdout
+    assert "md1" in raidlab(state, *create).stdout
 
 
 def test_only_one_command_has_the_lab(state: Path) -> None:
@@ -130,6 +130,6 @@ def test_disks_come_and_go(state: Path) -> None:
     assert "blank" in raidlab(state, "disks", "add", "--kind", "spindle", "--size", "20M").stderr
     disks = {disk["name"]: disk for disk in json.loads(raidlab(state, "--json", "disks").stdout)["disks"]}
     assert disks["disk09"]["size_bytes"] == 40 << 20
-    assert disks["disk10"]["personality"] == "hdd-7200"
+    assert disks["disk10"]["model"] == "hdd-7200"
     raidlab(state, "disks", "remove", "disk09", "disk10")
     assert not (state / "labs/cli/disks/disk09.img").exists()

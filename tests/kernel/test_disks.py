@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from lab.arrays import operations
+from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.guard import Guard
-from lab.errors import DeviceRefused
-from lab.measure.job import MeasureOptions, Place, run_workload
+from lab.disks.inventory import READ_HEADS, read_heads
+from lab.errors import CommandTimedOut, DeviceRefused
+from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.plans import Danger, Plan, Step
 from lab.units import KIB, MIB
-from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import find_workload
 from tests.kernel.rig import DEVICE, Rig
 
 pytestmark = pytest.mark.kernel
@@ -32,8 +35,8 @@ OTHERS = (
     DiskSpec(name="loop2", kind=DiskKind.LOOP, size_bytes=20 * MIB),
     DiskSpec(name="ram1", kind=DiskKind.RAM, size_bytes=10 * MIB + KIB),
     DiskSpec(name="ram2", kind=DiskKind.RAM, size_bytes=10 * MIB + KIB),
-    DiskSpec(name="spindle1", kind=DiskKind.SPINDLE, size_bytes=8 * MIB + 512, personality="hdd-7200"),
-    DiskSpec(name="spindle2", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, personality="ssd"),
+    DiskSpec(name="spindle1", kind=DiskKind.SPINDLE, size_bytes=8 * MIB + 512, model="hdd-7200"),
+    DiskSpec(name="spindle2", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, model="ssd"),
 )
 MARK = "/run/the-step-ran"
 
@@ -80,7 +83,7 @@ def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
 @pytest.mark.parametrize("depth", [1, 4])
 def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, LabDisk], depth: int) -> None:
     disk = others["spindle1"]
-    place = Place(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
+    place = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
     workload = replace(find_workload("rand-read-4k-q1"), queue_depth=depth)
     # Other load on this computer makes answers late and can make none early: so the rate has a hard upper limit, and
     # the middle answer of the best of several runs tells the drive's own time.
@@ -171,7 +174,7 @@ def test_the_guard_refuses_an_array_with_foreign_members(lab: Lab, rig: Rig, for
     mine = rig.nodes[0]
     create = ("mdadm", "--create", DEVICE, "--run", "--level=1", "--raid-devices=2", "--bitmap=none", "--assume-clean")
     lab.machine.run((*create, "--metadata=1.2", mine, foreign_loop))
-    refuse(lab, DEVICE, "members that are no lab disks: loop")
+    refuse(lab, DEVICE, "members that are not lab disks: loop")
     # Its lab disk is in use by it, and so as little the lab's to write on.
     refuse(lab, mine, "it is in use by md0")
 
@@ -194,3 +197,34 @@ def test_one_refused_device_stops_a_step_on_many(lab: Lab, rig: Rig, foreign_loo
     assert foreign_loop in refused.value.message
     assert "/dev/sdz" in refused.value.message
     assert lab.machine.run(("test", "-e", MARK), check=False).status == 1
+
+
+def test_superblocks_are_read_past_the_page_cache(lab: Lab, rig: Rig) -> None:
+    """Read through the cache, members of a running array may seem out of date, and could then not even be stopped."""
+    spec = rig.create("raid1", 3)
+    first = spec.members[0]
+    lab.machine.run(("dd", f"if={first}", "of=/dev/null", "bs=8192", "count=1", "status=none"))
+    before = superblocks_in(read_heads(lab.machine, spec.members, MD_HEAD_BYTES))
+    lab.execute(operations.fail(spec.name, spec.members[2]))
+    through_the_cache = lab.machine.run(("sh", "-c", f"head -c 8192 {first} | base64 -w0")).stdout
+    stale = superblocks_in({first: base64.b64decode(through_the_cache)})[first]
+    now = superblocks_in(read_heads(lab.machine, spec.members, MD_HEAD_BYTES))
+    assert stale.events == before[first].events < now[first].events
+
+
+@pytest.fixture
+def silent_disk(lab: Lab, rig: Rig) -> Iterator[str]:
+    """A device that answers only when the test is over."""
+    lab.machine.run(("dmsetup", "create", "silent", "--table", f"0 2048 linear {rig.nodes[0]} 0"))
+    number = lab.machine.run(("dmsetup", "info", "-c", "--noheadings", "-o", "minor", "silent")).stdout.strip()
+    lab.machine.run(("dmsetup", "suspend", "--noflush", "silent"))
+    yield f"/dev/dm-{number}"
+    lab.machine.run(("dmsetup", "resume", "silent"))
+    lab.machine.run(("dmsetup", "remove", "--retry", "silent"))
+
+
+def test_a_disk_that_does_not_answer_holds_up_nothing_else(lab: Lab, rig: Rig, silent_disk: str) -> None:
+    with pytest.raises(CommandTimedOut):
+        lab.machine.call(READ_HEADS, ("4096", silent_disk), timeout_seconds=0.5)
+    assert lab.machine.run(("echo", "here")).stdout == "here\n"
+    assert read_heads(lab.machine, [rig.nodes[1]], 4096) == {rig.nodes[1]: bytes(4096)}

@@ -8,12 +8,12 @@ from lab.arrays import operations
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, specs
-from lab.measure.integrity import Verdict, sum_device, verdict
 from lab.measure.job import BackgroundLoad, MeasureOptions
-from lab.measure.recorder import Recorder
+from lab.measure.programs import DataVerdict, sum_device, verdict
+from lab.measure.samples import Recorder
 from lab.plans import Plan
 from lab.units import KIB, MIB
-from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 
 pytestmark = pytest.mark.kernel
@@ -51,7 +51,7 @@ def test_raid5_grows_by_a_member_under_verified_load(rig: Rig) -> None:
     assert status.raid_disks == 4
     assert status.degraded_count == 0
     assert rig.size_bytes() == expected_bytes(rig, "raid5", 4) > old_bytes
-    assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is Verdict.INTACT
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is DataVerdict.INTACT
     expect_data_without(rig, spec.members[0], begin, length)
 
 
@@ -59,7 +59,7 @@ def expect_data_without(rig: Rig, member: str, begin: int, length: int) -> None:
     """The redundancy of the new shape is right as well: what it computes is what was there."""
     before = sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)
     rig.lab.execute(operations.fail(NAME, member))
-    assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is Verdict.INTACT
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is DataVerdict.INTACT
 
 
 def grow_and_compare(rig: Rig, plan: Plan, level: str, members: int) -> None:
@@ -70,7 +70,7 @@ def grow_and_compare(rig: Rig, plan: Plan, level: str, members: int) -> None:
     assert rig.size_bytes() == (expected_bytes(rig, level, members) if level != "raid0" else old_bytes // 2 * 3)
     whole = old_bytes // MIB * MIB
     again = sum_device(rig.lab.machine, DEVICE, old_bytes) if whole == old_bytes else rig.sum()
-    assert verdict(before, again) is Verdict.INTACT
+    assert verdict(before, again) is DataVerdict.INTACT
     if level != "raid0":
         expect_data_without(rig, rig.nodes[0], 0, whole)
 
@@ -91,7 +91,7 @@ def test_raid1_becomes_raid5_of_three(rig: Rig) -> None:
     assert (status.level, status.raid_disks, status.degraded_count) == ("raid5", 3, 0)
     # The mirror had no chunks; mdadm chooses a chunk that divides its size, so nothing of it is lost.
     assert rig.size_bytes() == 2 * old_bytes
-    assert verdict(before, sum_device(rig.lab.machine, DEVICE, old_bytes)) is Verdict.INTACT
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, old_bytes)) is DataVerdict.INTACT
     expect_data_without(rig, rig.nodes[0], 0, old_bytes)
 
 
@@ -115,4 +115,4 @@ def test_size_grows_when_all_members_are_larger(rig: Rig) -> None:
     rig.idle()
     assert rig.size_bytes() > old_bytes + 24 * MIB
     assert rig.size_bytes() % KIB == 0
-    assert verdict(before, sum_device(rig.lab.machine, DEVICE, old_bytes)) is Verdict.INTACT
+    assert verdict(before, sum_device(rig.lab.machine, DEVICE, old_bytes)) is DataVerdict.INTACT

@@ -16,11 +16,10 @@ from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.bench import BuiltArray
 from lab.experiments.linting import lint_bench, lint_kernel, lint_measured
 from lab.machine import Machine
-from lab.measure.job import Measured, MeasureOptions, Place, run_workload
+from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
 from lab.results.record import ArrayRecord
 from lab.units import MIB
-from lab.workloads.catalogue import find_workload
-from lab.workloads.workload import Workload
+from lab.workloads.workload import Workload, find_workload
 from tests.kernel.rig import NAME, Rig, file_disks
 
 pytestmark = pytest.mark.kernel
@@ -47,7 +46,7 @@ group_reporting
 
 def built(rig: Rig, spec: ArraySpec) -> BuiltArray:
     disks = rig.lab.disks[: len(spec.members)]
-    place = Place(NAME, spec.device, tuple(disk.kernel_name for disk in disks), FileSystem.RAW, 40 * MIB)
+    place = LoadTarget(NAME, spec.device, tuple(disk.kernel_name for disk in disks), FileSystem.RAW, 40 * MIB)
     plan = ArrayPlan(id="a", level=spec.level, members=len(disks))
     record = ArrayRecord(name="a", level=spec.level, members=spec.members, size_bytes=1)
     return BuiltArray(plan, spec, disks, place, record)
@@ -58,7 +57,7 @@ def rules(rig: Rig, array: BuiltArray) -> set[str]:
 
 
 def measure(rig: Rig, array: BuiltArray, workload: Workload, file_bytes: int = 16 * MIB) -> tuple[set[str], Measured]:
-    measured = run_workload(rig.lab, array.place, workload, MeasureOptions(file_bytes=file_bytes, hertz=10.0))
+    measured = run_workload(rig.lab, array.target, workload, MeasureOptions(file_bytes=file_bytes, hertz=10.0))
     found = lint_measured("cell", "healthy", workload, measured, declared_cold=False, is_cold=False)
     return {finding.rule_id for finding in found}, measured
 
@@ -114,7 +113,7 @@ def test_reads_from_the_page_cache_are_seen(rig: Rig) -> None:
 def test_a_member_of_two_arrays_is_seen(rig: Rig) -> None:
     array = built(rig, rig.create("raid1", 2))
     stranger = ArraySpec("raid1", rig.nodes[:2], name="md9")
-    assert rules(rig, BuiltArray(array.plan, stranger, array.disks, array.place, array.record)) >= {
+    assert rules(rig, BuiltArray(array.plan, stranger, array.disks, array.target, array.record)) >= {
         "member-reused",
         "device-missing",
     }

@@ -18,12 +18,12 @@ import platformdirs
 import pytest
 
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
 from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
 from lab.machine.state_folder import StateFolder
-from lab.seams.clock import HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses
 
 pytestmark = pytest.mark.kernel
 
@@ -55,7 +55,7 @@ def sparse_disks(folder: Path, count: int) -> tuple[UbdDisk, ...]:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Everything whose open files or command line name an instance below the folder: kernel, its helpers, warden."""
+    """Everything whose open files or command line name an instance below the folder: kernel, helpers, supervisor."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -190,19 +190,19 @@ def test_a_client_ended_by_a_signal_leaves_no_process(client: Client, number: in
     assert wait_until(lambda: processes_of(client.state) == [])
 
 
-def test_client_and_warden_killed_together_are_swept(client: Client) -> None:
+def test_client_and_supervisor_killed_together_are_swept(client: Client) -> None:
     record = record_of(client.state)
     # Stopped, it cannot clean up in the moment between the two kills.
-    os.kill(record["warden"], signal.SIGSTOP)
+    os.kill(record["supervisor"], signal.SIGSTOP)
     client.process.kill()
-    os.kill(record["warden"], signal.SIGKILL)
+    os.kill(record["supervisor"], signal.SIGKILL)
     client.process.wait()
     assert len(host_at(client.state).state.sweep()) == 1
     assert wait_until(lambda: processes_of(client.state) == [])
 
 
-@pytest.mark.parametrize("victim", ["kernel_group", "warden"])
-def test_a_killed_kernel_or_warden_is_a_lost_machine(state: Path, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["kernel_group", "supervisor"])
+def test_a_killed_kernel_or_supervisor_is_a_lost_machine(state: Path, victim: str) -> None:
     with open_machine(parse_target("uml:"), host_at(state)) as machine:
         machine.stream(["sleep", "1000"])
         os.kill(record_of(state)[victim], signal.SIGKILL)
@@ -235,10 +235,10 @@ def test_a_lab_stays_locked_as_long_as_its_kernel_runs(state: Path) -> None:
     host = host_at(state)
     lock = host.state.lock_lab("default")
     with open_machine(parse_target("uml:"), host, embedded=EmbeddedOptions(kept_locks=(lock.fd,))):
-        lock.release()
+        lock.close()
         with pytest.raises(LabError, match="the lab 'default' is open"):
             host_at(state).state.lock_lab("default")
-    host.state.lock_lab("default").release()
+    host.state.lock_lab("default").close()
 
 
 def test_no_descriptor_is_left_open(state: Path, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_no_descriptor_is_left_open(state: Path, tmp_path: Path) -> None:
     assert list((state / "machines").glob("[0-9]*")) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process as somebody else")
+@pytest.mark.root
 def test_an_ordinary_user_needs_no_rights(tmp_path: Path) -> None:
     home = Path(tmp_path.anchor) / "tmp" / f"raidlab-user-{os.getpid()}"
     home.mkdir()

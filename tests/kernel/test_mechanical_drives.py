@@ -8,9 +8,9 @@ import statistics
 
 import pytest
 
+from lab import faults
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import DeviceRefused, LabError
-from lab.faults import power
 from lab.measure.calibration import reader
 from lab.units import MIB
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.kernel
 
 SIZE = 48 * MIB
 DISKS = (
-    DiskSpec(name="old", kind=DiskKind.SPINDLE, size_bytes=SIZE, personality="barracuda-4lp"),
-    DiskSpec(name="new", kind=DiskKind.SPINDLE, size_bytes=SIZE, personality="sata-7200"),
+    DiskSpec(name="old", kind=DiskKind.SPINDLE, size_bytes=SIZE, model="barracuda-4lp"),
+    DiskSpec(name="new", kind=DiskKind.SPINDLE, size_bytes=SIZE, model="sata-7200"),
 )
 
 
@@ -100,8 +100,8 @@ def there(lab: Lab, how: str) -> int:
 
 def test_a_power_cut_loses_what_the_write_cache_held(lab: Lab) -> None:
     assert there(lab, "at once") < 160
-    assert power.cut(lab.disk("new")).lines() == ["pkill -USR1 -F /run/raidlab/new.pid"]
-    lab.execute(power.cut(lab.disk("new")))
+    assert faults.cut_power(lab.disk("new")).lines() == ["pkill -USR1 -F /run/raidlab/new.pid"]
+    lab.execute(faults.cut_power(lab.disk("new")))
 
 
 def test_a_power_cut_takes_nothing_that_was_flushed(lab: Lab) -> None:
@@ -109,9 +109,9 @@ def test_a_power_cut_takes_nothing_that_was_flushed(lab: Lab) -> None:
 
 
 def test_a_drive_that_answers_from_the_medium_has_nothing_to_lose(lab: Lab) -> None:
-    plain = LabDisk(name="x", kind=DiskKind.SPINDLE, node="/dev/nbd9", size_bytes=SIZE, personality="hdd-7200")
+    plain = LabDisk(name="x", kind=DiskKind.SPINDLE, node="/dev/nbd9", size_bytes=SIZE, model="hdd-7200")
     with pytest.raises(DeviceRefused, match="no volatile write cache") as caught:
-        power.cut(plain)
+        faults.cut_power(plain)
     assert "sata-7200" in caught.value.hint
 
 
@@ -132,9 +132,7 @@ def test_calibration_reads_through_the_mechanics(lab: Lab) -> None:
 def test_a_drive_lies_on_another_disk(lab: Lab) -> None:
     """As in a virtual machine: what was written and flushed is on the disk below, and discards reach it."""
     (below,) = lab.attach([DiskSpec(name="below", kind=DiskKind.LOOP, size_bytes=8 * MIB)])
-    spec = DiskSpec(
-        name="above", kind=DiskKind.SPINDLE, size_bytes=6 * MIB, personality="sata-7200", backing=below.node
-    )
+    spec = DiskSpec(name="above", kind=DiskKind.SPINDLE, size_bytes=6 * MIB, model="sata-7200", backing=below.node)
     (above,) = lab.attach([spec])
     run = lab.machine.run
     assert run(("blockdev", "--getsize64", above.node)).stdout.strip() == str(6 * MIB)

@@ -18,14 +18,14 @@ from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, open_lab, specs
 from lab.disks.lab_files import lab_folder
 from lab.errors import MachineLost
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
 from lab.machine import Host, RunningCommand, parse_target
 from lab.machine.state_folder import StateFolder
-from lab.measure.integrity import Verdict, sum_device, verdict
+from lab.measure.programs import DataVerdict, sum_device, verdict
 from lab.measure.rebuild import fail_and_remove, measure_rebuild
-from lab.measure.recorder import Recorder
-from lab.seams.clock import HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses
+from lab.measure.samples import Recorder
 from lab.units import KIB, MIB
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks, run_lengths
 
@@ -169,10 +169,10 @@ def test_rebuild_restores_the_member(rig: Rig, level: str, members: int, layout:
     assert run_lengths(measured.samples) == [1, 0]
     assert measured.rebuilt_bytes == rig.status.component_bytes
     assert rig.written_bytes(victim) - written >= measured.rebuilt_bytes
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT
     # Only without its partner are the data read from the rebuilt member, or computed with it.
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid5", 3), ("raid10", 4)])
@@ -190,7 +190,7 @@ def test_replace_is_never_degraded(rig: Rig, level: str, members: int) -> None:
     assert status.member(new).is_in_sync
     assert status.member(old).is_faulty
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize("bitmap", list(Bitmap))
@@ -213,7 +213,7 @@ def test_a_bitmap_spares_the_copy_of_what_did_not_change(rig: Rig, level: str, m
     else:
         assert copied >= member_bytes
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(changed, sum_device(rig.lab.machine, DEVICE, 128 * MIB)) is Verdict.INTACT
+    assert verdict(changed, sum_device(rig.lab.machine, DEVICE, 128 * MIB)) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid6", 4), ("raid10", 4)])
@@ -227,7 +227,7 @@ def test_a_spare_takes_over_by_itself(rig: Rig, level: str, members: int) -> Non
     assert status.degraded_count == 0
     assert status.member(spare).slot == 1
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid5", 3)])
@@ -249,4 +249,4 @@ def test_a_stopped_rebuild_goes_on_where_it_was(rig: Rig, level: str, members: i
     # Superblocks are written as well.
     assert 0 < rig.written_bytes(victim) - written <= left + MIB
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT

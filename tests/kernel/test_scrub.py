@@ -11,8 +11,8 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays import operations
-from lab.faults.catalogue import Fault, corrupt_member
-from lab.measure.integrity import Verdict, verdict
+from lab.faults import corrupt
+from lab.measure.programs import DataVerdict, verdict
 from lab.units import MIB
 from tests.kernel.rig import NAME, Rig, file_disks
 
@@ -29,18 +29,16 @@ def check(rig: Rig) -> int:
     return rig.idle().mismatch_sectors or 0
 
 
-def damage(rig: Rig, node: str) -> Fault:
+def damage(rig: Rig, node: str) -> None:
     status = rig.status
-    fault = corrupt_member(
-        NAME,
+    plan = corrupt(
         node,
         data_offset_bytes=(status.member(node).data_offset_sectors or 0) * 512,
         data_bytes=status.component_bytes or 0,
         start_bytes=4 * MIB,
         length_bytes=DAMAGE_BYTES,
     )
-    rig.lab.execute(fault.inject)
-    return fault
+    rig.lab.execute(plan)
 
 
 @pytest.mark.parametrize(("level", "members"), [*LEVELS, ("raid10", 4)])
@@ -48,7 +46,7 @@ def test_a_right_array_has_no_mismatch(rig: Rig, level: str, members: int) -> No
     rig.create(level, members)
     before = rig.fill()
     assert check(rig) == 0
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize(("level", "members"), LEVELS)
@@ -62,7 +60,7 @@ def test_damage_is_found_and_repair_makes_consistent_but_not_right(rig: Rig, lev
     rig.idle()
     assert check(rig) == 0
     # The damaged member was the first mirror, or held data: it was believed, and said nothing.
-    assert verdict(before, rig.sum()) is Verdict.CHANGED
+    assert verdict(before, rig.sum()) is DataVerdict.CHANGED
 
 
 def test_a_mirror_is_mended_if_the_first_copy_is_right(rig: Rig) -> None:
@@ -73,16 +71,18 @@ def test_a_mirror_is_mended_if_the_first_copy_is_right(rig: Rig) -> None:
     rig.idle()
     assert check(rig) == 0
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize(("level", "members"), LEVELS)
 def test_a_rebuild_of_the_damaged_member_brings_the_data_back(rig: Rig, level: str, members: int) -> None:
     spec = rig.create(level, members)
     before = rig.fill()
-    fault = damage(rig, spec.members[0])
+    damage(rig, spec.members[0])
     assert check(rig) > 0
-    rig.lab.execute(fault.repair)
+    member = spec.members[0]
+    rig.lab.execute(operations.fail(NAME, member) + operations.remove(NAME, member))
+    rig.lab.execute(operations.add(NAME, member, erase_first=True))
     assert rig.idle().degraded_count == 0
     assert check(rig) == 0
-    assert verdict(before, rig.sum()) is Verdict.INTACT
+    assert verdict(before, rig.sum()) is DataVerdict.INTACT

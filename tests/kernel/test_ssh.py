@@ -21,11 +21,11 @@ import platformdirs
 import pytest
 
 from lab.errors import MachineLost, ToolMissing
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
 from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.state_folder import StateFolder
-from lab.seams.clock import HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses
 
 pytestmark = pytest.mark.kernel
 
@@ -109,7 +109,7 @@ def wait_for_port(port: int, log: Path) -> None:
 
 
 @needs_sshd
-@pytest.mark.skipif(os.geteuid() != 0, reason="the agent asks for root; run as root")
+@pytest.mark.root
 def test_a_machine_behind_ssh_is_like_any_other(server: Server, tmp_path: Path) -> None:
     with open_machine(parse_target(server.target()), host_at(tmp_path / "state")) as machine:
         assert machine.facts.kernel_release == os.uname().release
@@ -127,7 +127,7 @@ def test_a_machine_behind_ssh_is_like_any_other(server: Server, tmp_path: Path) 
 
 
 @needs_sshd
-@pytest.mark.skipif(os.geteuid() != 0, reason="the agent asks for root; run as root")
+@pytest.mark.root
 def test_a_connection_that_breaks_is_a_lost_machine(server: Server, tmp_path: Path) -> None:
     with open_machine(parse_target(server.target()), host_at(tmp_path)) as machine:
         shell = machine.stream(["sh", "-c", "echo $$; exec sleep 60"])

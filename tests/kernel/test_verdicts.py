@@ -18,7 +18,7 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.status import ArrayStatus
 from lab.disks import DiskKind, DiskSpec
 from lab.errors import CommandFailed
-from lab.measure.integrity import DataSum, Verdict, verdict
+from lab.measure.programs import DataSum, DataVerdict, verdict
 from lab.units import MIB
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 
@@ -127,13 +127,13 @@ def test_data_are_as_the_levels_arithmetic_says(standing: Standing, case: Case) 
     assert has_failed(status) is not case.survives
     if case.survives:
         assert status.degraded_count == len(case.failed)
-        assert while_degraded is Verdict.INTACT
+        assert while_degraded is DataVerdict.INTACT
     else:
         # Losing data is right here, inventing some is not. Parity levels have nothing to compute the lost chunks from.
-        assert while_degraded is (Verdict.UNREADABLE if case.level in PARITY else Verdict.INTACT)
+        assert while_degraded is (DataVerdict.UNREADABLE if case.level in PARITY else DataVerdict.INTACT)
     assert start_without(rig, case, spec) is case.survives
     if case.survives:
-        assert verdict(before, rig.sum()) is Verdict.INTACT
+        assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
 
 @pytest.mark.parametrize("level", ["raid0", "raid1", "raid5", "raid10"])
@@ -152,12 +152,12 @@ def test_a_failed_array_takes_no_writes(standing: Standing, level: str) -> None:
 def test_a_single_disk_that_dies_is_unreadable(standing: Standing) -> None:
     # The only disk that can be taken from under a reader: the emulated drive, whose server is killed.
     rig = standing.rig
-    wanted = DiskSpec(name="lone", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, personality="ssd")
+    wanted = DiskSpec(name="lone", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, model="ssd")
     (disk,) = rig.lab.attach([wanted])
     spec = ArraySpec("single", (disk.node,))
     rig.lab.execute(operations.create(spec))
     before = rig.fill(spec.device)
-    assert verdict(before, rig.sum(spec.device)) is Verdict.INTACT
+    assert verdict(before, rig.sum(spec.device)) is DataVerdict.INTACT
     rig.lab.machine.run(("pkill", "-KILL", "-F", "/run/raidlab/lone.pid"))
     assert not spec.raid.survives(frozenset({0}), 1)
-    assert verdict(before, rig.sum(spec.device)) is Verdict.UNREADABLE
+    assert verdict(before, rig.sum(spec.device)) is DataVerdict.UNREADABLE

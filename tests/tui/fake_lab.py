@@ -10,13 +10,13 @@ from pathlib import Path
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.disks.kinds import serial_of
 from lab.errors import MachineLost
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
 from lab.machine import Host, Machine, RawSample, SampleRequest, Target
 from lab.machine.state_folder import StateFolder
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses
 from lab.units import MIB
 from tests.unit.arrays import captures
-from tests.unit.cli.superblocks import as_read
+from tests.unit.cli.superblocks import READS, as_read
 from tests.unit.fakes import FakeClock, FakeMachine, Scripted
 
 DISKS = 9
@@ -112,7 +112,7 @@ class FakeLab:
         """Let the machine have the captured array md0, or none."""
         machine = self.machine
         machine.answers = {
-            ("sh", "-c"): Scripted(stdout=as_read([None] * DISKS)),
+            READS: Scripted(stdout=as_read([None] * DISKS)),
             ("wipefs", "--json"): Scripted(stdout='{"signatures": []}'),
         }
         machine.files, machine.dirs = {}, {"/sys/block": ()}
@@ -163,7 +163,7 @@ class FakeLab:
             "/proc/diskstats": "\n".join(lines) + "\n",
             "/proc/mdstat": self.machine.files["/proc/mdstat"],
         }
-        return RawSample(self.seconds, files, {"md0_raid5": ticks // 20 if self.md_works else 0})
+        return RawSample(self.seconds, files, {"md0_raid5/81": ticks // 20 if self.md_works else 0})
 
     def lose(self) -> None:
         """The machine dies."""

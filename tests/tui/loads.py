@@ -8,7 +8,7 @@ from lab.arrays.state import read_array
 from lab.arrays.status import ArrayStatus
 from lab.measure.job import Measured
 from lab.session.load import Forecast, LoadPhase
-from lab.session.monitor import Look
+from lab.session.monitor import Snapshot
 from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from lab.workloads.live import LiveDirection, LiveInterval
@@ -41,12 +41,12 @@ def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -
     figures = JobFigures(
         job_name="load", reads=reads, fio_user_cpu_percent=1.0, fio_system_cpu_percent=2.0, interrupted=interrupted
     )
-    return Measured(figures, None, (), "", 256 * MIB)
+    return Measured(figures, "", 256 * MIB)
 
 
 async def with_array(app: RaidlabApp, pilot: Pilot[object], label: str = "raid5") -> None:
     """Let the lab have an array."""
-    tell(app, happened.LabLooked(Look(100.0, (array(label),), {})))
+    tell(app, happened.LabLooked(Snapshot(100.0, (array(label),), {})))
     await quiet(app, pilot)
 
 
@@ -62,7 +62,7 @@ async def with_load(
         reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
         moment = 100.0 + number / 2
         tell(app, happened.LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
-    tell(app, happened.LabLooked(Look(110.0, (array(),), {})))
+    tell(app, happened.LabLooked(Snapshot(110.0, (array(),), {})))
     await quiet(app, pilot)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from lab.adapt.windows import Rule
+from lab.adapt.windows import AdaptLevel
 from tests.tui.conftest import AppPilot, idle, looked
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
@@ -72,9 +72,9 @@ async def lost(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     await with_array("raid5-rebuilding")(pilot, app, lab)
     lab.lose()
     from tests.tui.conftest import until
-    from tui.state import Phase
+    from tui.state import MachinePhase
 
-    await until(pilot, lambda: app.lab.phase is Phase.LOST, "the machine is lost")
+    await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
 
 
 async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
@@ -92,7 +92,7 @@ async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
         stdout="Personalities : [raid6] [raid5] [raid4]\nunused devices: <none>\n", act=ended_in_its_folder
     )
     await pilot.press(*"cat /proc/mdstat", "enter")
-    await until(pilot, lambda: not app.shells.running_line, "the command has ended")
+    await until(pilot, lambda: not app.shell.running_line, "the command has ended")
     await idle(pilot, app)
 
 
@@ -191,7 +191,7 @@ async def unequal_disks(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     app.lab.disks = UNEQUAL
     screen = app.screen
     assert isinstance(screen, BuildScreen)
-    screen._take(Draft(Rule.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5])))
+    screen._take(Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5])))
     await idle(pilot, app)
 
 

@@ -55,7 +55,7 @@ class StillClient(LabClient):
         self.tell(happened.SessionOpened(FACTS, self._disks, BroughtUp((), (), ())))
 
     def tell(self, message: Message) -> None:
-        self._post_to_app(message)
+        self._post(message)
 
     def submit(self, job: Job[Any]) -> None:
         self.jobs.append(job)

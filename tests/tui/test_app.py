@@ -19,7 +19,7 @@ from tui.screens.menu import MenuScreen
 from tui.screens.plan import PlanScreen
 from tui.screens.welcome import WelcomeScreen
 from tui.settings import Settings
-from tui.state import Origin, Phase
+from tui.state import MachinePhase, Origin
 
 
 async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker) -> None:
@@ -108,9 +108,7 @@ async def test_a_confirmed_plan_runs_its_very_steps(app_on: AppMaker, fake_lab: 
 async def test_a_refusal_is_shown_with_its_hint(app_on: AppMaker, fake_lab: FakeLab) -> None:
     app = app_on()
     async with running(app) as pilot:
-        from lab.session import plans
-
-        app.ask(lambda session: plans.stop(session, "md7"))
+        app.ask(lambda session: session.array("md7").stop())
         await until(pilot, lambda: len(app._notifications) > 0, "a notification")
         said = [notification.message for notification in app._notifications]
         assert any("no array md7" in text and "next:" in text for text in said)
@@ -122,7 +120,7 @@ async def test_a_lost_machine_keeps_the_screen_and_starts_again(app_on: AppMaker
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab, 3)
         fake_lab.lose()
-        await until(pilot, lambda: app.lab.phase is Phase.LOST, "the machine is lost")
+        await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
         app.show_now()
         await pilot.pause()
         assert app.lab.arrays, "what was last seen is still shown"
@@ -141,7 +139,7 @@ async def test_a_machine_that_does_not_start_says_why(app_on: AppMaker, fake_lab
     fake_lab.failure = ToolMissing("linux.uml is not installed", hint="run make lab")
     app = app_on()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.lab.phase is Phase.FAILED, "it failed")
+        await until(pilot, lambda: app.lab.phase is MachinePhase.FAILED, "it failed")
         app.show_now()
         await pilot.pause()
         text = str(app.screen.query_one("ProblemBar").render())
@@ -204,9 +202,9 @@ async def test_a_typed_command_runs_and_its_output_shows(app_on: AppMaker, fake_
         await pilot.press("5")
         await pilot.pause()
         await pilot.press(*"uname", "enter")
-        await until(pilot, lambda: not app.shells.running_line, "the command has ended")
+        await until(pilot, lambda: not app.shell.running_line, "the command has ended")
         await idle(pilot, app)
-        assert "hello from the machine" in app.shells.output
+        assert "hello from the machine" in app.shell.output
         typed = [entry for entry in app.lab.commands if entry.origin is Origin.SHELL]
         assert [entry.line for entry in typed] == ["uname"]
 
@@ -221,7 +219,7 @@ async def test_other_work_can_have_the_machine_for_a_while(app_on: AppMaker, fak
         return "done"
 
     async with running(app) as pilot:
-        app.background("other work", work, on_done=seen.append)
+        app.background.run("other work", work, on_done=seen.append)
         await until(pilot, lambda: fake_lab.opened == 2 and app.lab.is_open, "the lab is open again")
         await until(pilot, lambda: len(seen) == 2, "the work is done")
         assert seen == [None, "done"]
@@ -244,7 +242,7 @@ async def test_a_window_that_changes_is_filled_anew_also_while_the_machine_is_lo
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         fake_lab.lose()
-        await until(pilot, lambda: app.lab.phase is Phase.LOST, "the machine is lost")
+        await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
         assert "uml: lost" in text_of(app).splitlines()[0]

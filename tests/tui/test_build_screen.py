@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from lab.arrays.spec import ArraySpec
 from lab.plans import Plan
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.drafts import LEVELS, AnyLevel, Draft
+from tui.drafts import LEVELS, Draft
 from tui.screens.build import BuildScreen
 from tui.widgets.choices import Choices
 from tui.widgets.plan_view import PlanView
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.tui
 def screen_of(app: RaidlabApp) -> BuildScreen:
     assert isinstance(app.screen, BuildScreen)
     return app.screen
+
+
+def spec_of(draft: Draft) -> ArraySpec:
+    spec = draft.spec("md0", ())
+    assert isinstance(spec, ArraySpec)
+    return spec
 
 
 def test_a_newcomer_finds_an_array_that_can_be_built(tmp_path: Path) -> None:
@@ -113,11 +120,11 @@ def test_it_works_on_every_terminal(tmp_path: Path, size: tuple[int, int]) -> No
 
 def test_a_change_is_worked_out_within_a_frame(tmp_path: Path) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        screen, choices = screen_of(app), app.screen.query_one(Choices)
+        screen = screen_of(app)
         times = []
         for _ in range(12):
             started = time.process_time()
-            screen.on_choices_changed(Choices.Changed(choices, "level", choices.rows[0].step(1)))
+            screen.on_choices_changed(Choices.Changed("level", screen.draft.rows()[0].step(1)))
             times.append(time.process_time() - started)
         # Preview, diagram and the table of levels together; measured: 2 to 4 ms.
         assert sorted(times)[len(times) // 2] < 0.05
@@ -130,13 +137,13 @@ def test_a_choice_that_a_level_does_not_know_comes_back_with_one_that_does() -> 
     assert draft.spare_count == 0
     assert draft.members == ("a", "b", "c")
     mirrored = draft.changed("level", "RAID 1")
-    assert mirrored.spec("md0", ()).chunk_bytes is None
+    assert spec_of(mirrored).chunk_bytes is None
     assert mirrored.spare_disks == ("c",)
-    assert draft.changed("level", "RAID 6").spec("md0", ()).chunk_bytes == 64 * 1024
+    assert spec_of(draft.changed("level", "RAID 6")).chunk_bytes == 64 * 1024
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: AnyLevel) -> None:
+def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: str) -> None:
     """With enough disks nothing that the form offers is refused."""
     from tests.tui.still import DISKS
 
@@ -144,10 +151,7 @@ def test_every_value_of_every_row_makes_a_spec_without_contradictions(level: Any
     for row in start.rows():
         for value in row.values:
             draft = start.changed(row.key, value)
-            if draft.is_volume:
-                assert draft.volume_spec("adapt0", DISKS).problems() == (), (row.key, value)
-            else:
-                assert draft.spec("md0", DISKS).problems() == (), (row.key, value)
+            assert draft.spec(draft.kind.name(0), DISKS).problems() == (), (row.key, value)
 
 
 def test_the_rack_offers_only_disks_that_are_free(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import TICK_SECONDS, FakeLab
 from tui.collector import settle_collector
 from tui.widgets.lines import differing_cells
-from tui.widgets.words import Words
+from tui.widgets.words import ChangingText
 
 
 async def test_a_lab_in_which_nothing_happens_writes_nothing(
@@ -71,13 +71,13 @@ class OneText(App[None]):
     """A text that fills the width."""
 
     def compose(self) -> ComposeResult:
-        yield Words("", id="text")
+        yield ChangingText("", id="text")
 
 
 async def test_a_longer_text_on_as_many_lines_needs_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     app = OneText()
     async with app.run_test(size=(20, 5)) as pilot:
-        words = app.query_one(Words)
+        words = app.query_one(ChangingText)
         words.update("9 KiB")
         await pilot.pause()
         layouts: list[bool] = []

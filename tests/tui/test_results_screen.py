@@ -148,12 +148,11 @@ def test_unlike_results_are_compared_only_when_asked_for(tmp_path: Path, store: 
 
 
 def test_exports_are_what_the_command_line_writes(tmp_path: Path, store: ResultStore) -> None:
-    from lab.cli.render import render_markdown
-    from lab.report.collected import collect
-    from lab.report.sources import each_result
+    from lab.report.collected import collect, each_result
     from lab.report.tables import csv_of
+    from lab.report.text import render_markdown
     from lab.report.written import html_report
-    from lab.results.exchange import import_results
+    from lab.results.elsewhere import import_results
 
     made = result(1)
     keep(store, made)

@@ -10,7 +10,7 @@ from lab.errors import RunCancelled, WorkloadError
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import built_in_names
 from lab.session.load import Forecast
-from lab.workloads.catalogue import all_workloads
+from lab.workloads.workload import all_workloads
 from tests.tui.loads import measured, tell, with_array, with_load
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui import messages as happened

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from lab.cli import main as command_line
 from tests.tui.fake_lab import FakeLab
 from tests.unit.fakes import Scripted
 from tui.client.client import LabClient
@@ -27,6 +28,7 @@ class Talk:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.app = TextApp(
             "uml:",
+            run_line=lambda argv: command_line.run(argv),
             read=self._lines.get,
             write=self.said,
             make_client=lambda post: LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open),

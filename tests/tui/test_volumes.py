@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.adapt.windows import Rule
+from lab.adapt.windows import AdaptLevel
 from lab.arrays.status import SyncAction
 from lab.disks.lab_files import lab_folder
 from lab.plans import Plan, Step
@@ -135,11 +135,11 @@ async def test_the_build_screen_follows_unequal_disks(app_on: AppMaker, fake_lab
         await looked(pilot, app, fake_lab)
         screen = app.screen
         assert isinstance(screen, BuildScreen)
-        screen._take(Draft(Rule.ADAPT5, tuple(disk.name for disk in app.lab.disks[:4])))
+        screen._take(Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in app.lab.disks[:4])))
         await idle(pilot, app)
         assert "of one size, so this is a plain RAID 5" in " ".join(text_of(app).split())
         assert "disks add --kind file --count 2 --size 1000M" in " ".join(text_of(app).replace("│", " ").split())
-        screen._take(Draft(Rule.ADAPT5, ("disk01", "disk02")))
+        screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02")))
         await idle(pilot, app)
         assert "adapt5 needs at least 3 disks, not 2" in " ".join(text_of(app).replace("│", " ").split())
 
@@ -153,10 +153,8 @@ def test_the_levels_for_unequal_disks_are_compared_only_where_disks_differ() -> 
 
 
 def test_the_text_mode_tells_what_a_volume_would_be() -> None:
-    from tui.drafts import preview_of
-
-    draft = Draft(Rule.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5]))
-    lines = list(preview_lines(preview_of(draft, "adapt0", UNEQUAL), draft.level))
+    draft = Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5]))
+    lines = list(preview_lines(draft.spec("adapt0", UNEQUAL).preview(UNEQUAL), draft.level))
     assert any(line.startswith("AdaptRaid5: 646 MiB, 72 %; full writes read: never") for line in lines)
     assert "md104 inside: stripes of 2 data and 1 parity." in lines
 
@@ -178,7 +176,7 @@ async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(
             ("sh", "-c", "wait for md"): Scripted(status=status),
         }
         done: list[bool] = []
-        app.operations.run_plan(PLAN, on_done=lambda: done.append(True))
+        app.run_plan(PLAN, on_done=lambda: done.append(True))
         for _ in range(4):
             await idle(pilot, app)
             await pilot.pause(0.05)
@@ -194,7 +192,7 @@ async def test_a_plan_that_is_left_does_not_go_on(app_on: AppMaker, fake_lab: Fa
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
-        app.operations.run_plan(PLAN, on_done=lambda: app.operations.leave("adapt0"))
+        app.run_plan(PLAN, on_done=lambda: app.leave_volume("adapt0"))
         for _ in range(4):
             await idle(pilot, app)
             await pilot.pause(0.05)
@@ -207,7 +205,7 @@ async def test_two_larger_disks_join_the_lab_and_the_machine_comes_back(app_on: 
         await looked(pilot, app, fake_lab)
         screen = app.screen
         assert isinstance(screen, BuildScreen)
-        screen._take(Draft(Rule.ADAPT5, ("disk01", "disk02", "disk03")))
+        screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02", "disk03")))
         await idle(pilot, app)
         await pilot.press("u")
         await pilot.pause()

@@ -19,14 +19,14 @@ from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tui.actions import ACTIONS
 from tui.app import RaidlabApp
-from tui.keymap import own_bindings
+from tui.commands import own_bindings
 from tui.parity import DOES, VIEWS
 from tui.registry import SCREENS
 from tui.screens.help import HelpScreen, key_table
 from tui.screens.mode import ModeScreen
 from tui.settings import Settings
 
-_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "LabActions"}
+_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}
 
 
 def classes() -> list[type[DOMNode]]:
@@ -93,6 +93,7 @@ def test_every_screen_says_what_it_is_for(screen: type[Screen[Any]]) -> None:
         assert screen.AREA, "its commands would have no place in the palette"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
 async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(
     entry: Any, app_on: AppMaker, fake_lab: FakeLab
@@ -117,6 +118,7 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(
         assert isinstance(app.screen, HelpScreen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
 async def test_whatever_can_have_the_focus_can_be_explained(entry: Any, app_on: AppMaker, fake_lab: FakeLab) -> None:
     app = app_on(Settings(mode=entry.mode, was_welcomed=True))

@@ -9,7 +9,7 @@ from lab.adapt.state import VolumeStatus
 from lab.adapt.summary import as_array
 from lab.disks import DiskKind, LabDisk
 from lab.disks.kinds import serial_of
-from lab.session.monitor import Look
+from lab.session.monitor import Snapshot
 from lab.units import MIB
 from tests.unit.adapt.running import running
 from tui import messages as happened
@@ -42,7 +42,7 @@ def look_at(app: RaidlabApp, volumes: Iterable[VolumeStatus], seconds: float = 0
     """Let the app see these volumes, so many seconds after it looked last."""
     before = app.lab.look.time_seconds if app.lab.look else 100.0
     arrays = tuple(as_array(each) for each in volumes)
-    app.on_lab_message(happened.LabLooked(Look(before + seconds, arrays, {})))
+    app.on_lab_message(happened.LabLooked(Snapshot(before + seconds, arrays, {})))
 
 
 def show_rebuild(app: RaidlabApp) -> None:

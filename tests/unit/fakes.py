@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from lab.errors import CommandFailed, LabError, MachineLost
-from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, SampleRequest
+from lab.machine.api import AgentProgram, CommandResult, Machine, MachineFacts, RawSample, SampleRequest
 
 FACTS = MachineFacts(
     target="fake:",
@@ -107,7 +107,6 @@ class FakeMachine:
     reads: list[tuple[str, ...]] = field(default_factory=list)
     listings: list[tuple[str, ...]] = field(default_factory=list)
     sample_requests: list[SampleRequest] = field(default_factory=list)
-    command_log: list[CommandResult] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
     """What the machine has waited for a processor, one for each time it is asked; the last stays."""
     _listeners: list[Callable[[CommandResult], None]] = field(default_factory=list)
@@ -125,6 +124,9 @@ class FakeMachine:
 
     def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> FakeRunningCommand:
         return FakeRunningCommand(self._execute(tuple(argv), stdin_text))
+
+    def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
+        return self.run(program.told(arguments)).stdout
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         self._require_alive()
@@ -162,7 +164,6 @@ class FakeMachine:
         if answer.act:
             answer.act()
         result = CommandResult(argv, answer.status, answer.stdout, answer.stderr, 0.01, float(len(self.runs)))
-        self.command_log.append(result)
         for listener in self._listeners:
             listener(result)
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.seams.clock import utc_text
+from lab.host.clock import utc_text
 from tests.unit.fakes import FakeClock
 
 

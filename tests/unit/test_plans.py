@@ -11,37 +11,6 @@ from lab.plans import Danger, Plan, Step, write_file_step
 FIRST, SECOND, THIRD = (Step((word, "a b"), f"Why {word}.") for word in ("first", "second", "third"))
 
 
-def test_steps_run_in_order_and_are_told_before() -> None:
-    seen: list[str] = []
-    Plan.of("Test", [FIRST, SECOND]).run(
-        lambda step: seen.append(f"ran {step.argv[0]}"), before_step=lambda step: seen.append(f"before {step.argv[0]}")
-    )
-    assert seen == ["before first", "ran first", "before second", "ran second"]
-
-
-def test_the_first_error_ends_the_plan_and_is_the_steps_own() -> None:
-    ran: list[Step] = []
-
-    def run(step: Step) -> None:
-        if step is SECOND:
-            raise KeyError("its own")
-        ran.append(step)
-
-    with pytest.raises(KeyError, match="its own"):
-        Plan("Test", (FIRST, SECOND, THIRD)).run(run)
-    assert ran == [FIRST]
-
-
-def test_a_step_that_was_objected_to_does_not_run() -> None:
-    def object_to(step: Step) -> None:
-        raise PermissionError(step.argv[0])
-
-    ran: list[Step] = []
-    with pytest.raises(PermissionError, match="first"):
-        Plan("Test", (FIRST,)).run(ran.append, before_step=object_to)
-    assert ran == []
-
-
 def test_lines_can_be_typed() -> None:
     plan = Plan("Test", (FIRST, Step(("echo", "it's", "$HOME"), "Why.")))
     assert plan.lines()[0] == "first 'a b'"

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabError, MachineLost
 from tui import messages
 from tui.client.command_log import CommandLog
-from tui.client.jobs import Job
+from tui.client.jobs import Job, do
 
 if TYPE_CHECKING:
     from textual.message import Message
 
+    from lab.disks import Opener
     from lab.machine import Host
-    from lab.plans import Plan, Step
+    from lab.plans import Plan
     from lab.session.monitor import Monitor
-    from lab.session.session import LabSession, Opener
+    from lab.session.session import LabSession
 
 HERTZ = 4.0
 
@@ -42,7 +43,7 @@ class LabClient:
     Args:
         target: the machine, or None for the one that suits this computer.
         post: takes messages from any thread.
-        make_host: this computer's seams; made on the lab's thread.
+        make_host: this computer's ``lab.host``; made on the lab's thread.
         opener: another way to open a lab, for tests.
         hertz: how often the monitor looks.
     """
@@ -50,7 +51,7 @@ class LabClient:
     def __init__(
         self,
         target: str | None,
-        post: Callable[[Message], object],
+        post: Callable[[Message], Any],
         *,
         make_host: Callable[[], Host] | None = None,
         opener: Opener | None = None,
@@ -58,8 +59,8 @@ class LabClient:
     ) -> None:
         self.target = target
         self.session: LabSession | None = None
-        self.log = CommandLog(lambda entry: self._post(messages.CommandRan(entry)), self._now)
-        self._post_to_app = post
+        self.log = CommandLog(lambda entry: self._post(messages.CommandRan(entry)), lambda: self.host.clock.utc_now())
+        self._post = post
         self._make_host = make_host
         self._opener = opener
         self._hertz = hertz
@@ -76,9 +77,12 @@ class LabClient:
 
     @property
     def host(self) -> Host:
-        """This computer's seams; whoever asks first makes them."""
+        """What the lab uses of this computer; whoever asks first makes them."""
         with self._making_host:
-            self._host = self._host or self._real_host()
+            if self._host is None:
+                from lab.machine import Host
+
+                self._host = self._make_host() if self._make_host else Host.real("raidlab")
         return self._host
 
     def start(self) -> None:
@@ -117,9 +121,7 @@ class LabClient:
         self._closing.set()
         self._wake.set()
         self._queue.put(Stop())
-        for stop in list(self._helpers):
-            with suppress(LabError):
-                stop()
+        self._stop_helpers()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -128,28 +130,22 @@ class LabClient:
         self._helpers.append(stop)
         return lambda: self._helpers.remove(stop) if stop in self._helpers else None
 
-    def run_plan(
-        self, session: LabSession, plan: Plan, job: Job[Any] | None = None, *, looks_again: bool = True
-    ) -> None:
-        """Run a plan on the lab's thread, telling each step, then look at the disks anew."""
-        done = 0
-
-        def tell(step: Step) -> None:
-            nonlocal done
-            done += 1
-            if job:
-                self._post(messages.StepStarted(job, done, step.shell_line()))
-
+    def run_plan(self, session: LabSession, plan: Plan) -> None:
+        """Run a plan on the lab's thread, then tell what is on the disks."""
         try:
-            session.run(plan, before_step=tell)
+            session.run(plan)
         finally:
-            if looks_again:
-                self.look_again(session)
+            self.tell_disks(session)
 
     def look_again(self, session: LabSession) -> None:
         """Find out what is on the disks now, and tell."""
         with suppress(MachineLost):
             session.rescan()
+            self.tell_disks(session)
+
+    def tell_disks(self, session: LabSession) -> None:
+        """What is on the disks, as far as the session knows it."""
+        with suppress(MachineLost):
             self._post(messages.DisksChanged(session.lab.disks, session.found))
             self._tell_marks(session)
 
@@ -161,7 +157,7 @@ class LabClient:
     def _tell_marks(self, session: LabSession) -> None:
         from lab.session.data_mark import read_marks
 
-        marks, names = read_marks(session), {status.uuid: status.name for status in session.all_statuses()}
+        marks, names = read_marks(session), {status.uuid: status.name for status in session.statuses()}
         self._post(messages.MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:
@@ -192,14 +188,13 @@ class LabClient:
 
     def _open(self, stack: ExitStack) -> LabSession:
         # Imported here: the first frame is on the screen long before.
-        from lab.machine import parse_target
+        from lab.machine import default_target, parse_target
         from lab.session.monitor import Monitor
         from lab.session.session import open_session
 
         host = self.host
-        target = self.target = self.target or _default_target(host)
+        target = self.target = self.target or default_target(host)
         self._post(messages.MachineOpening(target))
-        options: dict[str, Any] = {"opener": self._opener} if self._opener else {}
         session = stack.enter_context(
             open_session(
                 parse_target(target),
@@ -207,7 +202,7 @@ class LabClient:
                 on_notice=lambda text: self._post(messages.NoticeGiven(text)),
                 on_machine=lambda machine: machine.on_command(self.log.on_command),
                 on_plan=self.log.announce,
-                **options,
+                opener=self._opener,
             )
         )
         self._monitor = monitor = Monitor(
@@ -231,23 +226,10 @@ class LabClient:
                 if task.session not in (None, session):
                     continue
                 return task.error
-            error = self._do(session, task)
+            self._post(messages.JobStarted(task))
+            error = do(task, session, self._post)
             if isinstance(error, MachineLost):
                 return error
-
-    def _do(self, session: LabSession, job: Job[Any]) -> LabError | None:
-        self._post(messages.JobStarted(job))
-        try:
-            result = job.work(session)
-        except LabError as error:
-            self._post(messages.JobFailed(job, error))
-            return error
-        except Exception as error:  # a bug in one operation must not take the lab away
-            bug = LabError(f"this should not happen: {type(error).__name__}: {error}", hint="try something else")
-            self._post(messages.JobFailed(job, bug))
-            return None
-        self._post(messages.JobFinished(job, result))
-        return None
 
     def _fail_waiting(self, error: LabError) -> None:
         while True:
@@ -262,21 +244,3 @@ class LabClient:
         for stop in list(self._helpers):
             with suppress(LabError):
                 stop()
-
-    def _real_host(self) -> Host:
-        from lab.machine import Host
-
-        return self._make_host() if self._make_host else Host.real("raidlab")
-
-    def _now(self) -> Any:
-        assert self._host is not None
-        return self._host.clock.utc_now()
-
-    def _post(self, message: Message) -> None:
-        self._post_to_app(message)
-
-
-def _default_target(host: Host) -> str:
-    from lab.cli.context import default_target
-
-    return default_target(host)

@@ -9,18 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from lab.errors import LabError, SpecError
+from lab.errors import LabError
+from tui.experiments import request_of
 from tui.lessons.view import CourseItem, LessonView
 
 if TYPE_CHECKING:
-    from lab.lessons.desk import Desk, Seat
+    from lab.experiments.progress import RunProgress
     from lab.lessons.engine import StepView
+    from lab.lessons.student import LessonSession, Student
     from lab.plans import Plan
     from lab.session.events import Event
-    from lab.session.monitor import Look
+    from lab.session.monitor import Snapshot
     from lab.session.session import LabSession
-    from tui.app import RaidlabApp
-    from tui.state import LabState
+    from tui.frontend import Frontend
+    from tui.services import Cancelled, Progress
 
 T = TypeVar("T")
 LESSONS_MODE = "lessons"
@@ -28,25 +30,25 @@ BLANK_NOTE = "A lesson begins with blank disks: everything on the lab's disks wi
 
 
 class Guide:
-    """The student's desk in the app."""
+    """The student's desk in the app; ``on_passed`` is called when a step is done."""
 
-    def __init__(self, app: RaidlabApp) -> None:
-        self._app = app
-        self._desk: Desk | None = None
-        self._seat: Seat | None = None
+    def __init__(self, frontend: Frontend, *, on_passed: Callable[[], object]) -> None:
+        self._frontend = frontend
+        self._on_passed = on_passed
+        self._desk: Student | None = None
+        self._seat: LessonSession | None = None
         self._look: StepView | None = None
         self._read_count = 0
         """Explanations that have been read, counted from the first step."""
         self._watched = ""
         """The step whose events are gathered."""
-        self._since: Look | None = None
+        self._since: Snapshot | None = None
         self._events: list[Event] = []
         self.course: tuple[CourseItem, ...] = ()
         self.view: LessonView | None = None
         self._activity, self._fraction = "", 0.0
         self._came_from = "lab"
         self._was_asked = False
-        app.add_listener(self.hear)
 
     @property
     def is_following(self) -> bool:
@@ -65,60 +67,54 @@ class Guide:
             self.refresh()
             return
 
-        def read() -> None:
-            host = self._app.client.host
+        def read() -> Student | None:
+            host = self._frontend.client.host
             # Who has never begun a lesson does not wait for the import.
             if only_if_begun and not (host.state.root / "lessons" / "desk.json").exists():
-                return
-            from lab.lessons.desk import Desk
+                return None
+            from lab.lessons.student import Student
 
-            desk = Desk(host)
+            desk = Student(host)
             desk.lines()  # reads and keeps the course, which takes a moment
-            seat, problem = None, None
-            try:
-                seat = desk.open_seat()
-            except LabError as error:
-                problem = error
-            self._app.call_from_thread(self._opened, desk, seat, problem)
+            return desk
 
-        self._app.run_worker(read, thread=True, group="lessons", exclusive=True, exit_on_error=False)
+        self._frontend.beside("course", read, on_done=self._opened)
 
-    def _opened(self, desk: Desk, seat: Seat | None, problem: LabError | None) -> None:
-        self._desk = desk
-        if problem:
-            self._app.tell(problem)
-        self._sit(seat)
+    def _opened(self, desk: Student | None) -> None:
+        if desk is not None and self._desk is None:
+            self._desk = desk
+            self._sit(self._try(desk.open_lesson))
 
-    def _sit(self, seat: Seat | None) -> None:
+    def _sit(self, seat: LessonSession | None) -> None:
         """Work at this lesson from now on; what was explained before counts as read."""
         self._seat, self._look, self._watched = seat, None, ""
         self._read_count = seat.done_count if seat else 0
         self.refresh()
 
-    def hear(self, state: LabState) -> None:
+    def hear(self) -> None:
         """The lab was looked at: gather what happened in the step, and check it."""
         if not self._was_asked:
             self.open(only_if_begun=True)
-        seat = self._seat
+        seat, state = self._seat, self._frontend.lab
         step = seat.step if seat else None
-        if seat is None or step is None or state.look is None or self._is_elsewhere(state):
+        if seat is None or step is None or state.look is None or self._is_elsewhere:
             return
         if step.id != self._watched or self._since is None or state.look.time_seconds < self._since.time_seconds:
             self._watched, self._since, self._events = step.id, state.look, []
         else:
             self._events += state.new_events
-        from lab.lessons.desk import marks_of
+        from lab.lessons.student import marks_of
 
-        session = self._app.client.session
+        session = self._frontend.client.session
         marks = marks_of(session, state.look.arrays) if session else {}
-        scene = seat.scene(state.look, state.disks, marks=marks, events=self._events, since=self._since)
+        scene = seat.checked_state(state.look, state.disks, marks=marks, events=self._events, since=self._since)
         self._checked(seat.look(scene))
 
     def _checked(self, look: StepView | None) -> None:
         if look is not None and look.is_done:
             self._look = None
             self.refresh()
-            self._app.bell()
+            self._on_passed()
         elif look != self._look:
             self._look = look
             self.refresh()
@@ -132,15 +128,15 @@ class Guide:
         state = self._desk.state
         self.course = course_items(self._desk.lines(), state.lesson)
         self.view = self._make_view(self._seat) if self._seat else None
-        self._app.show_soon()
+        self._frontend.show_soon()
 
-    def _make_view(self, seat: Seat) -> LessonView:
+    def _make_view(self, seat: LessonSession) -> LessonView:
         from lab.lessons import engine
-        from lab.lessons.scene import Scene
+        from lab.lessons.state import CheckedState
         from tui.lessons.view import explanation_of, labels_of, step_card
 
         step, done = seat.step, seat.done_count
-        look = self._look or engine.look(seat.lesson, seat.progress, Scene(results=seat.results))
+        look = self._look or engine.look(seat.lesson, seat.progress, CheckedState(results=seat.results))
         files = self._desk.find(self._desk.state.lesson) if self._desk and self._desk.state.lesson else None
         return LessonView(
             id=seat.lesson.id,
@@ -156,11 +152,16 @@ class Guide:
             step=step_card(seat, step, done, look) if step else None,
             activity=self._activity,
             progress=self._fraction,
-            elsewhere=seat.progress.target if self._is_elsewhere(self._app.lab) else "",
+            elsewhere=seat.progress.target if self._is_elsewhere else "",
         )
 
-    def _is_elsewhere(self, state: LabState) -> bool:
-        return bool(self._seat and state.target and self._seat.progress.target != _full_name(state.target))
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether the lesson was begun on another machine."""
+        from lab.machine import parse_target
+
+        target = self._frontend.lab.target
+        return bool(self._seat and target and self._seat.progress.target != str(parse_target(target)))
 
     def hint_line(self) -> str | None:
         """One line of markup for every screen; None: no lesson is open."""
@@ -185,13 +186,12 @@ class Guide:
         count = f"{view.step.passed_count}/{len(view.step.checks)}"
         return f"{where}, step {view.done_count + 1}, {count}; next: {view.next_line}"
 
-    def switch(self, mode: str) -> None:
-        """To the lesson in full, or back to where the student came from."""
+    def other_mode(self, mode: str) -> str:
+        """From a screen to the lesson in full, or back to where the student came from."""
         if mode == LESSONS_MODE:
-            self._app.switch_mode(self._came_from)
-        else:
-            self._came_from = mode
-            self._app.switch_mode(LESSONS_MODE)
+            return self._came_from
+        self._came_from = mode
+        return LESSONS_MODE
 
     # What the keys do.
 
@@ -202,44 +202,47 @@ class Guide:
             return
         try:
             before = desk.resume(lesson_id)
-            if before is not None and before.step is not None:
-                self._sit(before)
-                return
-            self.begin(lesson_id)
         except LabError as error:
-            self._app.tell(error)
+            self._frontend.tell(error)
+            return
+        if before is not None and before.step is not None:
+            self._sit(before)
+        else:
+            self.begin(lesson_id)
 
-    def begin(self, lesson_id: str, *, seed: str | None = None) -> None:
+    def begin(self, lesson_id: str, seed: str | None = None) -> None:
         """Begin a lesson at its first step, with blank disks."""
-        desk = self._require_desk()
-        files = desk.find(lesson_id)
-        language = desk.language_for(files, None)
-        ready = files.ready(desk.state.seed if seed is None else seed, language)
+        desk = self._desk
+        if desk is None:
+            return
+        try:
+            files = desk.find(lesson_id)
+            language = desk.language_for(files, None)
+            ready = files.ready(desk.state.seed if seed is None else seed, language)
+        except LabError as error:
+            self._frontend.tell(error)
+            return
 
         def sit() -> None:
             from lab.machine import parse_target
 
-            target = parse_target(self._app.lab.target)
+            target = parse_target(self._frontend.lab.target)
             self._try(lambda: self._sit(desk.start(lesson_id, target, seed=seed, language=language)))
 
         def check(session: LabSession) -> Plan | None:
-            from lab.lessons.desk import clearing_plan
+            from lab.lessons.student import clearing_plan
 
             return clearing_plan(session, ready)
 
-        self._app.look_up(check, on_done=lambda plan: self._clear_then(plan, sit))
-
-    def begin_with(self, lesson_id: str, seed: str) -> None:
-        """Begin a lesson anew in another variant."""
-        self._try(lambda: self.begin(lesson_id, seed=seed))
+        self._frontend.look_up(check, on_done=lambda plan: self._clear_then(plan, sit))
 
     def again(self) -> None:
         """Begin the open lesson anew: blank disks, the same seed."""
         seat = self._seat
         if seat is None:
             return
-        if self._is_elsewhere(self._app.lab):
-            self._try(lambda: self.begin(seat.lesson.id))
+        if self._is_elsewhere:
+            self.begin(seat.lesson.id)
             return
 
         def restart() -> None:
@@ -251,15 +254,13 @@ class Guide:
 
             return plans.reset_all(session)
 
-        self._app.look_up(plan, on_done=lambda found: self._clear_then(found, restart))
+        self._frontend.look_up(plan, on_done=lambda found: self._clear_then(found, restart))
 
     def _clear_then(self, plan: Plan | None, then: Callable[[], None]) -> None:
         if plan is None or not plan.steps:
             then()
-            return
-        from tui.screens.plan import PlanScreen
-
-        self._app.push_screen(PlanScreen(plan, note=BLANK_NOTE, on_done=then))
+        else:
+            self._frontend.show_plan(plan, note=BLANK_NOTE, on_done=then)
 
     def answer(self, text: str) -> str:
         """Predict, or type the number that the step asks for; the sentence that says what is wrong with it, or none."""
@@ -271,16 +272,16 @@ class Guide:
         except LabError as error:
             return f"{error.message}: {error.hint}" if error.hint else error.message
         self._look_without_lab(seat)
-        self.hear(self._app.lab)
+        self.hear()
         return ""
 
-    def _look_without_lab(self, seat: Seat) -> None:
+    def _look_without_lab(self, seat: LessonSession) -> None:
         """A step whose checks are all about results is done by its answer, whether the lab is open or not."""
-        from lab.lessons.hands import needs_lab
-        from lab.lessons.scene import Scene
+        from lab.lessons.executor import needs_lab
+        from lab.lessons.state import CheckedState
 
         if seat.step is not None and not needs_lab(seat.step):
-            self._checked(seat.look(Scene(results=seat.results)))
+            self._checked(seat.look(CheckedState(results=seat.results)))
         self.refresh()
 
     def hint(self) -> None:
@@ -316,7 +317,7 @@ class Guide:
             read = self._read_count
             self._sit(desk.translate(seat, language))
             self._read_count = read
-            self.hear(self._app.lab)
+            self.hear()
             self.refresh()
 
         self._try(change)
@@ -330,57 +331,51 @@ class Guide:
         from tui.lessons.work import lab_work
 
         self._try(seat.note_help)
-        self._app.job(f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", lab_work(self._app.client, step.do))
+        self._frontend.job(
+            f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", lab_work(self._frontend.client, step.do)
+        )
 
-    def measure(self, name: str) -> None:
-        """Run a measurement of the lesson on a lab of its own, beside the open one."""
+    def measure(self, name: str) -> bool:
+        """Run a measurement of the lesson on a lab of its own, beside the open one; False if other long work runs."""
         seat = self._seat
         if seat is None:
-            return
-        from tui.lessons.work import measuring
+            return False
 
-        def advanced(fraction: object) -> None:
-            self._fraction = fraction if isinstance(fraction, float) else 0.0
-            self._show_activity(name)
+        def work(progress: Progress, cancelled: Cancelled) -> None:
+            from lab.experiments.service import run_experiment
 
-        def over(_: object = None) -> None:
-            self._fraction = 0.0
+            request, released = request_of(self._frontend, progress, cancelled)
+            with released:
+                run_experiment(*seat.experiment(name), request)
+
+        def done(_: None) -> None:
             self._show_activity("")
-
-        def done(_: object) -> None:
-            over()
             seat.find_results()
             self._look_without_lab(seat)
 
         def failed(error: LabError) -> None:
-            over()
-            self._app.tell(error)
+            self._show_activity("")
+            self._frontend.tell(error)
 
-        work = measuring(self._app, seat, name)
-        if not self._app.background(f"Measuring {name}", work, on_done=done, on_error=failed, on_progress=advanced):
-            self._app.notify("Something else is being measured; wait for its end.", severity="warning")
-            return
-        self._show_activity(name)
+        def advanced(progress: RunProgress) -> None:
+            self._show_activity(name, progress.fraction)
 
-    def _show_activity(self, name: str) -> None:
-        self._activity = name
+        begun = self._frontend.background.run(
+            f"Measuring {name}", work, on_done=done, on_error=failed, on_progress=advanced
+        )
+        if begun:
+            self._show_activity(name)
+        return begun
+
+    def _show_activity(self, name: str, fraction: float = 0.0) -> None:
+        self._activity, self._fraction = name, fraction
         if self.view is not None:
-            self.view = replace(self.view, activity=name, progress=self._fraction)
-            self._app.show_soon()
+            self.view = replace(self.view, activity=name, progress=fraction)
+            self._frontend.show_soon()
 
-    def _require_desk(self) -> Desk:
-        if self._desk is None:
-            raise SpecError("the course has not been read yet", hint="wait a moment")
-        return self._desk
-
-    def _try(self, work: Callable[[], object]) -> None:
+    def _try(self, work: Callable[[], T]) -> T | None:
         try:
-            work()
+            return work()
         except LabError as error:
-            self._app.tell(error)
-
-
-def _full_name(target: str) -> str:
-    from lab.machine import parse_target
-
-    return str(parse_target(target))
+            self._frontend.tell(error)
+            return None

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.lessons.desk import CourseLine, Seat
     from lab.lessons.engine import CheckView, StepView
     from lab.lessons.ready import ReadyStep
+    from lab.lessons.student import CourseLine, LessonSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,8 @@ class LessonView:
     language: str
     languages: tuple[str, ...]
     seed: str
-    labels: Labels
+    labels: dict[str, str]
+    """Headings in the student's language."""
     explanation: Explanation | None = None
     """Not read yet: shown before anything else."""
     step: StepCard | None = None
@@ -166,37 +167,12 @@ class LessonView:
         return next((check.text for check in step.checks if not check.is_passed), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """Headings in the student's language."""
-
-    step: str
-    goal: str
-    predict: str
-    checks: str
-    now: str
-    mistake: str
-    hint: str
-    read_off: str
-    why: str
-    lesson_done: str
-
-
-def labels_of(seat: Seat) -> Labels:
+def labels_of(seat: LessonSession) -> dict[str, str]:
     """The headings for this lesson."""
     words = seat.words
-    return Labels(
-        step=words.frame["step-of"],
-        goal=words.say("goal"),
-        predict=words.say("predict"),
-        checks=words.say("checks"),
-        now=words.frame["missing"],
-        mistake=words.say("mistake"),
-        hint=words.frame["hint-of"],
-        read_off=words.say("read-off"),
-        why=words.say("why"),
-        lesson_done=words.say("lesson-done", title=seat.lesson.title),
-    )
+    said = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
+    framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
+    return said | framed | {"lesson-done": words.say("lesson-done", title=seat.lesson.title)}
 
 
 def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseItem, ...]:
@@ -218,14 +194,14 @@ def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseIte
     )
 
 
-def explanation_of(seat: Seat, number: int) -> Explanation:
+def explanation_of(seat: LessonSession, number: int) -> Explanation:
     """The explanation of the step with this number, from 0."""
     from tui.lessons.wording import in_app
 
     step, words = seat.lesson.steps[number], seat.words
     why = Explanation(number, "", None, in_app(step.explain.strip()), _figures(seat, step))
     chosen = seat.progress.in_step(step.id).answer
-    if step.ask is None or not chosen:
+    if step.ask is None or chosen not in step.ask.options:
         return why
     told, right = words.say("predicted", answer=step.ask.options[chosen]), step.ask.answer
     if not right:
@@ -234,17 +210,17 @@ def explanation_of(seat: Seat, number: int) -> Explanation:
     return replace(why, told=f"{told} – {verdict}", is_right=chosen == right)
 
 
-def _figures(seat: Seat, step: ReadyStep) -> tuple[str, ...]:
+def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     """What the step's measurements gave, from the results that are kept."""
-    from lab.lessons.measure_checks import Ratio
-    from lab.lessons.scene import Scene
+    from lab.lessons.measure_checks import RatioWithin
+    from lab.lessons.state import CheckedState
 
-    scene = Scene(results=seat.results)
-    outcomes = [check.look(scene) for check in step.checks if isinstance(check, Ratio)]
+    scene = CheckedState(results=seat.results)
+    outcomes = [check.look(scene) for check in step.checks if isinstance(check, RatioWithin)]
     return tuple(seat.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
 
 
-def step_card(seat: Seat, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
+def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
     """The step at its last look."""
     from tui.lessons.wording import in_app, steps_in_app
 
@@ -267,7 +243,7 @@ def step_card(seat: Seat, step: ReadyStep, number: int, look: StepView | None) -
     )
 
 
-def _check_line(seat: Seat, check: CheckView) -> CheckLine:
+def _check_line(seat: LessonSession, check: CheckView) -> CheckLine:
     words = seat.words
     found = words.find(check.outcome.said, check.outcome.facts) if check.outcome else ""
     is_figure = bool(check.outcome and check.outcome.said.startswith(("ratio", "reading")))

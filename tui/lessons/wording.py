@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from lab.arrays.level_names import parse_level
 from lab.lessons import actions
-from lab.lessons.actions import Action
+from lab.lessons.actions import LessonAction
 from lab.units import human_bytes, parse_bytes
 from tui.actions import ACTIONS
 from tui.drafts import title_of
@@ -58,7 +58,7 @@ def key_for(command: str) -> tuple[str, str]:
     return "", ""
 
 
-def steps_in_app(done: Iterable[Action]) -> tuple[str, ...]:
+def steps_in_app(done: Iterable[LessonAction]) -> tuple[str, ...]:
     """How a step's own solution is done in the app, one line for each action."""
     return tuple(_DONE[type(action)](action) for action in done)
 
@@ -68,7 +68,7 @@ def _key(cli: str) -> str:
     return {"delete": "Del"}.get(key, key)
 
 
-def _create(action: Action) -> str:
+def _create(action: LessonAction) -> str:
     assert isinstance(action, actions.Create)
     parts = [title_of(parse_level(action.level).name), _disks(action.disks)]
     if action.chunk:
@@ -82,15 +82,15 @@ def _create(action: Action) -> str:
     return f"{_BUILD}: {'; '.join(parts)} → **b**"
 
 
-def _on_disk(cli: str) -> Callable[[Action], str]:
+def _on_disk(cli: str) -> Callable[[LessonAction], str]:
     return lambda action: f"{_LAB}: {_disks(getattr(action, 'disk', ''))} → **{_key(cli)}** {_KEYS[cli].label}"
 
 
-def _on_array(cli: str) -> Callable[[Action], str]:
+def _on_array(cli: str) -> Callable[[LessonAction], str]:
     return lambda _: f"{_LAB}: **{_key(cli)}** {_KEYS[cli].label}"
 
 
-def _scrub(action: Action) -> str:
+def _scrub(action: LessonAction) -> str:
     which = "Repair" if isinstance(action, actions.Scrub) and action.repair else "Check"
     return f"{_LAB}: **{_key('array scrub')}** Scrub → {which} → 100 %"
 
@@ -99,7 +99,7 @@ def _disks(words: str) -> str:
     return words.replace(",", ", ")
 
 
-_DONE: dict[type[Action], Callable[[Action], str]] = {
+_DONE: dict[type[LessonAction], Callable[[LessonAction], str]] = {
     actions.Create: _create,
     actions.Destroy: _on_array("array destroy"),
     actions.Fail: _on_disk("array fail"),
@@ -111,5 +111,5 @@ _DONE: dict[type[Action], Callable[[Action], str]] = {
     actions.Corrupt: _on_disk("array corrupt"),
     actions.WriteMark: _on_array("array mark"),
     actions.VerifyMark: _on_array("array verify"),
-    actions.Measure: lambda _: f"{_LESSONS}: **r** Measure",
+    actions.RunMeasurement: lambda _: f"{_LESSONS}: **r** Measure",
 }

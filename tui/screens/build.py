@@ -10,29 +10,27 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Resize
 from textual.markup import escape
-from textual.widget import Widget
 from textual.widgets import Static
 
-from lab.session.preview import ArrayPreview
-from lab.session.volume_preview import VolumePreview, are_equal
+from lab.arrays.preview import ArrayPreview
 from lab.units import human_bytes
-from tui.drafts import FIRST_MEMBERS, Draft, inner_names, maker_of, next_array_name, preview_of
+from tui.drafts import FIRST_MEMBERS, Draft, inner_names, next_array_name
 from tui.level_rows import NARROW_SYSTEM_TITLES, SYSTEM_TITLES, level_rows, survives_words, system_rows
-from tui.more_disks import MoreDisks
+from tui.more_disks import ask_for_larger, larger_command
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import bays_of
-from tui.volume_views import lost_arrays, planned_picture
+from tui.volume_views import planned_picture
 from tui.widgets.choices import Choices
 from tui.widgets.level_table import LevelTable
 from tui.widgets.plan_view import PlanView
 from tui.widgets.rack import Bay, BayState, Rack
 from tui.widgets.slice_diagram import SliceDiagram
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
-from tui.widgets.tiles import Tile, Verdict
+from tui.widgets.tiles import Tile, VerdictBanner
+from tui.widgets.words import titled
 
-_WIDE_CELLS = 110
 _HIGH_ROWS = 34
 _MUCH_UNUSED = 0.01
 """Of all: what rounding to whole chunks leaves over is not worth a word."""
@@ -73,16 +71,15 @@ class BuildScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="build"):
             with Vertical(id="build-left"):
-                yield _titled(Choices(self._draft.rows(), id="build-form"), "Array")
-                yield _titled(Rack(toggles=True, id="build-rack"), "Disks")
-            with Vertical(id="build-right") as right:
-                right.border_title = "What it would be"
+                yield titled(Choices(self._draft.rows(), id="build-form"), "Array")
+                yield titled(Rack(toggles=True, id="build-rack"), "Disks")
+            with titled(Vertical(id="build-right"), "What it would be"):
                 with Horizontal(id="build-tiles"):
                     yield Tile("Usable", id="build-usable")
                     yield Tile("Survives", id="build-survives")
                     yield Tile("Small write", id="build-write")
                 yield Static(id="build-why", markup=False)
-                yield Verdict(id="build-problem")
+                yield VerdictBanner(id="build-problem")
                 yield StripeDiagram(id="build-stripes")
                 yield SliceDiagram(id="build-slices")
                 yield LevelTable(id="build-systems")
@@ -94,7 +91,6 @@ class BuildScreen(ModeScreen):
         self.query_one(Choices).focus()
 
     def on_resize(self, event: Resize) -> None:
-        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
         is_low = event.size.height < _HIGH_ROWS
         self.set_class(is_low, "-low")
         self.query_one(PlanView).brief = is_low
@@ -139,34 +135,34 @@ class BuildScreen(ModeScreen):
             return
         self._shown = (self._draft, state.disks, name, self._lost)
         self.query_one(Choices).show(self._draft.rows())
-        self._preview = shown = preview_of(self._draft, name, state.disks, taken=inner_names(state))
+        self._preview = shown = self._draft.spec(name, state.disks).preview(
+            state.disks, self._draft.file_system, inner_names(state)
+        )
         self.query_one("#build-right", Vertical).border_title = f"What {name} would be"
         self._show_tiles(shown)
         self._show_verdict()
-        self._show_drawing(shown, name)
+        self._show_drawing(shown)
         self.query_one(PlanView).show(shown.plan)
         self._show_comparison(shown)
         self.refresh_bindings()
 
-    def _show_drawing(self, shown: ArrayPreview, name: str) -> None:
+    def _show_drawing(self, shown: ArrayPreview) -> None:
         """Where the data would lie: stripes of an array, slices of a volume."""
         stripes, slices = self.query_one(StripeDiagram), self.query_one(SliceDiagram)
-        picture = planned_picture(shown, self._draft.members, self._lost) if isinstance(shown, VolumePreview) else None
+        picture = planned_picture(shown, self._draft.members, self._lost)
         stripes.display = picture is None
         slices.show(picture)
-        if isinstance(shown, VolumePreview) or not shown.stripe:
+        if shown.level is None or not shown.stripe:
             stripes.clear("the layout shows with enough disks")
             return
-        spec = self._draft.spec(name, self.app.lab.disks)
         members = [DiagramMember(disk, disk in self._lost) for disk in self._draft.members]
-        stripes.show(spec.raid, self._draft.layout, members, spec.effective_chunk_bytes)
+        stripes.show(shown.level, self._draft.layout, members, shown.chunk_bytes)
 
     def _show_comparison(self, shown: ArrayPreview) -> None:
         """The same disks at every level, or under every system for unequal disks."""
         levels, systems = self.query_one("#build-levels", LevelTable), self.query_one("#build-systems", LevelTable)
-        is_volume = isinstance(shown, VolumePreview) and bool(shown.systems)
-        self.set_class(is_volume, "-volume")
-        if isinstance(shown, VolumePreview) and is_volume:
+        self.set_class(bool(shown.systems), "-volume")
+        if shown.systems:
             systems.titles, systems.narrow_titles = SYSTEM_TITLES, NARROW_SYSTEM_TITLES
             systems.show(system_rows(shown, self._draft.level))
         else:
@@ -174,44 +170,33 @@ class BuildScreen(ModeScreen):
 
     def _show_verdict(self) -> None:
         """Why it cannot be built, or what is left without the disks that are thought away."""
-        verdict, shown = self.query_one(Verdict), self._preview
+        verdict, shown = self.query_one(VerdictBanner), self._preview
         if shown.problems:
             verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))
         elif not self._lost:
-            note = shown.note if isinstance(shown, VolumePreview) else ""
+            note = shown.note
             if note:
-                more = f": u gives the lab two larger ones ({self._larger_line()})" if self._can_use_larger() else ""
+                more = (
+                    f": u gives the lab two larger ones ({larger_command(self.app.lab)})"
+                    if self._can_use_larger()
+                    else ""
+                )
                 verdict.show(Tone.NOTICE, "NOTE", f"{note}{more}.")
             else:
                 verdict.clear()
-        elif isinstance(shown, VolumePreview):
-            self._show_loss(shown)
         else:
-            spec = self._draft.spec(self.array_name, self.app.lab.disks)
-            slots = frozenset(self._draft.members.index(disk) for disk in self._lost)
-            without = ", ".join(disk for disk in self._draft.members if disk in self._lost)
-            if spec.raid.survives(slots, len(spec.members)):
-                verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
+            members = self._draft.members
+            slots = frozenset(members.index(disk) for disk in self._lost)
+            without = ", ".join(disk for disk in members if disk in self._lost)
+            if loss := shown.loss_without(slots, len(members)):
+                verdict.show(Tone.BAD, "DATA LOST", f"Without {without} {loss}.")
             else:
-                verdict.show(Tone.BAD, "DATA LOST", f"Without {without} nobody has all of the data any more.")
-
-    def _show_loss(self, shown: VolumePreview) -> None:
-        """What is left of a volume without the disks that are thought away."""
-        verdict, lost = self.query_one(Verdict), lost_arrays(shown, self._draft.members, self._lost)
-        without = ", ".join(disk for disk in self._draft.members if disk in self._lost)
-        if lost:
-            words = f"Without {without} the data of {lost} of its {len(shown.widths)} arrays are gone."
-            verdict.show(Tone.BAD, "DATA LOST", words)
-        else:
-            verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
+                verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
 
     def _can_use_larger(self) -> bool:
         """Whether all free disks are of one size, so that a volume gains nothing from any of them."""
         state = self.app.lab
-        return bool(state.is_open and are_equal(state.free_disks))
-
-    def _larger_line(self) -> str:
-        return MoreDisks(self.app).line
+        return bool(state.is_open and not self._draft.kind.suits(state.free_disks))
 
     def _show_tiles(self, shown: ArrayPreview) -> None:
         usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)
@@ -265,16 +250,17 @@ class BuildScreen(ModeScreen):
         def added(names: tuple[str, ...]) -> None:
             self._awaited = names
 
-        MoreDisks(self.app).ask(added)
+        ask_for_larger(self.app, added)
 
     def action_create(self) -> None:
-        name = self.array_name
+        name, file_system = self.array_name, self._draft.file_system
+        spec = self._draft.spec(name, self.app.lab.disks)
 
         def built() -> None:
             self.app.select(array=name)
             self.app.switch_mode("lab")
 
-        self.app.ask(maker_of(self._draft, name, self.app.lab.disks), on_done=built)
+        self.app.ask(lambda session: session.creation(spec, file_system), on_done=built)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("create", "copy"):
@@ -283,7 +269,7 @@ class BuildScreen(ModeScreen):
             bay = self.query_one(Rack).current
             return True if bay and bay.name in self._draft.members and self._preview.can_be_built else None
         if action == "larger":
-            return self._draft.is_volume and self.app.lab.is_open
+            return "utilisation" in self._draft.options and self.app.lab.is_open
         return True
 
     def on_rack_moved(self) -> None:
@@ -295,8 +281,3 @@ class BuildScreen(ModeScreen):
         if not self._preview.can_be_built:
             return escape(self._preview.problems[0].partition(" (")[0])
         return "[b]b[/b] builds it; every change on the left shows on the right at once"
-
-
-def _titled(widget: Widget, title: str) -> Widget:
-    widget.border_title = title
-    return widget

@@ -11,11 +11,11 @@ from textual.content import Content
 from textual.widgets import Input, Log, OptionList, Static
 from textual.widgets.option_list import Option
 
-from lab.adapt.summary import VolumeArray
 from tui.glyphs import glyphs_of
 from tui.screens.mode import ModeScreen
 from tui.state import CommandEntry, LabState, Origin
 from tui.widgets.shell_input import ShellInput
+from tui.widgets.words import titled
 
 _ORIGINS = {Origin.PLAN: "plan", Origin.SHELL: "you", Origin.LAB: "lab"}
 _OUTPUT_LINES = 5000
@@ -49,11 +49,8 @@ class CommandsScreen(ModeScreen):
         self._printed = 0
 
     def body(self) -> ComposeResult:
-        log = OptionList(id="command-log", markup=False)
-        log.border_title = "What ran on the machine"
-        yield log
-        with Vertical(id="shell") as shell:
-            shell.border_title = "Shell on the machine"
+        yield titled(OptionList(id="command-log", markup=False), "What ran on the machine")
+        with titled(Vertical(id="shell"), "Shell on the machine"):
             yield Log(id="shell-output", max_lines=_OUTPUT_LINES)
             with Horizontal(id="shell-line"):
                 yield Static("#", id="shell-prompt")
@@ -71,12 +68,11 @@ class CommandsScreen(ModeScreen):
             self._append(log, list(state.commands)[-new:])
         kind = "all commands" if self._shows_all else "plans and yours"
         log.border_subtitle = f"{kind}; F2 {'hides the lab’s own' if self._shows_all else 'shows all'}"
-        shells = self.app.shells
-        if missing := min(shells.count - self._printed, len(shells.output)):
-            self.query_one("#shell-output", Log).write(shells.output[-missing:])
-        self._printed = shells.count
-        running = shells.running_line
-        folder = "" if running else shells.folder
+        typed = self.app.shell
+        self.query_one("#shell-output", Log).write(typed.unseen(self._printed))
+        self._printed = typed.count
+        running = typed.running_line
+        folder = "" if running else typed.folder
         self.query_one("#shell-prompt", Static).update(Content(f"{folder} #" if folder else "#"))
         shell = self.query_one("#shell", Vertical)
         shell.border_subtitle = "running; Ctrl+C interrupts" if running else "Enter runs, Up brings back"
@@ -85,11 +81,9 @@ class CommandsScreen(ModeScreen):
     def hint(self, state: LabState) -> str | None:
         if not state.is_open:
             return None
-        if self.app.shells.running_line:
+        if self.app.shell.running_line:
             return "[b]Ctrl+C[/b] interrupts the command, a second one kills it. [b]Esc[/b] goes to the Lab."
-        about = f"mdadm --detail {state.selected.device}" if state.selected else "cat /proc/mdstat"
-        if isinstance(state.selected, VolumeArray):
-            about = "dmsetup ls --tree"
+        about = state.selected.inspecting_command if state.selected else "cat /proc/mdstat"
         return f"Type a command, such as {about}; its effects show everywhere. [b]Esc[/b]: Lab."
 
     def _append(self, log: OptionList, entries: list[CommandEntry]) -> None:
@@ -119,8 +113,8 @@ class CommandsScreen(ModeScreen):
         line = event.value.strip()
         if not line:
             return
-        if not self.app.shell(line):
-            why = "the command before still runs" if self.app.shells.running_line else "the machine does not run"
+        if not self.app.shell.run(line):
+            why = "the command before still runs" if self.app.shell.running_line else "the machine does not run"
             self.notify(f"Not run: {why}.", severity="warning")
             return
         field = self.query_one(ShellInput)
@@ -157,10 +151,10 @@ class CommandsScreen(ModeScreen):
         self.notify(f"Copied {what}, if the terminal allows it.")
 
     def action_interrupt(self) -> None:
-        self.app.interrupt_shell()
+        self.app.shell.interrupt()
 
     def action_clear(self) -> None:
-        self.app.shells.clear()
+        self.app.shell.clear()
         self.query_one("#shell-output", Log).clear()
 
     def action_leave(self) -> None:

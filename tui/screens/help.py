@@ -16,8 +16,6 @@ from tui.screens.modal import Modal
 from tui.widgets.lines import wrapped
 
 if TYPE_CHECKING:
-    from textual import getters
-
     from tui.app import RaidlabApp
 
 
@@ -32,8 +30,6 @@ class HelpScreen(Modal[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,question_mark", "close", "Close", id="help.close", tooltip="Back to the screen"),
     ]
-    if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
 
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 
-from tui.actions import ACTIONS, Group, action_named, applying, selected_disk, target_array
-from tui.choice import Choice
-from tui.screens.lab_actions import LabActions
+from tui.actions import ACTIONS, DoneTo, applying, build, carry_out, selected_disk, start_array, target_array
+from tui.frontend import Choice
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
 from tui.views import bays_of
@@ -20,17 +19,13 @@ from tui.widgets.array_panel import ArrayPanel
 from tui.widgets.details import Details
 from tui.widgets.empty_lab import EmptyLab
 from tui.widgets.rack import Rack
-from tui.widgets.words import entitle
+from tui.widgets.words import entitle, titled
 
-if TYPE_CHECKING:
-    from tui.desk import Desk
-
-_WIDE_CELLS = 110
 _TALL_ROWS = 36
 """From here on there is room for the details of what is selected."""
 
 
-class LabScreen(LabActions, ModeScreen):
+class LabScreen(ModeScreen):
     """Screen 1."""
 
     CSS_PATH = "lab.tcss"
@@ -44,7 +39,7 @@ class LabScreen(LabActions, ModeScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "build", "Build", id="lab.build", tooltip="Build a good first RAID 5, or go to the screen Build"),
         *(
-            Binding(each.key, each.name, each.label, id=each.id, tooltip=each.tooltip, show=each.in_footer)
+            Binding(each.key, f"act('{each.name}')", each.label, id=each.id, tooltip=each.tooltip, show=each.in_footer)
             for each in ACTIONS
         ),
         Binding(
@@ -59,20 +54,11 @@ class LabScreen(LabActions, ModeScreen):
         self._followed = ""
         """The selected disk that the rack's cursor has been brought to."""
 
-    @property
-    def desk(self) -> Desk:  # type: ignore[override] # the mixin's attribute, computed
-        """Where the actions show and do things."""
-        return self.app
-
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
             with Vertical(id="lab-left"):
-                rack = Rack(id="rack")
-                rack.border_title = "Rack"
-                yield rack
-                arrays = ArrayList(id="arrays")
-                arrays.border_title = "Arrays"
-                yield arrays
+                yield titled(Rack(id="rack"), "Rack")
+                yield titled(ArrayList(id="arrays"), "Arrays")
                 yield Details(id="details")
             yield ArrayPanel(id="panel")
             yield EmptyLab(id="empty")
@@ -81,7 +67,6 @@ class LabScreen(LabActions, ModeScreen):
         self.query_one(Rack).focus()
 
     def on_resize(self, event: Resize) -> None:
-        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
         self.set_class(event.size.height >= _TALL_ROWS, "-tall")
 
     def show_state(self, state: LabState) -> None:
@@ -109,36 +94,39 @@ class LabScreen(LabActions, ModeScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what applies to the selection can be done, and shows."""
-        known = action_named(action)
-        if known is not None:
-            return known.applies(self.app.lab)
-        if action == "build":
-            return self.app.lab.is_open
-        return True
+        if action == "act":
+            return any(each.name == parameters[0] and each.applies(self.app.lab) for each in ACTIONS)
+        return action != "build" or self.app.lab.is_open
+
+    def action_act(self, name: str) -> None:
+        carry_out(self.app, name)
+
+    def action_build(self) -> None:
+        build(self.app)
 
     def on_rack_moved(self, event: Rack.Moved) -> None:
         self._followed = event.bay.name
-        status = self.app.lab.array_of(event.bay.name)
-        self.app.select(disk=event.bay.name, array=status.name if status else None)
+        found = self.app.lab.member_of(event.bay.name)
+        self.app.select(disk=event.bay.name, array=found[0].name if found else None)
 
     def on_rack_opened(self, event: Rack.Opened) -> None:
         self.app.select(disk=event.bay.name)
-        self._open_menu(event.bay.name, Group.DISK)
+        self._open_menu(event.bay.name, DoneTo.DISK)
 
     def on_array_list_chosen(self, event: ArrayList.Chosen) -> None:
         self.app.select(array=event.name)
 
-    def on_array_list_opened(self, event: ArrayList.Opened) -> None:
+    def on_array_list_menu_wanted(self, event: ArrayList.MenuWanted) -> None:
         if self.app.lab.array(event.name) is None:
-            self.start_array(event.name)
+            start_array(self.app, event.name)
             return
         self.app.select(array=event.name)
-        self._open_menu(event.name, Group.ARRAY)
+        self._open_menu(event.name, DoneTo.ARRAY)
 
-    def _open_menu(self, name: str, group: Group) -> None:
+    def _open_menu(self, name: str, done_to: DoneTo) -> None:
         """All that can be done to it; what concerns it first."""
         state = self.app.lab
-        found = sorted(applying(state), key=lambda action: action.group is not group)
+        found = sorted(applying(state), key=lambda action: action.done_to is not done_to)
         if not found:
             self.notify(f"Nothing can be done with {name} now.", markup=False)
             return
@@ -147,7 +135,7 @@ class LabScreen(LabActions, ModeScreen):
         title = " in ".join(filter(None, (disk.name if disk else "", status.name if status else "")))
 
         def then(chosen: str) -> None:
-            self.call_later(self.run_action, chosen)
+            self.call_later(carry_out, self.app, chosen)
 
         self.app.pick(title or name, choices, then)
 

@@ -9,16 +9,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Resize
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from tui.choice import Choice
+from tui.frontend import Choice
 from tui.glyphs import glyphs_of
-from tui.lessons.view import CourseItem, StepCard
-from tui.screens.menu import MenuScreen
+from tui.lessons.view import CourseItem
 from tui.screens.mode import ModeScreen, PaletteEntry
 from tui.widgets.lesson_panel import LETTERS, LessonPanel
+from tui.widgets.words import titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from tui.lessons.guide import Guide
     from tui.state import LabState
 
-_WIDE_CELLS = 110
 _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
 
 
@@ -81,11 +79,8 @@ class LessonsScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="lessons"):
             with Vertical(id="lessons-left"):
-                course = OptionList(id="course")
-                course.border_title = "Course"
-                yield course
-            with Vertical(id="lessons-about") as about:
-                about.border_title = "Lesson"
+                yield titled(OptionList(id="course"), "Course")
+            with titled(Vertical(id="lessons-about"), "Lesson"):
                 yield Static("", id="about")
             yield LessonPanel(id="lesson")
 
@@ -93,9 +88,6 @@ class LessonsScreen(ModeScreen):
         self.query_one("#course").focus()
         self.query_one("#lesson").display = False
         self.guide.open()
-
-    def on_resize(self, event: Resize) -> None:
-        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
 
     def show_state(self, state: LabState) -> None:
         view = self.guide.view
@@ -198,13 +190,8 @@ class LessonsScreen(ModeScreen):
             Choice(first.id, f"Begin with {first.number}", first.title),
             Choice(lesson_id, f"Begin {item.number} anyway", item.title),
         ]
-
-        def chosen(lesson: str | None) -> None:
-            if lesson:
-                self.guide.start(lesson)
-
         intro = f"Lesson {item.number} builds on what is not done yet: {', '.join(item.missing_needs)}."
-        self.app.push_screen(MenuScreen("One before the other", choices, intro=intro), chosen)
+        self.app.pick("One before the other", choices, self.guide.start, intro=intro)
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
         self.guide.answer(event.key)
@@ -224,7 +211,7 @@ class LessonsScreen(ModeScreen):
             case "hint":
                 return step is not None and len(step.hints) < step.hint_count
             case "measure":
-                return bool(view and step and self._measure_of(step) and not view.activity)
+                return bool(view and step and step.measures and not view.activity)
             case "stop_measuring":
                 return bool(view and view.activity)
             case "do_step":
@@ -238,9 +225,6 @@ class LessonsScreen(ModeScreen):
             case _:
                 return super().check_action(action, parameters)
 
-    def _measure_of(self, step: StepCard) -> str:
-        return next(iter(step.measures), "")
-
     def action_read_on(self) -> None:
         self.guide.read_on()
 
@@ -250,7 +234,7 @@ class LessonsScreen(ModeScreen):
             self.guide.answer(view.step.options[number].key)
 
     def action_type_number(self) -> None:
-        from tui.screens.number import NumberScreen
+        from tui.screens.typed import NumberScreen
 
         view = self.guide.view
         if view and view.step and view.step.reading:
@@ -264,11 +248,11 @@ class LessonsScreen(ModeScreen):
         if view and view.step:
             if view.step.must_answer:
                 self.notify("Predict first: what do you expect?", severity="warning")
-                return
-            self.guide.measure(self._measure_of(view.step))
+            elif not self.guide.measure(next(iter(view.step.measures), "")):
+                self.notify("Something else is being measured; wait for its end.", severity="warning")
 
     def action_stop_measuring(self) -> None:
-        self.app.cancel_background()
+        self.app.background.cancel()
 
     def action_do_step(self) -> None:
         self.guide.do_step()
@@ -289,26 +273,14 @@ class LessonsScreen(ModeScreen):
         if view is None:
             return
         choices = [Choice(each, _LANGUAGES.get(each, each)) for each in view.languages]
-
-        def chosen(language: str | None) -> None:
-            if language:
-                self.guide.speak(language)
-
-        self.app.push_screen(MenuScreen("Language", choices), chosen)
+        self.app.pick("Language", choices, self.guide.speak)
 
     def action_variant(self) -> None:
-        from tui.screens.variant import VariantScreen
+        from tui.screens.typed import VariantScreen
 
         view = self.guide.view
-        if view is None:
-            return
-        lesson = view.id
-
-        def chosen(seed: str | None) -> None:
-            if seed is not None:
-                self.guide.begin_with(lesson, seed)
-
-        self.app.push_screen(VariantScreen(view.seed), chosen)
+        if view:
+            self.app.push_screen(VariantScreen(view.seed, partial(self.guide.begin, view.id)))
 
     def palette(self) -> Iterable[PaletteEntry]:
         for item in self._items:

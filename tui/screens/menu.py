@@ -13,7 +13,7 @@ from textual.events import Key
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from tui.choice import Choice
+from tui.frontend import Choice
 from tui.glyphs import glyphs_of
 from tui.screens.modal import Modal
 from tui.widgets.lines import shorten

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
+
+if TYPE_CHECKING:
+    from textual import getters
+
+    from tui.app import RaidlabApp
 
 R = TypeVar("R")
 
@@ -15,6 +20,9 @@ class Modal(ModalScreen[R]):
 
     Textual would end the app over the first, and take away the other screen over the second.
     """
+
+    if TYPE_CHECKING:
+        app = getters.app(RaidlabApp)
 
     _has_left = False
     _answers: tuple[R | None, ...] = ()

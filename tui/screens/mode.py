@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from tui.widgets.frame import HintLine, ProblemBar, TopBar
-from tui.widgets.lesson_side import LessonSide
+from tui.widgets.lesson_side import WIDE_CELLS, LessonSide
 
 if TYPE_CHECKING:
     from textual import getters
@@ -100,7 +100,7 @@ class ModeScreen(Screen[None]):
             self.refresh_bindings()
 
     def action_lesson(self) -> None:
-        self.app.guide.switch(self.app.current_mode)
+        self.app.switch_mode(self.app.guide.other_mode(self.app.current_mode))
 
     def action_lesson_hint(self) -> None:
         self.app.guide.hint()
@@ -112,6 +112,7 @@ class ModeScreen(Screen[None]):
         self.app.guide.answer(event.key)
 
     def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width >= WIDE_CELLS, "-wide")
         # What was fitted to the width before is fitted anew, also while no looks come.
         self.call_after_refresh(self.app.show_soon)
 

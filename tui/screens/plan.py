@@ -10,18 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Static
 
-from lab.adapt.names import is_slice
-from lab.arrays.names import is_array_name
 from lab.plans import Danger
 from tui.screens.modal import Modal
 from tui.widgets.plan_view import PlanProgress, PlanView
 
 if TYPE_CHECKING:
-    from textual import getters
-
     from lab.errors import LabError
     from lab.plans import Plan
-    from tui.app import RaidlabApp
     from tui.state import LabState
 
 
@@ -52,8 +47,6 @@ class PlanScreen(Modal[bool]):
             tooltip="To the button before",
         ),
     ]  # fmt: skip
-    if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
 
     def __init__(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -69,9 +62,8 @@ class PlanScreen(Modal[bool]):
         """Whether something would be lost that is in use: building on free disks overwrites nobody's array."""
         free = {disk.node for disk in self.app.lab.free_disks}
         lost = {node for step in self.plan.steps if step.danger is Danger.DATA for node in step.writes_devices}
-        # A step that takes a disk into an array writes on both, and only the disk's own data go; what lies on slices
-        # of a disk is that disk's.
-        disks = {node for node in lost if not (is_array_name(node.removeprefix("/dev/")) or is_slice(node))}
+        # A step that takes a disk into an array writes on both, and only the disk's own data go.
+        disks = lost & {disk.node for disk in self.app.lab.disks}
         return self.plan.destroys_data and not (disks and disks <= free)
 
     def compose(self) -> ComposeResult:
@@ -87,7 +79,7 @@ class PlanScreen(Modal[bool]):
             if not self.plan.steps:
                 yield Static("There is nothing to do.", id="plan-empty")
             with VerticalScroll(id="plan-steps", can_focus=False):
-                yield PlanView()
+                yield PlanView(self.plan)
             yield Static("", id="plan-failure", markup=False)
             with Horizontal(id="plan-buttons"):
                 yield Button(
@@ -97,7 +89,6 @@ class PlanScreen(Modal[bool]):
                 yield Button("Cancel (Esc)", id="cancel")
 
     def on_mount(self) -> None:
-        self._show(None)
         self.query_one("#plan-failure").display = False
         # Enter must not destroy anything by accident.
         first = "#cancel" if self._is_dangerous or not self.plan.steps else "#run"
@@ -138,7 +129,7 @@ class PlanScreen(Modal[bool]):
         self._is_running = True
         self.query_one("#run", Button).disabled = True
         self.query_one("#cancel", Button).label = "Hide (Esc)"
-        self.app.operations.run_plan(self.plan, on_done=self._done, on_error=self._failed)
+        self.app.run_plan(self.plan, on_done=self._done, on_error=self._failed)
 
     def action_copy(self) -> None:
         if self.plan.steps:
@@ -171,5 +162,5 @@ class PlanScreen(Modal[bool]):
         operation = self.app.lab.operation
         return max(0, operation.step - 1) if operation else 0
 
-    def _show(self, progress: PlanProgress | None) -> None:
+    def _show(self, progress: PlanProgress) -> None:
         self.query_one(PlanView).show(self.plan, progress)

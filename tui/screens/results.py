@@ -9,28 +9,25 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Resize, ScreenResume
+from textual.events import ScreenResume
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError
 from lab.results.record import RunStatus
-from tui.choice import Choice
 from tui.exports import ExportKind, export
+from tui.frontend import Choice
 from tui.result_views import summary_facts, summary_tone
-from tui.screens.menu import MenuScreen
 from tui.screens.mode import ModeScreen
-from tui.tones import Tone
 from tui.widgets.bars import SyncBar, SyncView
 from tui.widgets.result_panel import ResultPanel, ResultView
+from tui.widgets.words import titled
 
 if TYPE_CHECKING:
     from lab.results.record import ResultRecord
     from lab.results.store import ResultStore, ResultSummary
     from tui.state import LabState
 
-_WIDE_CELLS = 110
-_TONE_STYLES = {Tone.GOOD: "$text-success", Tone.BAD: "$text-error", Tone.NOTICE: "$text-warning"}
 _EMPTY = (
     "No results yet.\n\nAn experiment measures arrays several times and stores a result here, with the conditions "
     "under which it was measured. Press 3, choose one below 'Experiments', and press r. The shortest take a few "
@@ -87,9 +84,7 @@ class ResultsScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="results"):
             with Vertical(id="results-left"):
-                found = OptionList(id="results-list")
-                found.border_title = "Results"
-                yield found
+                yield titled(OptionList(id="results-list"), "Results")
                 yield SyncBar(id="results-progress")
             yield ResultPanel(id="results-right")
 
@@ -100,15 +95,11 @@ class ResultsScreen(ModeScreen):
         """Runs may have ended meanwhile."""
         self.call_after_refresh(self.action_reload)
 
-    def on_resize(self, event: Resize) -> None:
-        self.set_class(event.size.width >= _WIDE_CELLS, "-wide")
-
     @property
     def _store(self) -> ResultStore:
-        from lab.machine import Host
         from lab.results.store import ResultStore
 
-        return ResultStore(Host.real("raidlab").state.results)
+        return ResultStore(self.app.client.host.state.results)
 
     def show_state(self, state: LabState) -> None:
         view = self.app.experiments.view
@@ -141,7 +132,7 @@ class ResultsScreen(ModeScreen):
     def _entry(self, summary: ResultSummary) -> Content:
         tone, glyphs = summary_tone(summary), self.app.glyphs
         is_marked = self._marked is not None and summary.id == self._marked.id
-        sign = (glyphs.chosen, "$text-accent") if is_marked else (tone.glyph(glyphs), _TONE_STYLES[tone])
+        sign = (glyphs.chosen, "$text-accent") if is_marked else (tone.glyph(glyphs), tone.style)
         name = summary.experiment or summary.id
         return Content.assemble(sign, f" {name}\n  ", (summary_facts(summary), "$text-muted"))
 
@@ -200,11 +191,10 @@ class ResultsScreen(ModeScreen):
     def action_export(self) -> None:
         if self._shown is None:
             return
-        menu = MenuScreen(f"Write {self._shown.id} as", _EXPORTS, intro=f"The file appears in {Path.cwd()}.")
-        self.app.push_screen(menu, self._export)
+        self.app.pick(f"Write {self._shown.id} as", _EXPORTS, self._export, intro=f"The file appears in {Path.cwd()}.")
 
-    def _export(self, kind: str | None) -> None:
-        if kind is None or self._shown is None:
+    def _export(self, kind: str) -> None:
+        if self._shown is None:
             return
         try:
             file = export(self._store, self._shown.id, ExportKind(kind), Path.cwd())
@@ -224,9 +214,9 @@ class ResultsScreen(ModeScreen):
             Choice("keep", "Keep it", key="k"),
             Choice("delete", "Delete it", "with everything that was measured; this cannot be undone", "d"),
         )
-        self.app.push_screen(MenuScreen(f"Delete {self._shown.id} for good?", choices), self._delete)
+        self.app.pick(f"Delete {self._shown.id} for good?", choices, self._delete)
 
-    def _delete(self, answer: str | None) -> None:
+    def _delete(self, answer: str) -> None:
         if answer != "delete" or self._shown is None:
             return
         try:

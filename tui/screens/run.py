@@ -17,6 +17,7 @@ from tui.runs import RunItem, experiment_items, workload_items
 from tui.screens.mode import ModeScreen
 from tui.widgets.choices import ChoiceRow, Choices
 from tui.widgets.run_panel import RunPanel
+from tui.widgets.words import titled
 
 if TYPE_CHECKING:
     from lab.session.load import Forecast
@@ -35,8 +36,8 @@ class RunScreen(ModeScreen):
     CSS_PATH = "run.tcss"
     AREA = "Run"
     HELP = (
-        "A workload runs on an array of this lab, while you go on breaking and mending it. An experiment builds arrays "
-        "of its own on a machine of its own, measures everything several times and stores a result.\n\n"
+        "A workload runs on an array of this lab, while you go on breaking and repairing it. An experiment builds "
+        "arrays of its own on a machine of its own, measures everything several times and stores a result.\n\n"
         "Before anything runs, the prediction stands there with its reason, or the reason why there is none. "
         "Afterwards it stands beside what was measured."
     )
@@ -59,12 +60,8 @@ class RunScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="run"):
             with Vertical(id="run-left"):
-                choose = OptionList(id="run-list")
-                choose.border_title = "What to run"
-                yield choose
-                form = Choices(id="run-form")
-                form.border_title = "How"
-                yield form
+                yield titled(OptionList(id="run-list"), "What to run")
+                yield titled(Choices(id="run-form"), "How")
             yield RunPanel(id="run-right")
 
     def on_mount(self) -> None:
@@ -168,14 +165,14 @@ class RunScreen(ModeScreen):
         if item and item.is_experiment:
             self.app.experiments.start(item.id)
         elif item and status:
-            self.app.start_load(status.name, item.id, _RUNTIMES[self._runtime])
+            self.app.loads.start(status.name, item.id, _RUNTIMES[self._runtime])
         self.app.show_soon()
 
     def action_stop(self) -> None:
         if self._item and self._item.is_experiment:
             self.app.experiments.cancel()
         else:
-            self.app.stop_load()
+            self.app.loads.stop()
 
     def action_duration(self) -> None:
         names = list(_RUNTIMES)
@@ -185,7 +182,7 @@ class RunScreen(ModeScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         state = self.app.lab
         is_experiment = bool(self._item and self._item.is_experiment)
-        load_runs = bool(state.load and state.load.is_running)
+        load_runs = state.running_load is not None
         view = self.app.experiments.view
         if action == "run" and is_experiment:
             return None if state.background else True
@@ -204,7 +201,7 @@ class RunScreen(ModeScreen):
             return self._experiment_hint(state)
         if not state.arrays:
             return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."
-        if state.load and state.load.is_running:
+        if state.running_load:
             return "[b]s[/b] stops it and keeps the figures; [b]1[/b] breaks a disk meanwhile."
         return "[b]r[/b] runs it on the array; [b]d[/b] changes how long."
 

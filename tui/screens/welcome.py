@@ -10,16 +10,13 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Static
 
+from tui.actions import first_array
 from tui.registry import SCREENS
-from tui.screens.lab_actions import first_array
 from tui.screens.modal import Modal
 
 if TYPE_CHECKING:
-    from textual import getters
-
     from lab.errors import LabError
     from lab.plans import Plan
-    from tui.app import RaidlabApp
     from tui.state import LabState
 
 _TEXT = """\
@@ -62,8 +59,6 @@ class WelcomeScreen(Modal[None]):
             for entry in SCREENS
         ),
     ]  # fmt: skip
-    if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +128,7 @@ class WelcomeScreen(Modal[None]):
         assert self._plan is not None
         app, plan = self.app, self._plan
         self.dismiss()
-        app.operations.run_plan(plan, on_done=lambda: app.built(plan))
+        app.run_plan(plan, on_done=lambda: app.built(plan))
 
     def action_close(self) -> None:
         self._is_closed = True

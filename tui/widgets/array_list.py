@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -10,23 +11,24 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.glyphs import Glyphs, glyphs_of
 from tui.state import LabState
-from tui.tones import Tone
+from tui.views import member_state, short_name
+from tui.widgets.rack import BayState
 
 if TYPE_CHECKING:
-    from lab.arrays.bring_up import BroughtUp
+    from collections.abc import Iterator
+
     from lab.arrays.status import ArrayStatus, MemberStatus
 
-_TONE_STYLES = {
-    Tone.GOOD: "$text-success",
-    Tone.BAD: "$text-error",
-    Tone.NOTICE: "$text-warning",
-    Tone.BUSY: "$text-primary",
-    Tone.QUIET: "$foreground-muted",
+
+_STYLES = {
+    BayState.FAULTY: "$text-error",
+    BayState.REBUILDING: "$text-warning",
+    BayState.SPARE: "$text-secondary",
+    BayState.JOURNAL: "$text-accent",
 }
 
 
@@ -37,19 +39,17 @@ class ArrayList(OptionList):
         Binding("enter", "select", "Array menu", id="arrays.open", tooltip="What can be done with this array"),
     ]
 
+    @dataclass
     class Chosen(Message):
         """Another array is highlighted."""
 
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        name: str
 
-    class Opened(Message):
+    @dataclass
+    class MenuWanted(Message):
         """The menu of an array is wanted."""
 
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        name: str
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)
@@ -60,7 +60,7 @@ class ArrayList(OptionList):
         """Repaints only what has changed."""
         glyphs, width = glyphs_of(self), self.scrollable_content_region.width
         prompts = [(status.name, entry(state, status, glyphs, width)) for status in state.arrays]
-        prompts += [(name, text) for name, text in _resting(state.found, {name for name, _ in prompts}, glyphs)]
+        prompts += _resting(state, glyphs)
         keys = tuple((name, text.markup) for name, text in prompts)
         if keys == self._entries:
             return
@@ -93,28 +93,29 @@ class ArrayList(OptionList):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if event.option_id:
-            self.post_message(self.Opened(event.option_id))
+            self.post_message(self.MenuWanted(event.option_id))
 
 
 def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80) -> Content:
     """Name, level, size and state; the members in the order of their slots below. Narrow, the state has a line."""
     tone, words = condition(state, status)
     head = Content.assemble(
-        (f"{tone.glyph(glyphs)} {status.name}", f"bold {_TONE_STYLES[tone]}"),
+        (f"{tone.glyph(glyphs)} {status.name}", f"bold {tone.style}"),
         f"  {status.level}  {human_bytes(status.size_bytes)}",
     )
     blank = "  " if head.cell_length + 2 + len(words) <= width else "\n  "
-    head += Content.assemble(blank, (words, _TONE_STYLES[tone]))
+    head += Content.assemble(blank, (words, tone.style))
     shown = head + Content("\n  ") + stripe(state, status, glyphs)
-    return shown + Content("\n  ") + inside(status, glyphs, width - 2) if isinstance(status, VolumeArray) else shown
+    return shown + Content("\n  ") + inside(status, glyphs, width - 2) if status.inner else shown
 
 
-def inside(status: VolumeArray, glyphs: Glyphs, width: int) -> Content:
+def inside(status: ArrayStatus, glyphs: Glyphs, width: int) -> Content:
     """The arrays inside a volume, each with a sign: ``inside ●md100 ●101 ↻102``."""
     text = Content.styled("inside", "$foreground-muted")
-    left = len(status.whole.windows)
-    for each in status.whole.windows:
-        name = each.array.name.removeprefix("md") if each.array else "--"
+    arrays = status.inside.arrays if status.inside else ()
+    left = len(arrays)
+    for each in arrays:
+        name = each.name.removeprefix("md") or "--"
         sign, style = glyphs.member, "$text-success"
         if each.is_lost:
             sign, style = glyphs.faulty, "$text-error"
@@ -146,23 +147,13 @@ def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
 def _cell(state: LabState, member: MemberStatus | None, glyphs: Glyphs) -> Content:
     if member is None:
         return Content.styled(f"{glyphs.vanished}--", "$text-error")
-    name = state.disk_name(member.device).removeprefix("disk").removeprefix("/dev/")
-    if member.is_faulty or not member.flags:
-        return Content.styled(f"{glyphs.faulty}{name}", "$text-error")
-    if member.is_rebuilding:
-        return Content.styled(f"{glyphs.rebuilding}{name}", "$text-warning")
-    if member.is_spare:
-        return Content.styled(f"{glyphs.spare}{name}", "$text-secondary")
-    if member.is_journal:
-        return Content.styled(f"{glyphs.journal}{name}", "$text-accent")
-    return Content.styled(f"{glyphs.member}{name}", "$text-success")
+    shown = member_state(member)
+    text = f"{shown.glyph(glyphs)}{short_name(state.disk_name(member.device))}"
+    return Content.styled(text, _STYLES.get(shown, "$text-success"))
 
 
-def _resting(found: BroughtUp | None, running: set[str], glyphs: Glyphs) -> list[tuple[str, Content]]:
-    entries = []
-    for array in found.all if found else ():
-        if array.name not in running:
-            why = array.refusal or "stopped; Enter starts it"
-            head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $foreground-muted"), "  not running")
-            entries.append((array.name, head + Content.styled(f"\n  {why}", "$foreground-muted")))
-    return entries
+def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
+    for array in state.resting_arrays:
+        why = array.refusal or "stopped; Enter starts it"
+        head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $foreground-muted"), "  not running")
+        yield array.name, head + Content.styled(f"\n  {why}", "$foreground-muted")

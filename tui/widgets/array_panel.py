@@ -11,7 +11,6 @@ from textual.events import Resize
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.glyphs import glyphs_of
@@ -19,12 +18,11 @@ from tui.quantities import Unit, age_words
 from tui.state import LabState
 from tui.tones import Tone
 from tui.views import added, marks_of, member_series, sync_view, tone_of
-from tui.volume_views import volume_words
 from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar
-from tui.widgets.tiles import Tile, Verdict
+from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.time_chart import Series, TimeChart
-from tui.widgets.words import Words, entitle
+from tui.widgets.words import ChangingText, entitle
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -51,15 +49,15 @@ class ArrayPanel(Vertical):
     """Those that have something to show."""
 
     def compose(self) -> ComposeResult:
-        yield Words("", id="panel-state")
+        yield ChangingText("", id="panel-state")
         yield SyncBar()
-        yield Verdict()
+        yield VerdictBanner()
         with Horizontal(id="panel-tiles"):
             yield Tile("IOPS", id="tile-iops")
             yield Tile("throughput", id="tile-bytes")
             yield Tile("p99", id="tile-p99")
             yield Tile("md CPU", id="tile-cpu")
-        yield Words(_LOAD_TIP, id="panel-tip")
+        yield ChangingText(_LOAD_TIP, id="panel-tip")
         with Grid(id="panel-charts"):
             yield TimeChart(
                 "I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, minimum_top=100.0, id="chart-rate"
@@ -75,11 +73,11 @@ class ArrayPanel(Vertical):
                     minimum_top=_LEAST_TOP_BYTES_PER_SECOND,
                     id=f"chart-{name}",
                 )
-        yield Words("", id="panel-events")
+        yield ChangingText("", id="panel-events")
 
     def on_mount(self) -> None:
         self.query_one(SyncBar).display = False
-        self.query_one(Verdict).display = False
+        self.query_one(VerdictBanner).display = False
 
     def on_resize(self, event: Resize) -> None:
         self._arrange()
@@ -126,7 +124,7 @@ class ArrayPanel(Vertical):
         entitle(
             self,
             f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}",
-            f"{chunk}, {_kind_words(status)}",
+            f"{chunk}, {status.kind_words}",
         )
         self._show_state(state, status)
         self._show_sync(state, status)
@@ -139,11 +137,8 @@ class ArrayPanel(Vertical):
     def _show_state(self, state: LabState, status: ArrayStatus) -> None:
         glyphs = glyphs_of(self)
         tone, words = condition(state, status)
-        style = {Tone.GOOD: "$text-success", Tone.BAD: "$text-error", Tone.NOTICE: "$text-warning"}.get(
-            tone, "$text-primary"
-        )
         text = Content.assemble(
-            (f"{tone.glyph(glyphs)} {words}", f"bold {style}"),
+            (f"{tone.glyph(glyphs)} {words}", f"bold {tone.style}"),
             ("   ", ""),
             (f"{status.in_sync_count} of {status.raid_disks} in sync", ""),
             (f", {len(status.spares)} spare" if status.spares else "", ""),
@@ -161,7 +156,7 @@ class ArrayPanel(Vertical):
         bar.show(view)
 
     def _show_verdict(self, state: LabState) -> None:
-        view, banner = state.selected_mark, self.query_one(Verdict)
+        view, banner = state.selected_mark, self.query_one(VerdictBanner)
         is_known = view is not None and view.verdict is not None and not view.is_stale
         banner.display = is_known
         if is_known and view and view.verdict:
@@ -176,9 +171,8 @@ class ArrayPanel(Vertical):
             known = [value for value in values if value is not None]
             return sum(known) if known else None
 
-        running = (
-            state.load.newest if state.load and state.load.is_running and state.load.array == status.name else None
-        )
+        load = state.running_load
+        running = load.newest if load and load.array == status.name else None
         self.query_one("#tile-iops", Tile).show(now(Measure.READ_IOPS, Measure.WRITE_IOPS), Unit.IOPS)
         moved = now(Measure.READ_BYTES_PER_SECOND, Measure.WRITE_BYTES_PER_SECOND)
         self.query_one("#tile-bytes", Tile).show(moved, Unit.BYTES_PER_SECOND)
@@ -196,11 +190,10 @@ class ArrayPanel(Vertical):
         now = state.look.time_seconds if state.look else None
         marks = marks_of(state, status)
         p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
-        is_loaded = bool(state.load and state.load.is_running)
         has_load = any(value is not None for _, value in p99)
         self.charts = CHARTS if has_load else tuple(name for name in CHARTS if name != "latency")
         tip = self.query_one("#panel-tip", Static)
-        tip.display = not (has_load or is_loaded)
+        tip.display = not (has_load or state.running_load)
         tip.update(_LOAD_TIP if self.size.width >= len(_LOAD_TIP) else _SHORT_LOAD_TIP)
         series = {
             "rate": (
@@ -232,18 +225,11 @@ class ArrayPanel(Vertical):
     def _show_events(self, state: LabState) -> None:
         box = self.query_one("#panel-events", Static)
         glyphs, now = glyphs_of(self), state.look.time_seconds if state.look else 0.0
-        styles = {Tone.GOOD: "$text-success", Tone.BAD: "$text-error"}
         lines = []
         for event in list(state.events)[-max(1, box.size.height) :]:
             tone = tone_of(event)
             ago = f"{age_words(now - event.time_seconds):>10} "
-            sign = (f"{tone.glyph(glyphs)} ", styles.get(tone, "$text-warning"))
+            sign = (f"{tone.glyph(glyphs)} ", tone.style)
             lines.append(Content.assemble((ago, "$foreground-muted"), sign, event.sentence))
         nothing = Content.styled("nothing has happened yet", "$foreground-muted")
         box.update(Content("\n").join(reversed(lines)) if lines else nothing, layout=False)
-
-
-def _kind_words(status: ArrayStatus) -> str:
-    if isinstance(status, VolumeArray):
-        return volume_words(status.whole)
-    return status.consistency_policy or "no bitmap"

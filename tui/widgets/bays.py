@@ -48,7 +48,7 @@ class Bay:
     node: str = ""
     serial: str = ""
     size_bytes: int = 0
-    personality: str = ""
+    model: str = ""
     """What kind of drive it is: ``hdd-7200``, ``ssd``, ``file``."""
     state: BayState = BayState.FREE
     array: str = ""
@@ -82,12 +82,12 @@ class Bay:
 
     @property
     def kind_words(self) -> str:
-        """Size and personality."""
-        return f"{self.size_words} {self.personality}".strip()
+        """Size and drive model."""
+        return f"{self.size_words} {self.model}".strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BayLook:
     """How a bay stands out."""
 
     at_cursor: bool = False
@@ -101,7 +101,7 @@ class Brush(Protocol):
 
     @property
     def glyphs(self) -> Glyphs: ...
-    def bay_style(self, name: str, look: Look) -> Style: ...
+    def bay_style(self, name: str, look: BayLook) -> Style: ...
     def line(self, width: int) -> Line: ...
 
 
@@ -121,7 +121,7 @@ def rates_text(bay: Bay) -> str:
     return f"r {reads}  w {writes}"
 
 
-def paint_card(brush: Brush, bay: Bay, look: Look, width: int) -> list[Line]:
+def paint_card(brush: Brush, bay: Bay, look: BayLook, width: int) -> list[Line]:
     """A box of CARD_ROWS lines: name and sign, kind, serial, state, activity."""
     glyphs = brush.glyphs
     is_absent = bay.state in (BayState.VANISHED, BayState.REFUSED)
@@ -178,7 +178,7 @@ class RowCells:
         return cls(name, kind, serial if has_serial else 0, words)
 
 
-def paint_row(brush: Brush, bay: Bay, look: Look, width: int, cells: RowCells) -> Line:
+def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
     """One line: cursor, choice, sign, name, kind, serial, state, rates, light."""
     glyphs = brush.glyphs
     edge, text = brush.bay_style(bay.state.value, look), brush.bay_style("text", look)

@@ -1,4 +1,4 @@
-"""Dots on a grid of character cells, as braille, half blocks or ASCII: what charts are drawn on."""
+"""Dots on a grid of character cells, as braille or ASCII: what charts are drawn on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _BRAILLE_BASE = 0x2800
 _BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bit of each dot by row and column (Unicode, Braille Patterns)."""
 
-_CELLS = {Canvas.BRAILLE: (2, 4), Canvas.BLOCK: (1, 2), Canvas.ASCII: (1, 2)}
-_SIGNS = {Canvas.BLOCK: " ▀▄█", Canvas.ASCII: " '.:"}
+_CELLS = {Canvas.BRAILLE: (2, 4), Canvas.ASCII: (1, 2)}
+_ASCII_SIGNS = " '.:"
 
 
 @dataclass(slots=True)
@@ -35,10 +35,6 @@ class DotCanvas:
     @property
     def dot_rows(self) -> int:
         return self.rows * _CELLS[self.kind][1]
-
-    def column_of(self, dot_column: int) -> int:
-        """The cell column of a dot column."""
-        return dot_column // _CELLS[self.kind][0]
 
     def vertical(self, dot_column: int, first: int, last: int, owner: int) -> None:
         """Set the dots of one column between two rows, both included; what lies outside is left out."""
@@ -72,7 +68,7 @@ class DotCanvas:
         bits = self._bits[row][column]
         if not bits:
             return " "
-        return chr(_BRAILLE_BASE | bits) if self.kind is Canvas.BRAILLE else _SIGNS[self.kind][bits]
+        return chr(_BRAILLE_BASE | bits) if self.kind is Canvas.BRAILLE else _ASCII_SIGNS[bits]
 
     def owner(self, row: int, column: int) -> int:
         """Who drew last in a cell; -1 for nobody."""

@@ -38,13 +38,6 @@ class Choices(LineWidget, can_focus=True):
 
     PREFIX = "choices"
     HELP = "Up and down choose a row, left and right its value."
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "choices--label",
-        "choices--value",
-        "choices--arrow",
-        "choices--note",
-        "choices--cursor",
-    }
     DEFAULT_CSS = """
     Choices {
         height: auto;
@@ -63,33 +56,17 @@ class Choices(LineWidget, can_focus=True):
         Binding("right,l,space,enter", "step(1)", "Next value", id="choices.next", tooltip="The row's next value"),
     ]
 
+    @dataclass
     class Changed(Message):
         """A row was given another value."""
 
-        def __init__(self, choices: Choices, key: str, value: str) -> None:
-            super().__init__()
-            self.choices = choices
-            self.key = key
-            self.value = value
+        key: str
+        value: str
 
-        @property
-        def control(self) -> Choices:
-            return self.choices
-
-    def __init__(
-        self,
-        rows: Sequence[ChoiceRow] = (),
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, rows: Sequence[ChoiceRow] = (), *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
+        super().__init__(id=id)
         self._rows = tuple(rows)
         self._cursor = 0
-
-    @property
-    def rows(self) -> tuple[ChoiceRow, ...]:
-        return self._rows
 
     def show(self, rows: Sequence[ChoiceRow]) -> None:
         """Show these rows; the cursor stays where it is."""
@@ -107,7 +84,7 @@ class Choices(LineWidget, can_focus=True):
     def action_step(self, by: int) -> None:
         row = self._rows[self._cursor] if self._rows else None
         if row and len(row.values) > 1:
-            self.post_message(self.Changed(self, row.key, row.step(by)))
+            self.post_message(self.Changed(row.key, row.step(by)))
 
     def on_click(self, event: Click) -> None:
         offset = event.get_content_offset(self)

@@ -9,7 +9,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from lab.adapt.summary import VolumeArray
 from lab.units import human_bytes
 from tui.glyphs import glyphs_of
 from tui.state import LabState
@@ -18,7 +17,7 @@ from tui.volume_views import running_picture
 from tui.widgets.rack import Bay, BayState
 from tui.widgets.slice_diagram import SliceDiagram
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
-from tui.widgets.words import Words, entitle
+from tui.widgets.words import ChangingText, entitle
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
@@ -39,8 +38,8 @@ class Details(Vertical):
     """Fills what the rack and the arrays leave."""
 
     def compose(self) -> ComposeResult:
-        yield Words("", id="details-disk")
-        yield Words("", id="details-array")
+        yield ChangingText("", id="details-disk")
+        yield ChangingText("", id="details-array")
         yield StripeDiagram(id="details-stripe", empty_text="")
         yield SliceDiagram(id="details-slices")
 
@@ -61,7 +60,7 @@ class Details(Vertical):
             words = f"{words} in {bay.array}" + ("" if bay.slot is None else f", slot {bay.slot}")
         lines = [
             Content.assemble((f"{bay.state.glyph(glyphs_of(self))} ", "bold"), (words, "bold")),
-            _fact("device", f"{bay.node}  {bay.personality}"),
+            _fact("device", f"{bay.node}  {bay.model}"),
             _fact("serial", bay.serial or "none"),
         ]
         counters = state.look.disks.get(bay.node.removeprefix("/dev/")) if state.look else None
@@ -71,40 +70,29 @@ class Details(Vertical):
                 _fact("written", human_bytes(counters.written_bytes)),
                 _fact("waiting", f"{counters.in_flight} requests"),
             ]
-        status = state.array_of(bay.name)
-        if isinstance(status, VolumeArray):
-            own = next(each for each in status.whole.disks if each.node == bay.node)
-            arrays = "1 array" if len(own.windows) == 1 else f"{len(own.windows)} arrays"
-            words = own.state if own.working != own.windows else f"in {arrays} of {status.name}"
-            lines.append(_fact("used", f"{human_bytes(own.size_bytes)}, {words}"))
-        member = next((each for each in status.members if each.device == bay.node), None) if status else None
+        status, member = state.member_of(bay.name) or (None, None)
+        if status and member and status.use_words(member):
+            lines.append(_fact("used", status.use_words(member)))
         if member and member.error_count is not None:
-            lines.append(_fact("md mended", f"{member.error_count} read errors"))
+            lines.append(_fact("md repaired", f"{member.error_count} read errors"))
         return lines
 
     def _show_stripe(self, state: LabState, status: ArrayStatus | None) -> None:
         title, diagram = self.query_one("#details-array", Static), self.query_one(StripeDiagram)
         slices = self.query_one(SliceDiagram)
-        diagram.display = not isinstance(status, VolumeArray)
-        if isinstance(status, VolumeArray):
+        picture = running_picture(state, status) if status else None
+        diagram.display = picture is None
+        slices.show(picture)
+        if status and picture:
             title.update(Content.styled(f"\nWhich disks are in which arrays of {status.name}", "bold"))
-            slices.show(running_picture(state, status))
             return
-        slices.show(None)
-        if status is None:
+        level = status.known_raid if status else None
+        if status is None or level is None:
             title.update("")
             diagram.clear("")
             return
         from lab.arrays.level_names import layout_name
-        from lab.errors import SpecError
-        from lab.session.checks import level_of
 
-        try:
-            level = level_of(status)
-        except SpecError:
-            title.update("")
-            diagram.clear("")
-            return
         number = status.layout_number
         layout = layout_name(level.name, number) if number is not None else None
         title.update(Content.styled(f"\nWhere {status.name} puts its data", "bold"))

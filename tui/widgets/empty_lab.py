@@ -12,15 +12,15 @@ from textual.widgets import Static
 from tui.drafts import FIRST_MEMBERS, Draft
 from tui.level_rows import level_rows
 from tui.registry import SCREENS
-from tui.state import LabState, Phase
+from tui.state import LabState, MachinePhase
 from tui.widgets.level_table import LevelTable
-from tui.widgets.words import Words
+from tui.widgets.words import ChangingText
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
 
 _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
-_TITLES = {Phase.OPEN: "Nothing is built yet.", Phase.OPENING: "The machine is starting."}
+_TITLES = {MachinePhase.OPEN: "Nothing is built yet.", MachinePhase.OPENING: "The machine is starting."}
 _INVITES = {
     "build": "lets you choose level, disks, chunk and layout",
     "lessons": "leads you through everything, step by step",
@@ -31,7 +31,7 @@ class EmptyLab(VerticalScroll):
     """Shown while no array is selected."""
 
     def compose(self) -> ComposeResult:
-        yield Words("", id="empty-words")
+        yield ChangingText("", id="empty-words")
         yield LevelTable(id="empty-levels")
 
     def on_mount(self) -> None:

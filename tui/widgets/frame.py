@@ -9,17 +9,17 @@ from textual.widgets import Static
 
 from tui.glyphs import glyphs_of
 from tui.registry import SCREENS
-from tui.state import LabState, Phase
+from tui.state import LabState, MachinePhase
 
 if TYPE_CHECKING:
     from textual.app import RenderResult
 
 _NAMED_FROM_CELLS = 100
 _PHASE_WORDS = {
-    Phase.OPENING: "starting",
-    Phase.LOST: "lost",
-    Phase.FAILED: "did not start",
-    Phase.CLOSED: "closed",
+    MachinePhase.OPENING: "starting",
+    MachinePhase.LOST: "lost",
+    MachinePhase.FAILED: "did not start",
+    MachinePhase.CLOSED: "closed",
 }
 
 
@@ -72,16 +72,16 @@ class TopBar(Static):
             )
         elif state.background:
             parts.append(Content.from_markup("[$accent]$glyph $text[/]  ", glyph=glyphs.busy, text=state.background))
-        elif state.load and state.load.is_running:
-            text = f"{state.load.workload} on {state.load.array}"
+        elif load := state.running_load:
+            text = f"{load.workload} on {load.array}"
             parts.append(Content.from_markup("[$primary]$glyph $text[/]  ", glyph=glyphs.busy, text=text))
-        if state.phase is Phase.OPEN:
+        if state.phase is MachinePhase.OPEN:
             parts.append(
                 Content.from_markup("[$success]$glyph[/] $text ", glyph=glyphs.good, text=f"{state.target} {kernel}")
             )
         else:
-            style = "$warning" if state.phase is Phase.OPENING else "$error"
-            sign = glyphs.busy if state.phase is Phase.OPENING else glyphs.bad
+            style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
+            sign = glyphs.busy if state.phase is MachinePhase.OPENING else glyphs.bad
             text = f"{state.target} {_PHASE_WORDS[state.phase]} ".lstrip()
             parts.append(Content.from_markup(f"[{style}]$glyph $text[/]", glyph=sign, text=text))
         return Content.assemble(*parts)
@@ -112,14 +112,14 @@ class ProblemBar(Static):
 
     def show(self, state: LabState) -> None:
         """Shows itself only while there is something wrong."""
-        is_wrong = state.phase in (Phase.LOST, Phase.FAILED)
+        is_wrong = state.phase in (MachinePhase.LOST, MachinePhase.FAILED)
         shown = (state.phase, state.problem)
         if shown == self._shown:
             return
         self._shown = shown
         self.display = is_wrong
         if is_wrong and state.problem:
-            what = "The machine is lost" if state.phase is Phase.LOST else "The machine did not start"
+            what = "The machine is lost" if state.phase is MachinePhase.LOST else "The machine did not start"
             self.update(
                 Content.assemble(
                     Content.from_markup(

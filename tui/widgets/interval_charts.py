@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.style import Style
 
-from tui.tones import Tone
+from tui.tones import Tone, tone_css
 from tui.widgets.lines import Line, RowsWidget, shorten
 
 _LEAST_PLOT_CELLS = 10
@@ -40,16 +39,6 @@ class BarChart(RowsWidget[Bar]):
     """Horizontal bars; the interval is the lighter part at the end, theory a mark of its own."""
 
     PREFIX = "bar-chart"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "bar-chart--group",
-        "bar-chart--label",
-        "bar-chart--text",
-        "bar-chart--bar-0",
-        "bar-chart--bar-1",
-        "bar-chart--interval-0",
-        "bar-chart--interval-1",
-        "bar-chart--expected",
-    }
     DEFAULT_CSS = """
     BarChart {
         height: auto;
@@ -83,13 +72,10 @@ class BarChart(RowsWidget[Bar]):
         return lines
 
     def _bar_line(self, bar: Bar, top: float, width: int, label_cells: int, plot: int) -> Line:
-        line = self.line(width).add(
-            shorten(bar.label, label_cells, self.glyphs.ellipsis).ljust(label_cells), self.style("label")
-        )
-        line.add(" ")
-        if plot >= _LEAST_PLOT_CELLS:
-            for sign, style in self._bar_cells(bar, top, plot):
-                line.add(sign, style)
+        label = shorten(bar.label, label_cells, self.glyphs.ellipsis).ljust(label_cells)
+        line = self.line(width).add(label, self.style("label")).add(" ")
+        for sign, style in self._bar_cells(bar, top, plot) if plot else ():
+            line.add(sign, style)
         return line.add_right(bar.text, self.style("text"))
 
     def _bar_cells(self, bar: Bar, top: float, plot: int) -> list[tuple[str, Style]]:
@@ -100,10 +86,8 @@ class BarChart(RowsWidget[Bar]):
             cells = [(self.glyphs.bar_loose, loose)]
         cells += [(" ", loose)] * (plot - len(cells))
         if bar.expected is not None:
-            cells[min(plot - 1, max(0, round(bar.expected / top * plot) - 1))] = (
-                self.glyphs.expected,
-                self.style("expected"),
-            )
+            at = min(plot - 1, max(0, round(bar.expected / top * plot) - 1))
+            cells[at] = (self.glyphs.expected, self.style("expected"))
         return cells[:plot]
 
 
@@ -124,23 +108,12 @@ class RatioChart(RowsWidget[RatioRow]):
     """Ratios on a logarithmic axis around 1; an interval that crosses the line tells no difference."""
 
     PREFIX = "ratio-chart"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "ratio-chart--label",
-        "ratio-chart--axis",
-        *(f"ratio-chart--{tone}" for tone in Tone),
-    }
     DEFAULT_CSS = """
     RatioChart {
         height: auto;
         & > .ratio-chart--label { color: $foreground-muted; }
         & > .ratio-chart--axis { color: $foreground 35%; }
-        & > .ratio-chart--good { color: $text-success; }
-        & > .ratio-chart--bad { color: $text-error; }
-        & > .ratio-chart--notice { color: $text-warning; }
-        & > .ratio-chart--busy { color: $text-primary; }
-        & > .ratio-chart--quiet { color: $foreground; }
-    }
-    """
+    """ + tone_css("ratio-chart", quiet="$foreground") + "}"  # fmt: skip
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
@@ -148,15 +121,13 @@ class RatioChart(RowsWidget[RatioRow]):
         label_cells, plot = _columns([(row.label, row.text) for row in self._rows], width)
         lines = []
         for row in self._rows:
-            line = self.line(width).add(
-                shorten(row.label, label_cells, self.glyphs.ellipsis).ljust(label_cells) + " ", self.style("label")
-            )
-            if plot >= _LEAST_PLOT_CELLS:
-                for sign, style in self._row_cells(row, plot):
-                    line.add(sign, style)
+            label = shorten(row.label, label_cells, self.glyphs.ellipsis).ljust(label_cells)
+            line = self.line(width).add(f"{label} ", self.style("label"))
+            for sign, style in self._row_cells(row, plot) if plot else ():
+                line.add(sign, style)
             lines.append(line.add_right(row.text, self.style(row.tone.value)))
         axis = self.line(width).pad_to(label_cells + 1)
-        if plot >= _LEAST_PLOT_CELLS:
+        if plot:
             axis.add(_axis_text(plot), self.style("axis"))
         return [*lines, axis]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -71,12 +72,11 @@ class LessonPanel(VerticalScroll):
         Binding("pagedown", "page_down", "Down", show=False, id="lesson.down", tooltip="Scroll the lesson down"),
     ]
 
+    @dataclass
     class Answered(Message):
         """An option was chosen."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     def __init__(
         self,
@@ -145,21 +145,21 @@ class LessonPanel(VerticalScroll):
             self.scroll_home(animate=False)
 
     def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
-        done = view.labels.step.format(number=why.number + 1, count=view.step_count)
+        done = view.labels["step-of"].format(number=why.number + 1, count=view.step_count)
         parts = [(f"{glyphs.good} {done}. ", "$text-success")]
         if why.told:
             sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
             parts.append((f"\n{sign}{why.told}", "$text-success" if why.is_right else "$text-warning"))
         parts += [(f"\n{glyphs.arrow} {figures}", "not bold $foreground") for figures in why.figures]
         self.query_one("#lesson-told", Static).update(Content.assemble(*parts))
-        self.query_one("#lesson-explain", Markdown).update(f"**{view.labels.why}**\n\n{why.text}")
+        self.query_one("#lesson-explain", Markdown).update(f"**{view.labels['why']}**\n\n{why.text}")
         self.query_one("#lesson-next", Static).update(
             Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._reads_on}[/b] goes on")
         )
         self.query_one("#lesson-why").set_class(why.is_right is False, "-wrong")
 
     def _end(self, view: LessonView, glyphs: Glyphs) -> None:
-        told = Content.styled(f"{glyphs.good} {view.labels.lesson_done}", "$text-success")
+        told = Content.styled(f"{glyphs.good} {view.labels['lesson-done']}", "$text-success")
         self.query_one("#lesson-told", Static).update(told)
         self.query_one("#lesson-explain", Markdown).update(view.goal)
         self.query_one("#lesson-next", Static).update(
@@ -169,17 +169,17 @@ class LessonPanel(VerticalScroll):
 
     def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
         if old is None or old.text != step.text or old.number != step.number:
-            head = view.labels.step.format(number=step.number + 1, count=view.step_count)
-            goal = f"*{view.labels.goal}: {view.goal}*\n\n" if step.number == 0 else ""
+            head = view.labels["step-of"].format(number=step.number + 1, count=view.step_count)
+            goal = f"*{view.labels['goal']}: {view.goal}*\n\n" if step.number == 0 else ""
             self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
         self._show_question(view, step, glyphs)
         self._show_activity(view, glyphs)
         self._show_reading(view, step, glyphs)
         self.query_one("#lesson-checks", Static).update(self._checks(view, step, glyphs))
-        self._show_markdown("#lesson-mistake", f"**{view.labels.mistake}:** {step.mistake}" if step.mistake else "")
+        self._show_markdown("#lesson-mistake", f"**{view.labels['mistake']}:** {step.mistake}" if step.mistake else "")
         total = step.hint_count
         numbered = enumerate(step.hints, start=1)
-        hints = [f"**{view.labels.hint.format(number=number, count=total)}** {hint}" for number, hint in numbered]
+        hints = [f"**{view.labels['hint-of'].format(number=number, count=total)}** {hint}" for number, hint in numbered]
         self._show_markdown("#lesson-hints", "\n\n".join(hints))
         self.query_one("#lesson-keys", Static).update(Content.from_markup(self._keys))
 
@@ -205,7 +205,7 @@ class LessonPanel(VerticalScroll):
             return
         self._options = wanted
         self.query_one("#lesson-question", Static).update(
-            Content(f"{glyphs.cursor} {view.labels.predict}: {step.question}")
+            Content(f"{glyphs.cursor} {view.labels['predict']}: {step.question}")
         )
         options = self.query_one("#lesson-options", OptionList)
         options.clear_options()
@@ -235,14 +235,14 @@ class LessonPanel(VerticalScroll):
         given = reading.given or "…"
         widget.update(
             Content.assemble(
-                f"{glyphs.cursor} {view.labels.read_off}: {reading.question}{unit}",
+                f"{glyphs.cursor} {view.labels['read-off']}: {reading.question}{unit}",
                 ("\nt ", "bold $footer-key-foreground"),
                 (given, "bold $text-primary" if reading.given else "not bold $foreground-muted"),
             )
         )
 
     def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
-        parts: list[tuple[str, str]] = [(view.labels.checks, "bold $primary")]
+        parts: list[tuple[str, str]] = [(view.labels["checks"], "bold $primary")]
         if view.elsewhere:
             parts.append((f"\n{glyphs.notice} begun on {view.elsewhere}: nothing is checked here", "$text-warning"))
         said = ""
@@ -252,7 +252,7 @@ class LessonPanel(VerticalScroll):
             # Five lines that all say "no array runs" say no more than one.
             if check.found and check.found != said:
                 said = check.found
-                found = check.found if check.is_passed else view.labels.now.format(found=check.found)
+                found = check.found if check.is_passed else view.labels["missing"].format(found=check.found)
                 parts.append((f"\n    {found}", "$foreground-muted"))
         return Content.assemble(*parts)
 

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 if TYPE_CHECKING:
     from tui.lessons.view import LessonView
 
-NARROW_CELLS = 110
+WIDE_CELLS = 110
 _KEYS = (
     "[b $footer-key-foreground]F6[/] large  [b $footer-key-foreground]F7[/] hint  [b $footer-key-foreground]F8[/] go on"
 )
@@ -27,7 +27,7 @@ class LessonSide(Vertical):
     def show(self, view: LessonView | None) -> None:
         """Show the lesson, or nothing."""
         width = self.screen.size.width
-        self.display = view is not None and width >= NARROW_CELLS
+        self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
             return
         from tui.widgets.lesson_panel import LessonPanel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.style import Style
 
@@ -31,11 +30,6 @@ class LevelTable(RowsWidget[LevelRow]):
 
     PREFIX = "level-table"
     HIDES_WHEN_EMPTY = False
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "level-table--title",
-        "level-table--row",
-        "level-table--current",
-    }
     DEFAULT_CSS = """
     LevelTable {
         height: auto;

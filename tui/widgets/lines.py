@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Generic, TypeVar
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -72,7 +73,7 @@ def shorten(text: str, cells: int, ellipsis: str) -> str:
 
 
 class LineWidget(Widget):
-    """Subclasses give ``paint``; styles are component classes named after ``PREFIX``."""
+    """Subclasses give ``paint``; styles are the component classes ``PREFIX--name`` of their style sheet."""
 
     PREFIX = ""
 
@@ -80,6 +81,10 @@ class LineWidget(Widget):
     _painted_size: Size | None = None
     _brushes: dict[tuple[str, ...], Style] | None = None
     """Styles while painting: to work one out takes as long as to paint a line with it. Nameless: the widget's own."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls.PREFIX}--[\w-]+)", cls.DEFAULT_CSS))
+        super().__init_subclass__(**options)
 
     def paint(self, width: int, height: int) -> list[Line]:
         """All lines of the content; missing ones stay blank."""
@@ -171,14 +176,7 @@ class RowsWidget(LineWidget, Generic[Row]):
     HIDES_WHEN_EMPTY: ClassVar[bool] = True
     """False where a style sheet says whether it is shown."""
 
-    def __init__(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._rows: tuple[Row, ...] = ()
+    _rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these, in this order; nothing takes no room."""
@@ -190,6 +188,13 @@ class RowsWidget(LineWidget, Generic[Row]):
 
     def lines_needed(self, width: int) -> int:
         return len(self._rows) + 1 if self._rows else 0
+
+
+class FittedLines(LineWidget):
+    """As tall as what it paints."""
+
+    def lines_needed(self, width: int) -> int:
+        return len(self.paint(width, 0))
 
 
 def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
@@ -211,19 +216,19 @@ def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
     return cells
 
 
-def wrapped(text: str, width: int, measure: Callable[[str], int] = cell_len) -> list[str]:
+def wrapped(text: str, width: int) -> list[str]:
     """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is cut."""
     lines: list[str] = []
     current = ""
     for word in text.split():
-        while measure(word) > width > 0:
+        while cell_len(word) > width > 0:
             if current:
                 lines.append(current)
                 current = ""
             lines.append(word[:width])
             word = word[width:]
         joined = f"{current} {word}" if current else word
-        if measure(joined) > width:
+        if cell_len(joined) > width:
             lines.append(current)
             current = word
         else:

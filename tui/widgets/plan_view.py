@@ -14,7 +14,7 @@ from textual.reactive import reactive
 
 from lab.arrays.names import is_array_name
 from lab.plans import Danger, Plan, Step
-from tui.widgets.lines import Line, LineWidget, wrapped
+from tui.widgets.lines import FittedLines, Line, wrapped
 
 _INDENT_CELLS = 3
 
@@ -30,22 +30,11 @@ class PlanProgress:
     """What the step after the finished ones said when it failed."""
 
 
-class PlanView(LineWidget, can_focus=True):
+class PlanView(FittedLines, can_focus=True):
     """The steps of a plan. Put it in a VerticalScroll where it may be long."""
 
     PREFIX = "plan-view"
     HELP = "The commands that the lab runs, in order, with the reason for each. Copy them to run them by hand."
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "plan-view--why",
-        "plan-view--prompt",
-        "plan-view--command",
-        "plan-view--danger",
-        "plan-view--pending",
-        "plan-view--running",
-        "plan-view--done",
-        "plan-view--failed",
-        "plan-view--empty",
-    }
     DEFAULT_CSS = """
     PlanView {
         height: auto;
@@ -67,17 +56,11 @@ class PlanView(LineWidget, can_focus=True):
     brief: reactive[bool] = reactive(False)
     """Commands and warnings only."""
 
+    @dataclass
     class Copied(Message):
         """The commands were put on the clipboard."""
 
-        def __init__(self, view: PlanView, text: str) -> None:
-            super().__init__()
-            self.view = view
-            self.text = text
-
-        @property
-        def control(self) -> PlanView:
-            return self.view
+        text: str
 
     def __init__(
         self,
@@ -86,10 +69,9 @@ class PlanView(LineWidget, can_focus=True):
         brief: bool = False,
         empty_text: str = "nothing to do",
         id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
     ) -> None:
         """``brief`` leaves the reasons out."""
-        super().__init__(id=id, classes=classes)
+        super().__init__(id=id)
         self.set_reactive(PlanView.brief, brief)
         self.empty_text = empty_text
         self._plan = plan
@@ -109,18 +91,12 @@ class PlanView(LineWidget, can_focus=True):
         if self._plan and self._plan.steps:
             text = "\n".join(self._plan.lines()) + "\n"
             self.app.copy_to_clipboard(text)
-            self.post_message(self.Copied(self, text))
+            self.post_message(self.Copied(text))
 
     def watch_brief(self) -> None:
         self.changed(layout=True)
 
-    def lines_needed(self, width: int) -> int:
-        return len(self._lines(width))
-
     def paint(self, width: int, height: int) -> list[Line]:
-        return self._lines(width)
-
-    def _lines(self, width: int) -> list[Line]:
         if self._plan is None or not self._plan.steps:
             return [self.line(width).add(self.empty_text, self.style("empty"))]
         return [line for index, step in enumerate(self._plan.steps) for line in self._step_lines(index, step, width)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.style import Style
@@ -17,8 +18,8 @@ from tui.widgets.bays import (
     CARD_ROWS,
     LIST_LEAST_CELLS,
     Bay,
+    BayLook,
     BayState,
-    Look,
     RowCells,
     paint_card,
     paint_row,
@@ -37,15 +38,6 @@ class Rack(LineWidget, can_focus=True):
 
     PREFIX = "rack"
     HELP = "The lab's disks. Arrows move, Enter opens what can be done with a disk; where disks are chosen, Space does."
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"rack--{state}" for state in BayState),
-        "rack--name",
-        "rack--text",
-        "rack--faint",
-        "rack--chosen",
-        "rack--cursor",
-        "rack--empty",
-    }
     DEFAULT_CSS = """
     Rack {
         height: auto;
@@ -79,32 +71,20 @@ class Rack(LineWidget, can_focus=True):
         Binding("n", "choose_none", "None", id="rack.choose-none", tooltip="Choose no disk"),
     ]
 
+    @dataclass
     class Moved(Message):
         """The cursor stands on another disk."""
 
-        def __init__(self, rack: Rack, bay: Bay) -> None:
-            super().__init__()
-            self.rack = rack
-            self.bay = bay
-
-        @property
-        def control(self) -> Rack:
-            return self.rack
+        bay: Bay
 
     class Opened(Moved):
         """Enter, or a double click: what can be done with this disk is wanted."""
 
+    @dataclass
     class Toggled(Message):
         """Other disks are chosen now."""
 
-        def __init__(self, rack: Rack, chosen: tuple[str, ...]) -> None:
-            super().__init__()
-            self.rack = rack
-            self.chosen = chosen
-
-        @property
-        def control(self) -> Rack:
-            return self.rack
+        chosen: tuple[str, ...]
 
     def __init__(
         self,
@@ -114,10 +94,9 @@ class Rack(LineWidget, can_focus=True):
         compact: bool | None = None,
         empty_text: str = "no disks yet",
         id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
     ) -> None:
         """``compact`` True shows lines, False cards, None whatever the terminal has room for."""
-        super().__init__(id=id, classes=classes)
+        super().__init__(id=id)
         self.toggles = toggles
         self.compact = compact
         self.empty_text = empty_text
@@ -127,10 +106,6 @@ class Rack(LineWidget, can_focus=True):
         self._columns = 1
         self._first_row = 0
         self._row_height = 1
-
-    @property
-    def bays(self) -> tuple[Bay, ...]:
-        return self._bays
 
     @property
     def current(self) -> Bay | None:
@@ -165,7 +140,7 @@ class Rack(LineWidget, can_focus=True):
         if chosen != self._chosen:
             self._chosen = chosen
             self.changed()
-            self.post_message(self.Toggled(self, chosen))
+            self.post_message(self.Toggled(chosen))
 
     def move_to(self, name: str) -> None:
         """Put the cursor on a disk."""
@@ -192,7 +167,7 @@ class Rack(LineWidget, can_focus=True):
 
     def action_open(self) -> None:
         if self.current:
-            self.post_message(self.Opened(self, self.current))
+            self.post_message(self.Opened(self.current))
 
     def action_choose(self) -> None:
         bay = self.current
@@ -234,7 +209,7 @@ class Rack(LineWidget, can_focus=True):
         if 0 <= index < len(self._bays) and index != self._cursor:
             self._cursor = index
             self.changed_somewhere()
-            self.post_message(self.Moved(self, self._bays[index]))
+            self.post_message(self.Moved(self._bays[index]))
 
     def on_focus(self) -> None:
         self.changed()
@@ -278,7 +253,7 @@ class Rack(LineWidget, can_focus=True):
             lines += self._paint_row(start, width)
         return lines[:height]
 
-    def bay_style(self, name: str, look: Look) -> Style:
+    def bay_style(self, name: str, look: BayLook) -> Style:
         """A component's colour on the background that the bay's look asks for."""
         style = self.style(name)
         if look.chosen:
@@ -301,7 +276,7 @@ class Rack(LineWidget, can_focus=True):
         columns = RowCells.fitting(self._bays, cell, toggles=self.toggles, glyphs=self.glyphs)
         for index in range(start, min(start + self._columns, len(self._bays))):
             bay = self._bays[index]
-            look = Look(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
+            look = BayLook(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
             if self._row_height == 1:
                 painted = [paint_row(self, bay, look, cell, columns)]
             else:

@@ -21,7 +21,7 @@ from tui.result_views import (
 )
 from tui.tones import Tone
 from tui.widgets.interval_charts import BarChart, RatioChart
-from tui.widgets.tiles import Verdict
+from tui.widgets.tiles import VerdictBanner
 
 if TYPE_CHECKING:
     from lab.compare.cells import Comparison
@@ -57,7 +57,7 @@ class ResultPanel(Vertical):
     def compose(self) -> ComposeResult:
         yield Static(id="results-views")
         with VerticalScroll(id="results-body"):
-            yield Verdict(id="results-verdict")
+            yield VerdictBanner(id="results-verdict")
             yield Static(id="results-heading", markup=False)
             yield RatioChart(id="results-ratios")
             yield BarChart(id="results-bars")
@@ -94,11 +94,8 @@ class ResultPanel(Vertical):
 
     def show_error(self, error: LabError) -> None:
         """A result that cannot be read."""
-        self._record = self._other = None
-        self._clear()
-        self.query_one("#results-views", Static).update("")
-        self.query_one("#results-heading", Static).update(error.hint)
-        self.query_one(Verdict).show(Tone.BAD, "CANNOT BE SHOWN", error.message)
+        self.show_nothing(error.hint)
+        self.query_one(VerdictBanner).show(Tone.BAD, "CANNOT BE SHOWN", error.message)
 
     def show_nothing(self, text: str) -> None:
         """There are no results."""
@@ -110,7 +107,7 @@ class ResultPanel(Vertical):
     def _clear(self) -> None:
         self.is_refused = False
         self.set_class(self.view is ResultView.TABLES, "-wide-text")
-        self.query_one(Verdict).clear()
+        self.query_one(VerdictBanner).clear()
         self.query_one(BarChart).show(())
         self.query_one(RatioChart).show(())
         self.query_one("#results-text", Static).update("")
@@ -129,7 +126,7 @@ class ResultPanel(Vertical):
         from lab.report.tables import foremost, tables_of
 
         if self.view in (ResultView.BARS, ResultView.TABLES) and (said := foremost(record)):
-            self.query_one("#results-verdict", Verdict).show(Tone.NOTICE, "PROCESSOR-BOUND", said)
+            self.query_one("#results-verdict", VerdictBanner).show(Tone.NOTICE, "PROCESSOR-BOUND", said)
         if self.view is ResultView.BARS:
             self.query_one(BarChart).show(iops_bars(record))
             text.update(_bars_legend(record, self))
@@ -148,9 +145,9 @@ class ResultPanel(Vertical):
         self.query_one("#results-views", Static).update(Content.assemble(*parts))
 
     def _paint_comparison(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare.alike import differences
+        from lab.compare.cells import differences
 
-        verdict, text = self.query_one("#results-verdict", Verdict), self.query_one("#results-text", Static)
+        verdict, text = self.query_one("#results-verdict", VerdictBanner), self.query_one("#results-text", Static)
         self.query_one("#results-heading", Static).update(f"first   {first.id} (marked)\nsecond  {second.id}")
         unlike = differences(first, second)
         self.is_refused = bool(unlike) and not self._is_allowed

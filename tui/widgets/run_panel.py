@@ -14,7 +14,7 @@ from tui.runs import RunItem, earlier_lines, figures_lines, iops_of, live_iops, 
 from tui.tones import Tone
 from tui.views import marks_of
 from tui.widgets.bars import SyncBar, SyncView
-from tui.widgets.tiles import Tile, Verdict
+from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.time_chart import Series, TimeChart
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class RunPanel(Vertical):
             yield Tile("Now", id="run-now")
             yield Tile("Measured", id="run-measured")
         yield Static(id="run-reason", markup=False)
-        yield SyncBar(id="run-progress", idle_text="")
-        yield Verdict(id="run-verdict")
+        yield SyncBar(id="run-progress")
+        yield VerdictBanner(id="run-verdict")
         yield Static(id="run-figures", markup=False)
         yield TimeChart("IOPS", Unit.IOPS, id="run-iops", filled=True, empty_text="nothing runs yet")
         yield TimeChart("Latency", Unit.SECONDS, is_log=True, id="run-latency", empty_text="")
@@ -57,7 +57,7 @@ class RunPanel(Vertical):
         """A workload on the selected array: planned, running or measured."""
         load = state.load if state.load and state.load.workload == item.id else None
         if load and load.forecast:
-            # What was foretold when it began, whatever has happened to the array since.
+            # What was expected when it began, whatever has happened to the array since.
             forecast = load.forecast
         self._show_item(item, is_planned=load is None, is_over=bool(load and not load.is_running))
         self._show_forecast(forecast)
@@ -84,7 +84,7 @@ class RunPanel(Vertical):
         self._now(rates.read_iops + rates.write_iops if rates else None)
         self._lines(() if view and view.is_running else item.details)
         self.query_one("#run-iops", TimeChart).empty_text = "between two measurements"
-        bar, verdict = self.query_one("#run-progress", SyncBar), self.query_one("#run-verdict", Verdict)
+        bar, verdict = self.query_one("#run-progress", SyncBar), self.query_one("#run-verdict", VerdictBanner)
         self.query_one("#run-figures", Static).update("")
         if view is None:
             self._measured("–", is_good=False)
@@ -172,7 +172,7 @@ class RunPanel(Vertical):
         latency.show([Series(name, found[measure], colour) for measure, name, colour in percentiles], marks, now)
 
     def _show_load_outcome(self, load: LoadView | None, predicted: float | None) -> None:
-        verdict, figures = self.query_one("#run-verdict", Verdict), self.query_one("#run-figures", Static)
+        verdict, figures = self.query_one("#run-verdict", VerdictBanner), self.query_one("#run-figures", Static)
         measured = measured_of(load)
         lines = figures_lines(measured, self.content_size.width) if measured else ()
         figures.update("\n".join(lines))

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import ClassVar
 
-from tui.widgets.lines import Line, LineWidget, shorten
-from tui.widgets.stripe_diagram import DiagramMember, fitting_names
+from lab.arrays.inside import SliceState
+from tui.widgets.lines import Line, LineWidget
+from tui.widgets.stripe_diagram import DiagramMember, add_heads
 
 _LABEL_CELLS = 10
 _CELL_LEAST, _CELL_MOST = 4, 11
 _COLOURS = 6
 _MOST_LEGEND_ROWS = 2
-
-
-class SliceState(StrEnum):
-    """What becomes of a slice."""
-
-    WORKING = "working"
-    GONE = "gone"
-    """It lacks, and the array answers from the others."""
-    REBUILDING = "rebuilding"
-    LOST = "lost"
-    """Its array has lost data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +43,10 @@ class SliceDiagram(LineWidget):
     """Disks side by side, sorted as they were chosen; slices of one array have one colour and one name."""
 
     PREFIX = "slice-diagram"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"slice-diagram--array{number}" for number in range(_COLOURS)),
-        "slice-diagram--disk",
-        "slice-diagram--label",
-        "slice-diagram--note",
-        "slice-diagram--gone",
-        "slice-diagram--lost",
-        "slice-diagram--rebuilding",
-    }
     DEFAULT_CSS = """
     SliceDiagram {
         height: auto;
-        & > .slice-diagram--disk { color: $foreground; text-style: bold; }
+        & > .slice-diagram--member { color: $foreground; text-style: bold; }
         & > .slice-diagram--label { color: $foreground-muted; }
         & > .slice-diagram--note { color: $foreground-muted; }
         & > .slice-diagram--array0 { color: $foreground; background: $primary 45%; }
@@ -82,14 +61,7 @@ class SliceDiagram(LineWidget):
     }
     """
 
-    def __init__(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._picture: SlicePicture | None = None
+    _picture: SlicePicture | None = None
 
     def show(self, picture: SlicePicture | None) -> None:
         """Draw this; None takes no room."""
@@ -112,7 +84,7 @@ class SliceDiagram(LineWidget):
         count = len(picture.disks)
         cell = max(_CELL_LEAST, min(_CELL_MOST, (width - _LABEL_CELLS) // count))
         shown = max(1, min(count, (width - _LABEL_CELLS) // cell))
-        lines = [self._head(picture, width, cell, shown)]
+        lines = [add_heads(self, self.line(width).pad_to(_LABEL_CELLS), picture.disks, cell, shown)]
         room = max(1, height - 1 - len(legend))
         rows = picture.lines if len(picture.lines) <= room else picture.lines[: room - 1]
         for row in rows:
@@ -121,17 +93,6 @@ class SliceDiagram(LineWidget):
             hidden = len(picture.lines) - len(rows)
             lines.append(self.line(width).add(f"{self.glyphs.ellipsis} {hidden} more rows", self.style("note")))
         return [*lines[: max(1, height - len(legend))], *legend]
-
-    def _head(self, picture: SlicePicture, width: int, cell: int, shown: int) -> Line:
-        line = self.line(width).pad_to(_LABEL_CELLS)
-        names = fitting_names([disk.name for disk in picture.disks], cell - 3, self.glyphs.ellipsis)
-        for disk, name in list(zip(picture.disks, names, strict=True))[:shown]:
-            style = "lost" if disk.failed else "rebuilding" if disk.rebuilding else "disk"
-            sign = f"{self.glyphs.faulty} " if disk.failed else f"{self.glyphs.rebuilding} " if disk.rebuilding else ""
-            line.add(shorten(f"{sign}{name}", cell - 1, self.glyphs.ellipsis).center(cell - 1), self.style(style))
-            line.add(" ")
-        missing = len(picture.disks) - shown
-        return line.add(f"+{missing}" if missing else "", self.style("note"))
 
     def _row(self, picture: SlicePicture, row: SliceLine, width: int, cell: int, shown: int) -> Line:
         line = self.line(width).add(row.size.rjust(_LABEL_CELLS - 2) + "  ", self.style("label"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
 
@@ -40,19 +39,6 @@ class StripeDiagram(LineWidget):
     """Stripe rows × members. A failed member is crossed out; what it held is marked rebuildable or lost."""
 
     PREFIX = "stripe-diagram"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "stripe-diagram--member",
-        "stripe-diagram--label",
-        "stripe-diagram--note",
-        "stripe-diagram--data",
-        "stripe-diagram--other-data",
-        "stripe-diagram--copy",
-        "stripe-diagram--p",
-        "stripe-diagram--q",
-        "stripe-diagram--failed",
-        "stripe-diagram--lost",
-        "stripe-diagram--rebuilding",
-    }
     DEFAULT_CSS = """
     StripeDiagram {
         height: auto;
@@ -76,10 +62,9 @@ class StripeDiagram(LineWidget):
         rows: int = _ROWS_WANTED,
         empty_text: str = "choose disks to see where the data go",
         id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
     ) -> None:
         """``rows`` are shown where the height is left to the diagram; otherwise as many as fit."""
-        super().__init__(id=id, classes=classes)
+        super().__init__(id=id)
         self.rows = rows
         self.empty_text = empty_text
         self._picture: _Picture | None = None
@@ -118,7 +103,8 @@ class StripeDiagram(LineWidget):
         label_cells = 4
         shown, cell = self._columns(width - label_cells, len(picture.members), picture.members)
         lost = _lost_numbers(picture, rows)
-        lines = [self._head(picture, width, label_cells, cell, shown)]
+        head = self.line(width).pad_to(label_cells)
+        lines = [add_heads(self, head, picture.members, cell, shown)]
         parts = sorted({row.part for row in rows})
         for part in parts:
             if part:
@@ -139,20 +125,6 @@ class StripeDiagram(LineWidget):
         longest = max(cell_len(member.name) for member in members) + 3
         cell = max(_CELL_LEAST, min(longest, _CELL_MOST, room // count))
         return max(1, min(count, room // cell)), cell
-
-    def _head(self, picture: _Picture, width: int, label_cells: int, cell: int, shown: int) -> Line:
-        line = self.line(width).pad_to(label_cells)
-        names = fitting_names([member.name for member in picture.members], cell - 3, self.glyphs.ellipsis)
-        for member, name in list(zip(picture.members, names, strict=True))[:shown]:
-            style = "lost" if member.failed else "rebuilding" if member.rebuilding else "member"
-            sign = (
-                f"{self.glyphs.faulty} " if member.failed else f"{self.glyphs.rebuilding} " if member.rebuilding else ""
-            )
-            line.add(shorten(f"{sign}{name}", cell - 1, self.glyphs.ellipsis).center(cell - 1), self.style(style)).add(
-                " "
-            )
-        missing = len(picture.members) - shown
-        return line.add(f"+{missing}" if missing else "", self.style("note"))
 
     def _cell(self, picture: _Picture, slot: int, chunk: Chunk, lost: frozenset[int]) -> tuple[str, str]:
         text = chunk.kind.value if chunk.kind.is_parity else str(chunk.number)
@@ -214,3 +186,15 @@ def fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
         return list(names)
     numbers = [name.lstrip("abcdefghijklmnopqrstuvwxyz-_") or name for name in names]
     return [shorten(number, max(cells, 2), ellipsis) for number in numbers]
+
+
+def add_heads(widget: LineWidget, line: Line, members: Sequence[DiagramMember], cell: int, shown: int) -> Line:
+    """The names above the columns, each with a sign for what is wrong with it; how many are not shown."""
+    glyphs = widget.glyphs
+    names = fitting_names([member.name for member in members], cell - 3, glyphs.ellipsis)
+    for member, name in list(zip(members, names, strict=True))[:shown]:
+        style = "lost" if member.failed else "rebuilding" if member.rebuilding else "member"
+        sign = f"{glyphs.faulty} " if member.failed else f"{glyphs.rebuilding} " if member.rebuilding else ""
+        line.add(shorten(f"{sign}{name}", cell - 1, glyphs.ellipsis).center(cell - 1), widget.style(style)).add(" ")
+    missing = len(members) - shown
+    return line.add(f"+{missing}" if missing else "", widget.style("note"))

@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.cells import cell_len
 from rich.style import Style
 
 from tui.quantities import Unit, format_value
-from tui.tones import Tone
-from tui.widgets.lines import Line, LineWidget, shorten, wrapped
+from tui.tones import Tone, tone_css
+from tui.widgets.lines import FittedLines, Line, LineWidget, shorten, wrapped
 
 _BOLD = Style(bold=True)
-_TONE_CSS = """
-        & > .{name}--good {{ color: $text-success; }}
-        & > .{name}--bad {{ color: $text-error; }}
-        & > .{name}--notice {{ color: $text-warning; }}
-        & > .{name}--busy {{ color: $text-primary; }}
-"""
 
 
 class Tile(LineWidget):
     """A label above a figure, and a note below it where there are three rows."""
 
     PREFIX = "tile"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"tile--label", "tile--note", *(f"tile--{tone}" for tone in Tone)}
-    DEFAULT_CSS = (
-        """
+    DEFAULT_CSS = """
     Tile {
         height: 2;
         width: 1fr;
         min-width: 10;
         & > .tile--label { color: $foreground-muted; }
         & > .tile--note { color: $foreground-muted; }
-        & > .tile--quiet { color: $foreground; }
-    """
-        + _TONE_CSS.format(name="tile")
-        + "}"
-    )
+    """ + tone_css("tile", quiet="$foreground") + "}"  # fmt: skip
 
-    def __init__(
-        self,
-        label: str,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, label: str, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
+        super().__init__(id=id)
         self.label = label
         self._shown = ("–", Tone.QUIET, "")
 
@@ -76,16 +56,12 @@ class Tile(LineWidget):
         return lines
 
 
-class Verdict(LineWidget):
+class VerdictBanner(FittedLines):
     """What was found, in one word that nobody can miss, and a sentence."""
 
     PREFIX = "verdict"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "verdict--sentence",
-        *(f"verdict--{tone}" for tone in Tone),
-    }
     DEFAULT_CSS = """
-    Verdict {
+    VerdictBanner {
         height: auto;
         & > .verdict--sentence { color: $foreground; }
         & > .verdict--good { color: $text-success; background: $success 30%; text-style: bold; }
@@ -96,14 +72,7 @@ class Verdict(LineWidget):
     }
     """
 
-    def __init__(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._shown: tuple[Tone, str, str] | None = None
+    _shown: tuple[Tone, str, str] | None = None
 
     def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
         """Show a verdict, such as GOOD, ``DATA INTACT`` and what was compared."""
@@ -119,13 +88,7 @@ class Verdict(LineWidget):
             self._shown = None
             self.changed(layout=True)
 
-    def lines_needed(self, width: int) -> int:
-        return len(self._lines(width))
-
     def paint(self, width: int, height: int) -> list[Line]:
-        return self._lines(width)
-
-    def _lines(self, width: int) -> list[Line]:
         if self._shown is None:
             return []
         tone, headline, sentence = self._shown

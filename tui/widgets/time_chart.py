@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual.reactive import reactive
 
 from tui.quantities import Scale, Unit, format_seconds, format_value, linear_scale, log_scale, ticks
-from tui.tones import Tone
+from tui.tones import Tone, tone_css
 from tui.widgets.canvas import DotCanvas
 from tui.widgets.lines import Line, LineWidget, shorten
 
@@ -79,15 +77,6 @@ class TimeChart(LineWidget):
     """Values over time. ``show`` it new points at most four times a second; it does nothing by itself."""
 
     PREFIX = "time-chart"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "time-chart--title",
-        "time-chart--axis",
-        "time-chart--guide",
-        "time-chart--legend",
-        "time-chart--empty",
-        *(f"time-chart--series-{number}" for number in range(SERIES_COLOURS)),
-        *(f"time-chart--{tone}" for tone in Tone),
-    }
     DEFAULT_CSS = """
     TimeChart {
         height: 1fr;
@@ -103,18 +92,7 @@ class TimeChart(LineWidget):
         & > .time-chart--series-3 { color: $text-error; }
         & > .time-chart--series-4 { color: $text-accent; }
         & > .time-chart--series-5 { color: $text-secondary; }
-        & > .time-chart--good { color: $text-success; }
-        & > .time-chart--bad { color: $text-error; }
-        & > .time-chart--notice { color: $text-warning; }
-        & > .time-chart--busy { color: $text-primary; }
-        & > .time-chart--quiet { color: $foreground-muted; }
-    }
-    """
-
-    is_log: reactive[bool] = reactive(False)
-    """Logarithmic values, for latencies."""
-    window_seconds: reactive[float] = reactive(60.0)
-    """How much time is shown."""
+    """ + tone_css("time-chart") + "}"  # fmt: skip
 
     def __init__(
         self,
@@ -124,26 +102,23 @@ class TimeChart(LineWidget):
         window_seconds: float = 60.0,
         is_log: bool = False,
         filled: bool = False,
-        elapsed: bool = False,
         minimum_top: float | None = None,
         empty_text: str = "nothing measured yet",
         id: str | None = None,  # noqa: A002 (textual's name)
-        classes: str | None = None,
     ) -> None:
         """Make an empty chart.
 
-        ``filled`` draws areas, best with one series. ``elapsed`` labels the time axis with the times of the points,
-        for a run that begins at 0, instead of seconds ago. ``minimum_top`` keeps small noise small.
+        ``is_log`` is for latencies; ``filled`` draws areas, best with one series; ``minimum_top`` keeps small noise
+        small.
         """
-        super().__init__(id=id, classes=classes)
+        super().__init__(id=id)
         self.title = title
         self.unit = unit
         self.filled = filled
-        self.elapsed = elapsed
         self.minimum_top = minimum_top
         self.empty_text = empty_text
-        self.set_reactive(TimeChart.is_log, is_log)
-        self.set_reactive(TimeChart.window_seconds, window_seconds)
+        self.is_log = is_log
+        self.window_seconds = window_seconds
         self._series: tuple[Series, ...] = ()
         self._marks: tuple[Mark, ...] = ()
         self._now_seconds: float | None = None
@@ -154,12 +129,6 @@ class TimeChart(LineWidget):
         if shown != (self._series, self._marks, self._now_seconds):
             self._series, self._marks, self._now_seconds = shown
             self.changed_somewhere()
-
-    def watch_is_log(self) -> None:
-        self.changed()
-
-    def watch_window_seconds(self) -> None:
-        self.changed()
 
     def lines_needed(self, width: int) -> int:
         return 8
@@ -256,8 +225,6 @@ class TimeChart(LineWidget):
         Whole columns: otherwise the same points would be rounded to other dots at each redraw, and the picture flicker.
         """
         pace = self.window_seconds / max(1, dot_columns - 1)
-        if self.elapsed:
-            return self._end_seconds - self.window_seconds, pace
         return round(self._end_seconds / pace) * pace - self.window_seconds, pace
 
     def _draw_series(self, plot: _Plot, scale: Scale) -> None:
@@ -336,8 +303,6 @@ class TimeChart(LineWidget):
         return line
 
     def _time_label(self, part: float) -> str:
-        if self.elapsed:
-            return _short_time(self._end_seconds - self.window_seconds * (1 - part))
         return "now" if part == 1 else f"-{_short_time(self.window_seconds * (1 - part))}"
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from textual.content import Content
 from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Static
 
+WidgetType = TypeVar("WidgetType", bound=Widget)
 
-class Words(Static):
+
+class ChangingText(Static):
     """Paints only what differs, and asks for a new layout only when a line has become longer or shorter.
 
     A new layout paints the whole screen.
@@ -33,6 +37,12 @@ class Words(Static):
         if len(before) != len(after) or (width is not None and width.is_auto):
             return before != after
         return before != after and max(*before, *after, 0, 0) > self.size.width
+
+
+def titled(widget: WidgetType, title: str) -> WidgetType:
+    """The widget with words in its border."""
+    widget.border_title = title
+    return widget
 
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from lab.parts import catalogue
 from lab.tomlfile import read_toml
 
 
@@ -66,7 +67,7 @@ class Basis(StrEnum):
     """The study prints no number that a ratio could be made of."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that a study says, as a ratio between two of its arrays: what can carry over to another computer."""
 
     says: str
@@ -98,7 +99,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     remarks: tuple[str, ...] = ()
     arrays: tuple[PublishedArray, ...] = ()
     figures: tuple[PublishedFigures, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[PublishedFinding, ...] = ()
     explanations: dict[str, str] = {}
     """Claim, by the number that the report gives it -> why it may come out otherwise here."""
 
@@ -114,10 +115,10 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 @cache
 def find_published(study: str) -> Published | None:
     """The numbers of a study; None for one without a file."""
-    path = Path(__file__).with_name(f"{study}.toml")
-    return read_toml(path, Published) if study and path.is_file() else None
+    path = catalogue(Path(__file__).parent).get(study)
+    return read_toml(path, Published) if path else None
 
 
 def study_names() -> tuple[str, ...]:
     """The studies with published numbers."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
+    return tuple(catalogue(Path(__file__).parent))

@@ -12,22 +12,18 @@ from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
 from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time
-from lab.report.cells import OFF_THEORY
-from lab.report.collected import Collected
-from lab.report.distribution import distribution_table
-from lab.report.findings import Compared, Holds, Theory, compared_findings, is_another, published_text
-from lab.report.labels import Labels, labels_of
+from lab.parts import added
+from lab.report.cells import OFF_THEORY, platform_tables, ratio_text
+from lab.report.collected import Collected, Loaded, distribution_table
+from lab.report.findings import ComparedFinding, Holds, Theory, compared_findings, is_another, published_text
 from lab.report.page.levels import LevelPlots, Setting, settings
 from lab.report.page.plot import Plot
 from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
 from lab.report.page.rebuilds import timeline_plot, times_plot
-from lab.report.page.sweeps import adaptraid_plots, chunk_plots
-from lab.report.platform_tables import platform_tables
-from lab.report.ratio_words import ratio_text
-from lab.report.series import rows
-from lab.report.sources import Loaded
+from lab.report.page.sweeps import chunk_plots
+from lab.report.series import ResultLabels, labels_of, rows
 from lab.report.table import Column, Table
-from lab.report.tables import STUDY_ADAPTRAID, foremost, study_of, tables_of
+from lab.report.tables import foremost, study_of, tables_of
 from lab.results.record import ResultRecord
 from lab.units import human_bytes, human_seconds
 
@@ -77,7 +73,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PageGroup:
     """Plots and tables under one heading."""
 
     title: str
@@ -88,7 +84,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """One result, one comparison, or many results together."""
 
     anchor: str
@@ -100,7 +96,7 @@ class Section:
     findings: tuple[FindingLine, ...] = ()
     findings_plot: Plot | None = None
     remarks: tuple[str, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[PageGroup, ...] = ()
     tables: tuple[Table, ...] = ()
     """All figures, for looking up."""
     stamps: tuple[Stamp, ...] = ()
@@ -117,14 +113,14 @@ class Page:
     problems: tuple[str, ...] = ()
     overview: Table | None = None
     results: Table | None = None
-    sections: tuple[Section, ...] = ()
+    sections: tuple[PageSection, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
 
 def build_page(found: Collected, title: str) -> Page:
     """The page's content. A result that cannot be told in full is told as far as it can, with the reason."""
     problems = list(found.problems)
-    sections: list[Section] = []
+    sections: list[PageSection] = []
     for experiment, comparison in found.comparisons.items():
         if comparison.rows or comparison.conclusions:
             sections.append(_comparison_section(experiment, comparison))
@@ -137,8 +133,8 @@ def build_page(found: Collected, title: str) -> Page:
             count = max(len(each.values) for each in distributions)
             lead = f"{count} results, each array divided by the same result's own baseline."
             tables = (distribution_table(experiment, distributions),)
-            group = Group("Ratios over all results", plots=plots)
-            sections.append(Section(_anchor(experiment), experiment, lead, groups=(group,), tables=tables))
+            group = PageGroup("Ratios over all results", plots=plots)
+            sections.append(PageSection(_anchor(experiment), experiment, lead, groups=(group,), tables=tables))
     return Page(
         title,
         _lead(found),
@@ -159,14 +155,14 @@ def _titles(found: Collected) -> list[str]:
     ]
 
 
-def _comparison_section(experiment: str, comparison: PlatformComparison) -> Section:
+def _comparison_section(experiment: str, comparison: PlatformComparison) -> PageSection:
     hosts = {platform.record.conditions.host_name for platform in comparison.platforms}
     names = "; ".join(platform.name for platform in comparison.platforms)
-    return Section(
+    return PageSection(
         _anchor(f"machines-{experiment}"),
         f"{experiment}: {'machines' if len(hosts) > 1 else 'runs'} side by side",
         f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
-        groups=(Group("Figures without a unit", plots=tuple(platform_plots(comparison))),),
+        groups=(PageGroup("Figures without a unit", plots=tuple(platform_plots(comparison))),),
         tables=tuple(platform_tables(experiment, comparison)),
     )
 
@@ -217,12 +213,12 @@ def _overview(detailed: Sequence[Loaded]) -> Table | None:
     return Table("The studies' findings", columns, tuple(body), (note,))
 
 
-def _result_section(each: Loaded, title: str) -> Section:
+def _result_section(each: Loaded, title: str) -> PageSection:
     record = each.record
     labels = labels_of(record)
     published = find_published(study_of(record))
     problems = list(each.problems)
-    groups: list[Group] = []
+    groups: list[PageGroup] = []
     tables: tuple[Table, ...] = ()
     lines: tuple[FindingLine, ...] = ()
     plot: Plot | None = None
@@ -235,7 +231,7 @@ def _result_section(each: Loaded, title: str) -> Section:
             plot = findings_plot(compared, labels)
     except LabError as error:
         problems.append(f"not everything can be told of this result: {error.message}")
-    return Section(
+    return PageSection(
         _anchor(record.id),
         title,
         labels.question,
@@ -252,10 +248,12 @@ def _result_section(each: Loaded, title: str) -> Section:
     )
 
 
-def _groups(each: Loaded, labels: Labels, published: Published | None, problems: list[str]) -> Iterator[Group]:
+def _groups(
+    each: Loaded, labels: ResultLabels, published: Published | None, problems: list[str]
+) -> Iterator[PageGroup]:
     record = each.record
-    if study_of(record) == STUDY_ADAPTRAID:
-        yield Group("By the number of fast disks", plots=tuple(adaptraid_plots(record)))
+    if own_plots := added(f"plots of {study_of(record)}"):
+        yield own_plots(record)
     else:
         all_settings = settings(rows(record))
         # Ratios of drives say nothing where no drive sets the pace.
@@ -268,16 +266,16 @@ def _groups(each: Loaded, labels: Labels, published: Published | None, problems:
             title = f"{title}: {setting.direction}s" if both else title
             plots = tuple(LevelPlots(setting, labels, published, theory).plots())
             note = "" if title == setting.workload else f"job {setting.workload}"
-            yield Group(title, note, plots, warnings=tuple(_off_theory(setting, beside, labels)))
+            yield PageGroup(title, note, plots, warnings=tuple(_off_theory(setting, beside, labels)))
         if chunks:
             note = "arrays that differ in nothing but their chunk size"
-            yield Group("Chunk size", note, chunks)
+            yield PageGroup("Chunk size", note, chunks)
     if record.rebuilds:
         plots = (times_plot(record, labels), *_timelines(each, labels, problems))
-        yield Group("Rebuilds", plots=plots)
+        yield PageGroup("Rebuilds", plots=plots)
 
 
-def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: Labels) -> Iterator[str]:
+def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
     """Of a mix, which is predicted as a whole, both directions say the same."""
     shown = {(row.array, row.workload, row.phase) for row in setting.rows}
     for each in beside:
@@ -286,7 +284,7 @@ def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: Labels
             yield f"{OFF_THEORY}: {labels.array(each.array)}{phase}: {each.words}"
 
 
-def _timelines(each: Loaded, labels: Labels, problems: list[str]) -> Iterator[Plot]:
+def _timelines(each: Loaded, labels: ResultLabels, problems: list[str]) -> Iterator[Plot]:
     """Of each array's first rebuild that has one."""
     shown: set[tuple[str, str]] = set()
     for rebuild in each.record.rebuilds:
@@ -303,7 +301,7 @@ def _timelines(each: Loaded, labels: Labels, problems: list[str]) -> Iterator[Pl
             yield timeline_plot(rebuild, timeline, labels)
 
 
-def _finding_line(number: int, each: Compared, labels: Labels) -> FindingLine:
+def _finding_line(number: int, each: ComparedFinding, labels: ResultLabels) -> FindingLine:
     finding = each.finding
     explanation = finding.difference if is_another(each) else ""
     if each.holds is Holds.CANNOT_TELL:
@@ -362,7 +360,7 @@ def _facts(record: ResultRecord) -> Iterator[tuple[str, str]]:
     yield "tools", ", ".join(_tools(record))
     disks: dict[str, int] = {}
     for disk in conditions.disks:
-        words = f"{disk.personality or disk.kind}, {human_bytes(disk.size_bytes)}"
+        words = f"{disk.model or disk.kind}, {human_bytes(disk.size_bytes)}"
         words += f", {disk.write_cache}" if disk.write_cache else ""
         disks[words] = disks.get(words, 0) + 1
     if disks:

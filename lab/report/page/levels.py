@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.experiments.published import Finding, Published, Quantity
+from lab.experiments.published import Published, PublishedFinding, Quantity
 from lab.experiments.schedule import HEALTHY
 from lab.report.findings import Theory
-from lab.report.labels import Labels, is_large
 from lab.report.page.plot import (
     MEASURED,
     PUBLISHED,
-    SOFT,
     SYMBOLS,
     THEORY,
     Plot,
     Trace,
     categories,
     colour,
-    interval_bars,
+    interval_words,
     log_axis,
     marks,
+    median_bars,
     plain,
     wrapped,
 )
 from lab.report.page.plot import number as short
-from lab.report.series import Row
+from lab.report.series import ResultLabels, Row, is_large
 from lab.results.statistics import Estimate, estimate
 
 _PERCENTILES = (("p50", "p50_seconds"), ("p95", "p95_seconds"), ("p99", "p99_seconds"), ("p99.9", "p999_seconds"))
@@ -64,7 +63,9 @@ def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
 class LevelPlots:
     """The plots of one setting."""
 
-    def __init__(self, setting: Setting, labels: Labels, published: Published | None, theory: Theory | None) -> None:
+    def __init__(
+        self, setting: Setting, labels: ResultLabels, published: Published | None, theory: Theory | None
+    ) -> None:
         self._setting = setting
         self._labels = labels
         self._theory = theory
@@ -149,7 +150,8 @@ class LevelPlots:
     def _bars(self, what: str, unit: str, note: str, shown: Sequence[Quantified]) -> Plot:
         names = [wrapped(self.name(each.row), 20) for each in shown]
         found = [each.row.estimate(each.values) for each in shown]
-        traces = [_bar_trace(names, found, unit)]
+        said = [interval_words(each, digits=4) for each in found]
+        traces = [median_bars(names, found, said, f"%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}")]
         if any(each.n > 1 for each in found):
             traces.append(_repeats_trace(names, shown))
         traces += _marks(names, [each.theory for each in shown], "theory", THEORY, "diamond-open")
@@ -181,7 +183,7 @@ class LevelPlots:
             if finding.quantity is quantity and finding.ratio and finding.beside in medians
         }
 
-    def _reason(self, finding: Finding) -> str:
+    def _reason(self, finding: PublishedFinding) -> str:
         return f"{finding.ratio:g} × {self._labels.array(finding.beside)}, as measured here"
 
     def _percentiles(self) -> Iterator[Plot]:
@@ -228,22 +230,6 @@ def _joined(
     ]
 
 
-def _bar_trace(names: Sequence[str], found: Sequence[Estimate], unit: str) -> Trace:
-    medians = [short(each.median) for each in found]
-    bars = interval_bars(medians, [short(each.low) for each in found], [short(each.high) for each in found])
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": "measured, median",
-        "y": names,
-        "x": medians,
-        "error_x": {**bars, "visible": any(each.n > 1 for each in found)},
-        "marker": {"color": SOFT, "line": {"color": MEASURED, "width": 1.5}},
-        "customdata": [f"[{each.low:.4g} – {each.high:.4g}], n = {each.n}" for each in found],
-        "hovertemplate": f"<b>%{{y}}</b><br>%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}<extra>measured</extra>",
-    }
-
-
 def _repeats_trace(names: Sequence[str], shown: Sequence[Quantified]) -> Trace:
     points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
     return {
@@ -275,14 +261,13 @@ def _marks(
 
 
 def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trace:
-    medians = [short(each.median * 1000) for _, each in points]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": plain(name),
         "x": [label for label, _ in points],
-        "y": medians,
-        "customdata": [f"[{each.low * 1000:.3g} – {each.high * 1000:.3g}], n = {each.n}" for _, each in points],
+        "y": [short(each.median * 1000) for _, each in points],
+        "customdata": [interval_words(each, scale=1000) for _, each in points],
         "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": colour(place)},
         "line": {"width": 2, "color": colour(place)},
         "hovertemplate": "%{x}: %{y:.4~g} ms %{customdata}",

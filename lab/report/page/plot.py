@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.results.statistics import Estimate
+
 Trace = dict[str, Any]
 MEASURED, THEORY, PUBLISHED, SOFT, INK = "@measured", "@theory", "@published", "@soft", "@ink"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "bowtie")
@@ -88,17 +90,40 @@ def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
     return {"type": "log", "title": {"text": title}, "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
 
 
-def interval_bars(medians: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> dict[str, Any]:
-    """Plotly's error bars from the ends of intervals."""
+def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = INK) -> dict[str, Any]:
+    """Plotly's error bars from intervals; ``scale``: what the medians were multiplied by."""
+    ends = ([number(end * scale) for end in (each.low, each.median, each.high)] for each in found)
+    bars = [(high - median, median - low) for low, median, high in ends]
     return {
         "type": "data",
         "symmetric": False,
-        "array": [high - median for median, high in zip(medians, highs, strict=True)],
-        "arrayminus": [median - low for median, low in zip(medians, lows, strict=True)],
-        "color": INK,
+        "array": [above for above, _ in bars],
+        "arrayminus": [below for _, below in bars],
+        "color": role,
         "thickness": 1.5,
         "width": 4,
+        "visible": any(each.n > 1 for each in found),
     }
+
+
+def median_bars(names: Sequence[str], found: Sequence[Estimate], said: Sequence[str], hover: str) -> Trace:
+    """A lying bar for each median, with its interval; ``said`` is what ``hover`` tells of each as customdata."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "measured, median",
+        "y": names,
+        "x": [number(each.median) for each in found],
+        "error_x": interval_bars(found),
+        "marker": {"color": SOFT, "line": {"color": MEASURED, "width": 1.5}},
+        "customdata": said,
+        "hovertemplate": f"<b>%{{y}}</b><br>{hover}<extra>measured</extra>",
+    }
+
+
+def interval_words(found: Estimate, *, scale: float = 1.0, digits: int = 3) -> str:
+    """``[0.50 – 0.56], n = 6``, for whoever points at a mark."""
+    return f"[{found.low * scale:.{digits}g} – {found.high * scale:.{digits}g}], n = {found.n}"
 
 
 def number(value: float) -> float:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.compare.platforms import Measure, PlatformComparison
-from lab.compare.platforms import Row as PlatformRow
-from lab.report.distribution import Distribution
-from lab.report.findings import Compared
-from lab.report.labels import Labels
+from lab.compare.platforms import PlatformComparison, PlatformMeasure, PlatformRow
+from lab.report.collected import RatioDistribution
+from lab.report.findings import ComparedFinding
 from lab.report.page.plot import (
     INK,
     MEASURED,
@@ -20,11 +18,13 @@ from lab.report.page.plot import (
     categories,
     colour,
     interval_bars,
+    interval_words,
     marks,
     plain,
     wrapped,
 )
 from lab.report.page.plot import number as short
+from lab.report.series import ResultLabels
 from lab.results.statistics import Estimate
 
 _ROW_PIXELS, _LINE_PIXELS, _FRAME_PIXELS = 40, 18, 120
@@ -52,7 +52,7 @@ def ratio_axis(title: str) -> dict[str, object]:
     }
 
 
-def findings_plot(found: Sequence[Compared], labels: Labels) -> Plot:
+def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plot:
     """Published, theory and measured of each finding on one axis of ratios."""
     names = [
         wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
@@ -90,20 +90,14 @@ def _points(
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
     kept = [(name, each, text) for name, each, text in points if each and each.median > 0]
-    medians = [short(each.median) for _, each, _ in kept]
-    lows, highs = [short(each.low) for _, each, _ in kept], [short(each.high) for _, each, _ in kept]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": plain(what),
         "y": [name for name, _, _ in kept],
-        "x": medians,
-        "customdata": [[text, f"[{each.low:.3g} – {each.high:.3g}], n = {each.n}"] for _, each, text in kept],
-        "error_x": {
-            **interval_bars(medians, lows, highs),
-            "color": role,
-            "visible": any(each.n > 1 for _, each, _ in kept),
-        },
+        "x": [short(each.median) for _, each, _ in kept],
+        "customdata": [[text, interval_words(each)] for _, each, text in kept],
+        "error_x": interval_bars([each for _, each, _ in kept], role=role),
         "marker": {"symbol": symbol, "size": 10, "color": role},
         "hovertemplate": "%{customdata[0]}<br><b>%{x:.3~g}</b> %{customdata[1]}<extra>" + plain(what) + "</extra>",
     }
@@ -111,13 +105,13 @@ def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], ro
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
     """One plot for each figure without a unit, all machines on it."""
-    for measure in Measure:
+    for measure in PlatformMeasure:
         rows = [row for row in found.rows if row.measure is measure]
         if rows:
             yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
 
 
-def _platform_plot(measure: Measure, rows: Sequence[PlatformRow], machines: Sequence[str]) -> Plot:
+def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machines: Sequence[str]) -> Plot:
     names = [wrapped(row.what, 24) for row in rows]
     traces = []
     for place, machine in enumerate(machines):
@@ -139,7 +133,7 @@ def _platform_plot(measure: Measure, rows: Sequence[PlatformRow], machines: Sequ
     )
 
 
-def distribution_plots(found: Sequence[Distribution]) -> Iterator[Plot]:
+def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
     """Box plots, drawn from five numbers each, so that a thousand results weigh no more than ten."""
     settings = dict.fromkeys((each.workload, each.direction) for each in found)
     for workload, direction in settings:
@@ -158,7 +152,7 @@ def distribution_plots(found: Sequence[Distribution]) -> Iterator[Plot]:
         )
 
 
-def _box(group: Sequence[Distribution]) -> Trace:
+def _box(group: Sequence[RatioDistribution]) -> Trace:
     def each(fraction: float) -> list[float]:
         return [short(one.quantile(fraction)) for one in group]
 

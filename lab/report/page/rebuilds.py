@@ -7,22 +7,21 @@ from typing import Any
 
 from lab.experiments.schedule import DEGRADED, REBUILDING
 from lab.report.cells import integrity_text
-from lab.report.labels import Labels
 from lab.report.page.plot import (
     DASHES,
     INK,
-    MEASURED,
-    SOFT,
     THEORY,
     Plot,
     Trace,
     categories,
     colour,
-    interval_bars,
+    interval_words,
+    median_bars,
     plain,
     wrapped,
 )
 from lab.report.page.plot import number as short
+from lab.report.series import ResultLabels
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import estimate
 from lab.results.timeline import Timeline
@@ -30,30 +29,16 @@ from lab.results.timeline import Timeline
 _LANE_PIXELS, _GAP = 120, 0.04
 
 
-def times_plot(record: ResultRecord, labels: Labels) -> Plot:
+def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     """Rebuild times beside the predicted ones."""
     groups: dict[tuple[str, str], list[RebuildRecord]] = {}
     for rebuild in record.rebuilds:
         groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
     names = [wrapped(_what(labels, array, under), 20) for array, under in groups]
     found = [estimate([rebuild.rebuild_seconds for rebuild in group]) for group in groups.values()]
-    medians = [short(each.median) for each in found]
-    lows, highs = [short(each.low) for each in found], [short(each.high) for each in found]
     verdicts = [plain(integrity_text(group)) for group in groups.values()]
-    measured: Trace = {
-        "type": "bar",
-        "orientation": "h",
-        "name": "measured, median",
-        "y": names,
-        "x": medians,
-        "error_x": interval_bars(medians, lows, highs),
-        "marker": {"color": SOFT, "line": {"color": MEASURED, "width": 1.5}},
-        "customdata": [
-            f"[{each.low:.3g} – {each.high:.3g}] s, n = {each.n}; data {verdict}"
-            for each, verdict in zip(found, verdicts, strict=True)
-        ],
-        "hovertemplate": "<b>%{y}</b><br>%{x:.3~g} s %{customdata}<extra>measured</extra>",
-    }
+    said = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
+    measured = median_bars(names, found, said, "%{x:.3~g} s %{customdata}")
     predicted = [
         (name, short(group[0].predicted_seconds))
         for name, group in zip(names, groups.values(), strict=True)
@@ -78,11 +63,11 @@ def times_plot(record: ResultRecord, labels: Labels) -> Plot:
     return Plot("Rebuild time", f"Seconds, medians: {words}.", traces, layout, 110 + 36 * len(names))
 
 
-def _what(labels: Labels, array: str, under: str) -> str:
+def _what(labels: ResultLabels, array: str, under: str) -> str:
     return f"{labels.array(array)}, under load" if under else labels.array(array)
 
 
-def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: Labels) -> Plot:
+def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels) -> Plot:
     """The array, its members, the rebuild and the CPUs on one time axis, with what happened when."""
     lanes = list(_lanes(found))
     height = (1 - _GAP * (len(lanes) - 1)) / len(lanes)

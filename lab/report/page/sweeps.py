@@ -1,15 +1,13 @@
-"""Plots over a parameter: chunk sizes, and the AdaptRaid study's number of fast disks."""
+"""Plots over a parameter: chunk sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.report.adaptraid_figures import SYSTEMS, WORKLOADS, Configuration, Measurements
-from lab.report.labels import Labels, is_large
 from lab.report.page.levels import Setting
 from lab.report.page.plot import DASHES, SYMBOLS, THEORY, Plot, Trace, colour, interval_bars, plain
 from lab.report.page.plot import number as short
-from lab.report.series import Row
+from lab.report.series import ResultLabels, Row, is_large
 from lab.results.record import ArrayRecord, ResultRecord
 from lab.results.statistics import Estimate
 from lab.units import human_bytes
@@ -17,7 +15,7 @@ from lab.units import human_bytes
 _Sweep = list[tuple[int, Row]]
 
 
-def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: Labels) -> Iterator[Plot]:
+def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: ResultLabels) -> Iterator[Plot]:
     """For each workload that was measured on arrays which differ in their chunk size alone."""
     arrays = {array.name: array for array in record.arrays}
     for setting in all_settings:
@@ -36,13 +34,13 @@ def _family(array: ArrayRecord) -> str:
     return f"{array.level} of {len(array.members)}{f', {array.layout}' if array.layout else ''}"
 
 
-def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: Labels) -> Plot:
+def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels) -> Plot:
     in_megabytes = is_large(setting.rows[0])
     traces, words = [], []
     for place, (family, sweep) in enumerate(swept.items()):
         chunks = [human_bytes(chunk) for chunk, _ in sweep]
         found = [row.bytes_per_second if in_megabytes else row.iops for _, row in sweep]
-        traces.append(_line(family, chunks, found, place, 1e6 if in_megabytes else 1))
+        traces.append(line(family, chunks, found, place, 1e6 if in_megabytes else 1))
         words.append(f"{family}: {', '.join(chunks)}")
         predicted = [row.predicted_iops for _, row in sweep]
         if all(predicted) and not in_megabytes:
@@ -70,74 +68,16 @@ def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: Labels) -> P
     return Plot(title, f"By chunk size, in {unit}. {'; '.join(words)}.", traces, layout)
 
 
-def _line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
-    medians = [short(each.median / scale) for each in found]
-    lows, highs = ([short(getattr(each, end) / scale) for each in found] for end in ("low", "high"))
+def line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
+    """Medians with their intervals, as one line among others; its ``place`` gives it colour, dash and symbol."""
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": plain(name),
         "x": places,
-        "y": medians,
-        "error_y": {
-            **interval_bars(medians, lows, highs),
-            "color": colour(place),
-            "visible": any(each.n > 1 for each in found),
-        },
+        "y": [short(each.median / scale) for each in found],
+        "error_y": interval_bars(found, scale=1 / scale, role=colour(place)),
         "line": {"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
         "marker": {"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
         "hovertemplate": "%{x}: %{y:.4~g}",
-    }
-
-
-def adaptraid_plots(record: ResultRecord) -> Iterator[Plot]:
-    """The study's Figs 6 to 12: capacity, and requests per second of three systems, by the number of fast disks."""
-    found = Measurements(record)
-    capacities = [
-        (SYSTEMS[system], points)
-        for system in SYSTEMS
-        if (
-            points := [
-                (place.fast, array.size_bytes / 1e9)
-                for place, array in sorted(found.arrays.items(), key=lambda each: each[0].fast)
-                if place == Configuration(system, place.fast)
-            ]
-        )
-    ]
-    if any(len(points) > 1 for _, points in capacities):
-        traces = [_plain_line(name, points, place) for place, (name, points) in enumerate(capacities)]
-        yield Plot("Capacity", "Gigabytes by the number of fast disks.", traces, _by_fast_disks("GB"))
-    for workload, title in WORKLOADS.items():
-        lines = []
-        for place, (system, name) in enumerate(SYSTEMS.items()):
-            counts = found.counts(system, workload)
-            rows = [row for k in counts if (row := found.row(Configuration(system, k), workload))]
-            if rows:
-                lines.append(_line(name, [str(k) for k in counts], [row.iops for row in rows], place, 1))
-        if lines:
-            summary = "Requests per second of each system, by the number of fast disks among nine."
-            yield Plot(title, summary, lines, _by_fast_disks("requests per second"))
-
-
-def _plain_line(name: str, points: Sequence[tuple[int, float]], place: int) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [str(k) for k, _ in points],
-        "y": [short(value) for _, value in points],
-        "line": {"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
-        "marker": {"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
-    }
-
-
-def _by_fast_disks(unit: str) -> dict[str, object]:
-    return {
-        "xaxis": {
-            "type": "category",
-            "title": {"text": "fast disks"},
-            "categoryorder": "array",
-            "categoryarray": [str(k) for k in range(10)],
-        },
-        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
     }

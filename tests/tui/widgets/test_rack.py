@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tui
 
 DISKS = tuple(Bay(f"disk{n:02d}", f"/dev/ubd{n}", f"RAIDLAB-{n:02d}", 500 * MIB, "file") for n in range(1, 10))
 ONE_OF_EACH = tuple(
-    Bay(f"d{number}", size_bytes=500 * MIB, personality="ssd", state=state, array="md0", slot=number)
+    Bay(f"d{number}", size_bytes=500 * MIB, model="ssd", state=state, array="md0", slot=number)
     for number, state in enumerate(BayState)
 )
 

@@ -5,20 +5,20 @@ import asyncio
 from textual.content import Content
 
 from tests.tui.widgets.host import Host
-from tui.widgets.words import Words
+from tui.widgets.words import ChangingText
 
 
 def refreshes_of(*texts: str | Content) -> list[bool]:
     """Whether each of the texts, told one after the other, asked for a new layout; nothing where it cost nothing."""
 
     async def run() -> list[bool]:
-        words = Words("")
+        words = ChangingText("")
         asked: list[bool] = []
         async with Host(words).run_test() as pilot:
             await pilot.pause()
             refresh = words.refresh
 
-            def counted(*args: object, **options: object) -> Words:
+            def counted(*args: object, **options: object) -> ChangingText:
                 asked.append(bool(options.get("layout")))
                 return refresh(*args, **options)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from lab.adapt.label import Label
 from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
 from lab.adapt.tables import layout_of, needed_bytes, volume_bytes
-from lab.adapt.windows import Window
+from lab.adapt.windows import TierWindow
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
 from tests.unit.adapt.volumes import disks_of, ready_label
 from tests.unit.session.looks import captured
@@ -48,7 +48,7 @@ def running(
     composition = layout_of(label).composition
     bad, away = frozenset(failed), frozenset(gone)
 
-    def flags(disk: int, window: Window) -> str:
+    def flags(disk: int, window: TierWindow) -> str:
         if disk in bad:
             return "faulty"
         if disk in away:
@@ -59,7 +59,7 @@ def running(
             return "spare" if window.number in syncing else ""
         return "in_sync"
 
-    def array(window: Window) -> ArrayStatus:
+    def array(window: TierWindow) -> ArrayStatus:
         members = tuple(
             MemberStatus(f"/dev/dm-{disk}{window.number}", slot, frozenset({words}), 0, 2048, 30000)
             for slot, disk in enumerate(window.disks)

@@ -8,10 +8,10 @@ import pytest
 
 from lab.adapt.capacity import System, best_reference, capacity, small_writes
 from lab.adapt.interleave import shortest_run
-from lab.adapt.pattern import Pattern
-from lab.adapt.tiers import data_width, lines_per_pattern, tiers, usable_lines
-from lab.adapt.windows import Composition, Rule
+from lab.adapt.tiers import data_width, tiers, usable_lines
+from lab.adapt.windows import AdaptLevel, Composition
 from lab.errors import SpecError
+from tests.unit.adapt.pattern import Pattern
 
 DISKS = 9
 SLOW = 240
@@ -51,7 +51,7 @@ def test_nine_disks_of_two_sizes_hold_what_the_table_says(
     assert Pattern.of(lines).data_blocks == adapt * SLOW
     assert Pattern.of(lines, spread_holes=False).data_blocks == idle * SLOW
     assert Composition.of(lines).data_blocks == adapt * SLOW
-    assert Composition.of(lines, rule=Rule.SHR).data_blocks == shr * SLOW
+    assert Composition.of(lines, rule=AdaptLevel.SHR).data_blocks == shr * SLOW
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,6 @@ def test_utilisation_shortens_disks_and_the_fullest_decides() -> None:
     assert usable_lines([100, 100, 50], [1, 1, 0.1]) == (100, 100, 10)
     assert usable_lines([100, 100, 50], [1, 1, 1]) == (50, 50, 50)
     assert usable_lines([100, 100, 50], [0.5, 1, 0.5]) == (50, 100, 50)
-    assert lines_per_pattern([4339, 4339, 2061], 40) == (40, 40, 19)
-    assert lines_per_pattern([4339, 4339, 2061], 40, [1, 1, 0.3]) == (40, 40, 12)
 
 
 @pytest.mark.parametrize("factors", [[1, 1], [1, 1, 0], [0.9, 0.9, 0.9], [1, 1, 1.5]])

@@ -10,27 +10,27 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.adapt.interleave import MAXIMUM_TARGETS, Volume, shortest_run
-from lab.adapt.pattern import Pattern
-from lab.adapt.windows import Composition, Rule
+from lab.adapt.interleave import MAXIMUM_TARGETS, VolumeLayout, shortest_run
+from lab.adapt.windows import AdaptLevel, Composition
 from tests.conftest import everything_required
+from tests.unit.adapt.pattern import Pattern
 
 LINES = st.lists(st.integers(1, 24), min_size=3, max_size=12)
 FEW = st.integers(1, 12)
 arrays = settings(max_examples=10_000 if everything_required() else 300, deadline=None)
 
 
-def reference_of(lines: list[int], wish: int) -> int:
+def reference_of(lines: list[int], chosen: int) -> int:
     """Any reference stripe that these disks can hold; the widest about every other time."""
-    return len(lines) - 1 if wish > 6 else 1 + wish % (len(lines) - 1)
+    return len(lines) - 1 if chosen > 6 else 1 + chosen % (len(lines) - 1)
 
 
 @arrays
 @given(LINES, FEW, st.booleans(), st.integers(0, 3))
 def test_a_pattern_uses_each_cell_once_and_keeps_units_whole(
-    lines: list[int], wish: int, spread: bool, repeat: int
+    lines: list[int], chosen: int, spread: bool, repeat: int
 ) -> None:
-    reference = reference_of(lines, wish)
+    reference = reference_of(lines, chosen)
     pattern = Pattern.of(lines, reference, spread_holes=spread)
     cells = [(disk, line) for disk, line, _ in pattern.table]
     cells += [(stripe.parity, stripe.parity_line) for stripe in pattern.stripes]
@@ -53,12 +53,12 @@ def test_a_pattern_uses_each_cell_once_and_keeps_units_whole(
 
 
 @arrays
-@given(LINES, FEW, st.integers(1, 9), st.integers(1, 9), st.sampled_from(Rule))
+@given(LINES, FEW, st.integers(1, 9), st.integers(1, 9), st.sampled_from(AdaptLevel))
 def test_md_arrays_under_one_table_use_each_cell_once_and_keep_units_whole(
-    lines: list[int], wish: int, stripes: int, piece: int, rule: Rule
+    lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel
 ) -> None:
-    composition = Composition.of(lines, reference_of(lines, wish), rule)
-    volume = Volume.of(composition, stripes, piece)
+    composition = Composition.of(lines, reference_of(lines, chosen), rule)
+    volume = VolumeLayout.of(composition, stripes, piece)
     used: set[tuple[int, int]] = set()
     for (disk, number), pieces in volume.placement.items():
         # A slice is whole: its pieces follow one another, and no two lie on the same lines of the disk.
@@ -78,7 +78,7 @@ def test_md_arrays_under_one_table_use_each_cell_once_and_keep_units_whole(
         assert segment.start == position
         assert segment.window_start == reached.get(segment.window, 0)
         for begin in range(segment.start, segment.start + segment.blocks, width):
-            assert begin % composition.unit + width <= composition.unit or rule is Rule.SHR
+            assert begin % composition.unit + width <= composition.unit or rule is AdaptLevel.SHR
         position += segment.blocks
         reached[segment.window] = segment.window_start + segment.blocks
         assert reached[segment.window] <= composition.windows[segment.window].blocks
@@ -89,8 +89,8 @@ def test_md_arrays_under_one_table_use_each_cell_once_and_keep_units_whole(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=3, max_size=12), FEW)
-def test_spread_holes_and_windows_use_all_disks_of_a_tier_alike(lines: list[int], wish: int) -> None:
-    reference = reference_of(lines, wish)
+def test_spread_holes_and_windows_use_all_disks_of_a_tier_alike(lines: list[int], chosen: int) -> None:
+    reference = reference_of(lines, chosen)
     composition = Composition.of([own * 120 for own in lines], reference)
     for tier in composition.by_tier:
         counts = Counter(disk for window in tier for disk in window.disks)
@@ -104,5 +104,5 @@ def test_spread_holes_and_windows_use_all_disks_of_a_tier_alike(lines: list[int]
 def test_the_shortest_run_keeps_tables_below_their_limit(lines: list[int], limit: int) -> None:
     composition = Composition.of(lines)
     stripes = shortest_run(composition, limit)
-    segments = Volume.of(composition, stripes, max(lines)).segments
+    segments = VolumeLayout.of(composition, stripes, max(lines)).segments
     assert len(segments) <= max(limit, len(composition.windows)) < MAXIMUM_TARGETS

@@ -1,19 +1,16 @@
-"""The worked example, cell by cell, balanced parity, and many look-ups at once."""
+"""The worked example, cell by cell, and balanced parity."""
 
 from __future__ import annotations
 
-import builtins
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from lab.adapt.interleave import Volume
-from lab.adapt.lookup import Lookup
-from lab.adapt.pattern import Pattern
+from lab.adapt.interleave import VolumeLayout
 from lab.adapt.tiers import data_width
 from lab.adapt.windows import Composition
-from lab.errors import RequirementMissing, SpecError
+from lab.errors import SpecError
+from tests.unit.adapt.pattern import Pattern
 
 EXAMPLE = (6, 6, 6, 6, 3)
 
@@ -49,7 +46,8 @@ def test_the_worked_example_as_md_arrays() -> None:
     windows = [(window.disks, window.lines) for window in composition.windows]
     assert windows == [((0, 1, 2, 3, 4), 3), ((0, 1, 2), 1), ((3, 0, 1), 1), ((2, 3, 0), 1), ((1, 2, 3), 1)]
     segments = [
-        (each.start, each.blocks, each.window, each.window_start) for each in Volume.of(composition, 1, 1).segments
+        (each.start, each.blocks, each.window, each.window_start)
+        for each in VolumeLayout.of(composition, 1, 1).segments
     ]
     assert segments == [
         (0, 4, 0, 0),
@@ -81,27 +79,6 @@ def test_neighbours_lie_near_on_every_disk() -> None:
         # From one block of a disk to its next there is at most the parity of a few stripes between.
         assert line - where.get(disk, -1) in (1, 2, 3)
         where[disk] = line
-
-
-def test_many_look_ups_at_once_agree_with_single_ones() -> None:
-    pattern = Pattern.of([228] * 4 + [108] * 5)
-    blocks = [0, 1, pattern.data_blocks - 1, pattern.data_blocks, *range(5000, 9000, 7), 10**12]
-    found = Lookup(pattern).locate(np.array(blocks))
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == [pattern.locate(block) for block in blocks]
-
-
-def test_without_numpy_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: object) -> object:
-        if name == "numpy":
-            raise ImportError(name)
-        return real(name, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(RequirementMissing) as caught:
-        Lookup(Pattern.of(EXAMPLE))
-    assert "pip install numpy" in caught.value.hint
 
 
 @pytest.mark.parametrize("block", [-1, -(10**9)])

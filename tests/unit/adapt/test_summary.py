@@ -2,19 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from lab.adapt.sketch import slice_rows, unused_lines
-from lab.adapt.spec import VolumeSpec, geometry_of
+from lab.adapt.kind import ADAPT
+from lab.adapt.preview import slice_rows, unused_lines
+from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeStatus
-from lab.adapt.summary import VolumeArray, as_array, with_progress
-from lab.adapt.windows import Rule
-from lab.arrays.level_names import VOLUME_LEVELS, parse_level
+from lab.adapt.summary import VolumeArray, as_array
+from lab.adapt.windows import AdaptLevel
+from lab.arrays.level_names import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind
 from lab.errors import SpecError
-from lab.session.checks import breaks
 from lab.session.events import EventKind, events_between
 from lab.session.more_disks import larger_bytes, larger_line, new_specs
-from lab.session.volume_preview import preview_volume
 from lab.units import MIB
 from tests.unit.adapt.running import MIXED, running
 from tests.unit.adapt.volumes import disks_of
@@ -63,8 +62,8 @@ def test_two_failed_disks_that_share_arrays_break_it_with_their_number() -> None
 
 def test_a_volume_that_is_degraded_cannot_do_without_a_disk_that_shares_an_array() -> None:
     healthy, degraded = as_array(running()), as_array(running(failed=[LARGE]))
-    assert not breaks(healthy, healthy.members[0])
-    assert breaks(degraded, degraded.members[0])
+    assert not healthy.breaks_without(healthy.members[0])
+    assert degraded.breaks_without(degraded.members[0])
 
 
 def test_the_progress_of_a_rebuild_goes_over_all_arrays_of_the_disk() -> None:
@@ -111,11 +110,11 @@ def test_a_scrub_counts_the_arrays_before_the_one_at_work_as_done() -> None:
 def test_finer_progress_of_an_array_inside_moves_the_whole() -> None:
     own = running().disks[LARGE].windows
     before = as_array(running(filled={LARGE: ()}, syncing={own[0]: 0.1}))
-    after = with_progress(before, {f"md{100 + own[0]}": SyncProgress(900, 1000)})
+    after = before.with_progress({f"md{100 + own[0]}": SyncProgress(900, 1000)})
     assert before.sync_progress is not None
     assert after.sync_progress is not None
     assert after.sync_progress.fraction > before.sync_progress.fraction
-    assert with_progress(before, {"md7": SyncProgress(1, 2)}) is before
+    assert before.with_progress({"md7": SyncProgress(1, 2)}) is before
 
 
 def test_a_rebuilt_disk_is_told_once() -> None:
@@ -137,7 +136,7 @@ def test_a_new_volume_appears_with_its_disks() -> None:
 
 def test_every_slice_of_every_array_is_in_the_sketch_once() -> None:
     for sizes in ((60, 60, 60, 60, 30), (30, 30, 60), (30, 60, 90, 90, 120, 120), (30, 30, 30)):
-        composition = geometry_of(VolumeSpec(disks_of(*sizes))).composition
+        composition = VolumeSpec(disks_of(*sizes)).geometry().composition
         rows = slice_rows(composition.windows, len(sizes))
         drawn = sorted((window, disk) for row in rows for disk, window in enumerate(row.windows) if window is not None)
         assert drawn == sorted((window.number, disk) for window in composition.windows for disk in window.disks)
@@ -145,19 +144,19 @@ def test_every_slice_of_every_array_is_in_the_sketch_once() -> None:
 
 
 def test_what_one_larger_disk_has_more_is_unused() -> None:
-    composition = geometry_of(VolumeSpec(disks_of(30, 30, 60))).composition
+    composition = VolumeSpec(disks_of(30, 30, 60)).geometry().composition
     assert unused_lines(composition)[2] * MIXED.chunk_bytes == 30 * MIB
 
 
 def test_the_preview_of_unequal_disks_has_room_systems_and_a_plan() -> None:
-    shown = preview_volume(MIXED)
+    shown = MIXED.preview(MIXED.disks)
     assert shown.can_be_built
     assert shown.plan is not None
     assert shown.array_names == ("md100", "md101", "md102", "md103", "md104")
     assert shown.write_penalty.startswith("3 or 4 I/Os")
-    assert {each.system.value for each in shown.systems} == {"raid5", "onlyfast", "shr", "adapt5"}
-    assert preview_volume(MIXED, taken=("md100",)).array_names[0] == "md101"
-    assert preview_volume(MIXED, has_plan=False).usable_bytes == shown.usable_bytes
+    assert {each.system for each in shown.systems} == {"raid5", "onlyfast", "shr", "adapt5"}
+    assert MIXED.preview(MIXED.disks, taken=("md100",)).array_names[0] == "md101"
+    assert MIXED.preview(MIXED.disks, has_plan=False).usable_bytes == shown.usable_bytes
 
 
 @pytest.mark.parametrize(
@@ -165,19 +164,19 @@ def test_the_preview_of_unequal_disks_has_room_systems_and_a_plan() -> None:
     [((30, 30, 30), "of one size, so this is a plain RAID 5 of all 3"), ((30, 30, 60), "One disk alone is larger")],
 )
 def test_the_preview_says_where_it_gains_nothing(sizes: tuple[int, ...], said: str) -> None:
-    shown = preview_volume(VolumeSpec(disks_of(*sizes)))
+    shown = VolumeSpec(disks_of(*sizes)).preview(())
     assert shown.can_be_built
     assert said in shown.note
 
 
 def test_the_preview_says_which_full_stripe_holds_more() -> None:
-    shown = preview_volume(VolumeSpec(disks_of(300, 300, 300, 300, 600, 600, 600, 600)))
+    shown = VolumeSpec(disks_of(300, 300, 300, 300, 600, 600, 600, 600)).preview(())
     assert "A full stripe of 6 chunks instead of 7 would hold" in shown.note
 
 
 @pytest.mark.parametrize("sizes", [(), (30,), (30, 60)])
 def test_the_preview_of_too_few_disks_says_so_and_never_raises(sizes: tuple[int, ...]) -> None:
-    shown = preview_volume(VolumeSpec(disks_of(*sizes)))
+    shown = VolumeSpec(disks_of(*sizes)).preview(())
     assert not shown.can_be_built
     assert f"adapt5 needs at least 3 disks, not {len(sizes)}" in shown.problems[0]
 
@@ -190,7 +189,7 @@ def test_larger_disks_are_numbered_behind_the_others_and_twice_as_large() -> Non
 
 
 def test_an_unknown_level_is_answered_with_those_for_unequal_disks_too() -> None:
-    assert tuple(Rule) == VOLUME_LEVELS
+    assert tuple(AdaptLevel) == ADAPT.levels
     with pytest.raises(SpecError, match="did you mean adapt5") as found:
         parse_level("adaptraid")
     assert "adapt5, shr" in found.value.hint
@@ -203,7 +202,7 @@ def test_a_plan_is_cut_where_it_waits() -> None:
     from tests.unit.adapt.volumes import ready_label
 
     label = ready_label()
-    plan = add(label, dict(enumerate(MIXED.nodes)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
+    plan = add(label, dict(enumerate(MIXED.devices)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
     before, wait, after = plan.until_wait
     assert wait is not None
     assert wait.only_waits
@@ -217,9 +216,9 @@ def test_taking_a_disk_in_endangers_no_other_disk() -> None:
     from lab.adapt.operations import add
     from tests.unit.adapt.volumes import ready_label
 
-    plan = add(ready_label(), dict(enumerate(MIXED.nodes)), LARGE, "/dev/ubd09", {0: "md100"})
+    plan = add(ready_label(), dict(enumerate(MIXED.devices)), LARGE, "/dev/ubd09", {0: "md100"})
     lost = {node for step in plan.steps if step.danger == "data" for node in step.writes_devices}
-    assert not lost & set(MIXED.nodes)
+    assert not lost & set(MIXED.devices)
 
 
 def test_the_summary_keeps_the_volume() -> None:

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from lab.adapt import operations, tables
 from lab.adapt.discovery import volumes_in, windows_named
-from lab.adapt.label import LABEL_AREA_BYTES, Label, Stage
-from lab.adapt.preview import preview
-from lab.adapt.spec import VolumeSpec, capacity_bytes, geometry_of, level_out, new_label
-from lab.adapt.windows import Rule
+from lab.adapt.label import LABEL_AREA_BYTES, Label, VolumeStage
+from lab.adapt.preview import compare_systems
+from lab.adapt.spec import VolumeSpec, new_label
+from lab.adapt.tiers import level_out
+from lab.adapt.windows import AdaptLevel
 from lab.errors import SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -37,9 +38,9 @@ def mapped(text: str) -> list[tuple[int, int, str, int]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(SIZES, st.sampled_from(Rule), st.sampled_from([64 * KIB, 128 * KIB]))
+@given(SIZES, st.sampled_from(AdaptLevel), st.sampled_from([64 * KIB, 128 * KIB]))
 def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
-    sizes: list[int], rule: Rule, chunk: int
+    sizes: list[int], rule: AdaptLevel, chunk: int
 ) -> None:
     disks = disks_of(*(size / MIB for size in sizes))
     spec = VolumeSpec(disks, rule=rule, chunk_bytes=chunk)
@@ -63,18 +64,22 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
     targets = mapped(tables.volume_table(label, names))
     assert targets[0][0] == 0
     assert all(start + length == after for (start, length, *_), (after, *_) in pairwise(targets))
-    assert sum(length for _, length, *_ in targets) * SECTOR_BYTES == tables.volume_bytes(label) == capacity_bytes(spec)
+    assert (
+        sum(length for _, length, *_ in targets) * SECTOR_BYTES
+        == tables.volume_bytes(label)
+        == spec.expected_bytes(spec.disks)
+    )
 
 
 def all_plans(label: Label) -> dict[str, Plan]:
-    nodes, arrays = dict(enumerate(EXAMPLE.nodes)), windows_named(label, ("md100", "md102"))
+    nodes, arrays = dict(enumerate(EXAMPLE.devices)), windows_named(label, ("md100", "md102"))
     of_one = {window: arrays[window] for window in tables.slices_on(label, 1)}
     return {
-        "create": operations.create(EXAMPLE, arrays),
+        "create": operations.create(EXAMPLE, arrays, new_label(EXAMPLE)),
         "assemble": operations.assemble(label, nodes, arrays),
         "fail": operations.fail(label, nodes, 1, of_one),
         "add": operations.add(operations.without(label, 1), nodes, 1, "/dev/ubd09", of_one),
-        "erase": operations.erase(label, EXAMPLE.nodes),
+        "erase": operations.erase(label, EXAMPLE.devices),
     }
 
 
@@ -119,14 +124,14 @@ def test_a_rebuild_waits_for_the_one_before() -> None:
 
 def test_a_failed_disk_is_left_out_of_every_array_at_the_next_start() -> None:
     label = operations.without(ready_label(), 1)
-    plan = operations.assemble(label, dict(enumerate(EXAMPLE.nodes)), windows_named(label, ()))
+    plan = operations.assemble(label, dict(enumerate(EXAMPLE.devices)), windows_named(label, ()))
     assert "d01w" not in " ".join(plan.lines())
 
 
 def test_a_whole_volume_is_found_and_can_start() -> None:
     (found,) = volumes_in(labels_on(ready_label()))
     assert (found.name, found.level, found.refusal, found.is_degraded) == ("adapt0", "adapt5", "", False)
-    assert found.devices == EXAMPLE.nodes
+    assert found.devices == EXAMPLE.devices
 
 
 def test_a_missing_disk_leaves_it_degraded_and_two_stop_it() -> None:
@@ -166,7 +171,7 @@ def test_the_newest_label_decides_which_disks_have_failed() -> None:
 
 
 def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() -> None:
-    (found,) = volumes_in(labels_on(replace(ready_label(), stage=Stage.CREATING)))
+    (found,) = volumes_in(labels_on(replace(ready_label(), stage=VolumeStage.CREATING)))
     assert "its creation was interrupted" in found.refusal
     other = changed(EXAMPLE, disks=tuple(replace(disk, node=f"{disk.node}x") for disk in EXAMPLE.disks))
     two = volumes_in(labels_on(ready_label()) | labels_on(ready_label(other), other))
@@ -188,7 +193,7 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
 )
 def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        geometry_of(spec)
+        spec.geometry()
     assert said in str(caught.value)
     assert caught.value.hint
 
@@ -214,12 +219,13 @@ def test_no_text_is_longer_than_dmsetup_reads_and_none_cuts_a_slice(fast: int) -
 
 def test_drives_of_one_nominal_size_are_one_tier() -> None:
     assert level_out([1000, 1009, 2000, 1011, 2019]) == (1000, 1000, 2000, 1011, 2000)
-    assert len(geometry_of(VolumeSpec(disks_of(60, 60.25, 60.5))).composition.windows) == 1
+    assert len(VolumeSpec(disks_of(60, 60.25, 60.5)).geometry().composition.windows) == 1
 
 
 def test_the_preview_compares_four_systems_behind_their_metadata() -> None:
-    found = {each.system.value: each for each in preview(disks_of(600, 600, 600, 600, 300), 128 * KIB)}
-    assert found["adapt5"].capacity_bytes == capacity_bytes(VolumeSpec(disks_of(600, 600, 600, 600, 300)))
+    found = {each.system: each for each in compare_systems(VolumeSpec(disks_of(600, 600, 600, 600, 300)))}
+    disks = disks_of(600, 600, 600, 600, 300)
+    assert found["adapt5"].capacity_bytes == VolumeSpec(disks).expected_bytes(disks)
     order = sorted(found, key=lambda system: found[system].capacity_bytes)
     assert order == ["raid5", "onlyfast", "adapt5", "shr"]
     assert [found[system].reads_words for system in order] == ["never", "always", "never", "43 %"]
@@ -227,5 +233,5 @@ def test_the_preview_compares_four_systems_behind_their_metadata() -> None:
 
 
 def test_a_single_largest_disk_makes_no_array_of_fast_ones() -> None:
-    only = next(each for each in preview(disks_of(600, 300, 300), 128 * KIB) if each.system.value == "onlyfast")
+    only = next(each for each in compare_systems(VolumeSpec(disks_of(600, 300, 300))) if each.system == "onlyfast")
     assert only.capacity_bytes == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from lab.adapt.label import Label, Stage
+from lab.adapt.label import Label, VolumeStage
 from lab.adapt.spec import VolumeSpec, new_label
 from lab.disks import DiskKind, LabDisk
 from lab.units import MIB
@@ -21,9 +21,9 @@ EXAMPLE = VolumeSpec(disks_of(60, 60, 60, 60, 30))
 
 
 def ready_label(spec: VolumeSpec = EXAMPLE, sequence: int = 1) -> Label:
-    return replace(new_label(spec), stage=Stage.READY, sequence=sequence)
+    return replace(new_label(spec), stage=VolumeStage.READY, sequence=sequence)
 
 
 def labels_on(label: Label, spec: VolumeSpec = EXAMPLE) -> dict[str, Label]:
     """Node -> label, as all disks of a whole volume have them."""
-    return {node: replace(label, own_uuid=disk.uuid) for node, disk in zip(spec.nodes, label.disks, strict=True)}
+    return {node: replace(label, own_uuid=disk.uuid) for node, disk in zip(spec.devices, label.disks, strict=True)}

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays.discovery import FoundArray, arrays_in, discover
+from lab.arrays.discovery import FoundArray, arrays_in
+from lab.arrays.kinds import kinds
+from lab.arrays.md import MD
 from lab.arrays.superblock import parse_superblock
-from tests.unit.cli.superblocks import as_read, superblock
-from tests.unit.fakes import FakeMachine, Scripted
+from lab.disks.inventory import read_heads
+from tests.unit.cli.superblocks import READS, as_read, heads, superblock
+from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 A, B, C, D = (f"/dev/ubd{letter}" for letter in "abcd")
 SPARE, FAULTY, JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
@@ -16,22 +19,22 @@ def found(disks: dict[str, bytes]) -> tuple[FoundArray, ...]:
     return arrays_in({node: each for node, each in parsed.items() if each})
 
 
-def test_one_command_reads_all_disks() -> None:
+def test_one_call_reads_all_disks_and_no_process_is_started() -> None:
     roles = [0, 1, 2]
     fake = FakeMachine()
-    fake.answers[("sh", "-c")] = Scripted(stdout=as_read([superblock(0, roles), None, superblock(1, roles)]))
-    (array,) = discover(fake, [A, B, C])
+    fake.answers[READS] = Scripted(stdout=as_read([superblock(0, roles), None, superblock(1, roles)]))
+    read = read_heads(as_machine(fake), [A, B, C], max(kind.head_bytes for kind in kinds()))
+    (array,) = MD.discover(read, "here")
     assert (array.name, array.devices, array.working_slots) == ("md0", (A, C), (0, 1))
     assert array.refusal == ""
     assert array.is_degraded
-    assert array.assemble_plan().lines() == [f"mdadm --assemble --run /dev/md0 {A} {C}"]
-    assert len(fake.runs) == 1
+    assert array.start_plan(as_machine(fake)).lines() == [f"mdadm --assemble --run /dev/md0 {A} {C}"]
+    assert fake.runs == [(*READS, "20480", A, B, C)]
 
 
 def test_a_blank_lab_has_no_arrays() -> None:
-    fake = FakeMachine()
-    fake.answers[("sh", "-c")] = Scripted(stdout=as_read([None, None]))
-    assert discover(fake, [A, B]) == ()
+    assert MD.discover(dict(zip((A, B), heads([None, None]), strict=True)), "here") == ()
+    assert read_heads(as_machine(FakeMachine()), [], MD.head_bytes) == {}
 
 
 def test_a_failed_member_is_a_former_one() -> None:

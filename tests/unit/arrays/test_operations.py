@@ -123,10 +123,6 @@ LINES: list[tuple[Plan, list[str]]] = [
         ],
     ),
     (ops.set_bitmap("md0", Bitmap.NONE), ["mdadm --grow /dev/md0 --bitmap=none"]),
-    (
-        ops.set_consistency_policy("md0", ConsistencyPolicy.PPL),
-        ["mdadm --grow /dev/md0 --consistency-policy=ppl"],
-    ),
     (ops.zero_superblocks((A, B)), ["mdadm --zero-superblock /dev/ubda", "mdadm --zero-superblock /dev/ubdb"]),
 ]
 
@@ -177,7 +173,6 @@ def test_stop_tells_how_to_start_again() -> None:
         lambda: ops.grow_level("md0", "raid6", "raid5", 4, ()),
         lambda: ops.set_sync_speed("md0", minimum_kib_per_second=0, maximum_kib_per_second=None),
         lambda: ops.set_sync_speed("md0", minimum_kib_per_second=2, maximum_kib_per_second=1),
-        lambda: ops.set_consistency_policy("md0", ConsistencyPolicy.JOURNAL),
         lambda: ops.stop("md0 /dev/sda"),
     ],
 )

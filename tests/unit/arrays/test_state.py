@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.arrays import state
-from lab.arrays.detail import parse_export, read_detail, state_words
+from lab.arrays.detail import parse_export, read_detail
 from lab.arrays.state import ArrayState, ArrayStatus, SyncAction, SyncProgress, read_array, read_arrays
 from lab.errors import ArrayError
 from tests.unit.arrays.captures import labels, load, machine_with
@@ -138,9 +138,9 @@ def test_details_name_chunk_layout_and_devices() -> None:
 
 
 def test_state_in_words() -> None:
-    assert state_words(status_of("raid5-rebuilding")).endswith("degraded, recovering")
-    assert state_words(status_of("raid1-checking")) in ("clean, checking", "active, checking")
-    assert state_words(status_of("raid0")) == "clean"
+    assert status_of("raid5-rebuilding").state_words.endswith("degraded, recovering")
+    assert status_of("raid1-checking").state_words in ("clean, checking", "active, checking")
+    assert status_of("raid0").state_words == "clean"
 
 
 def test_new_words_of_a_newer_kernel_are_tolerated() -> None:

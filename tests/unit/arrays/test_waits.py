@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays.waits import CONTRADICTION_SECONDS, SETTLE_SECONDS, wait_for_rebuild_start, wait_until_idle
+from lab.arrays.waits import CONTRADICTION_SECONDS, SETTLE_SECONDS, wait_until_idle
 from lab.errors import WaitTimedOut
 from tests.unit.arrays.captures import machine_with, show
-from tests.unit.fakes import FakeClock, FakeMachine
+from tests.unit.fakes import FakeClock
 
 PROGRESS = "/sys/block/md0/md/sync_completed"
 ACTION = "/sys/block/md0/md/sync_action"
@@ -59,37 +59,3 @@ def test_a_sync_that_moves_for_ever_is_given_up_at_the_deadline() -> None:
     with pytest.raises(WaitTimedOut):
         wait_until_idle(fake, "md0", stall_seconds=10, timeout_seconds=100, clock=clock)
     assert 100 <= clock.now_seconds - 1000 < 105
-
-
-def turning(first: str, second: str) -> tuple[FakeMachine, FakeClock]:
-    """A machine that shows ``first`` and, one second later, ``second``."""
-    fake = machine_with(first)
-    return fake, FakeClock(on_sleep=lambda now: show(fake, second) if now > 1001 else None)
-
-
-def test_a_rebuild_starts_after_an_instant_of_idle() -> None:
-    fake, clock = turning("raid5-failed", "raid5-rebuilding")
-    status = wait_for_rebuild_start(fake, "md0", clock=clock)
-    assert status.sync_progress is not None
-    assert clock.now_seconds - 1000 >= 1 + SETTLE_SECONDS
-
-
-def test_a_replacement_counts_as_a_rebuild() -> None:
-    assert wait_for_rebuild_start(machine_with("raid1-replacing"), "md0", clock=FakeClock()).awaits_rebuild
-
-
-def test_a_rebuild_that_is_over_already() -> None:
-    assert not wait_for_rebuild_start(machine_with("raid6-assume-clean"), "md0", clock=FakeClock()).is_degraded
-
-
-def test_recover_without_progress_is_not_believed() -> None:
-    fake = machine_with("raid5-rebuilding")
-    fake.files[PROGRESS] = "none\n"
-    with pytest.raises(WaitTimedOut, match="rebuild of md0 to start"):
-        wait_for_rebuild_start(fake, "md0", timeout_seconds=3, clock=FakeClock())
-
-
-def test_nothing_to_rebuild_on() -> None:
-    with pytest.raises(WaitTimedOut) as caught:
-        wait_for_rebuild_start(machine_with("raid5-failed"), "md0", timeout_seconds=3, clock=FakeClock())
-    assert "add a spare" in caught.value.hint

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.cli import context as cli_context
-from lab.cli.context import Context
 from lab.disks import DiskKind, Lab, LabDisk
-from tests.unit.cli.superblocks import as_read
+from lab.machine import Host, Machine, Target
+from tests.unit.cli.superblocks import READS, as_read
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 SIZE = 524_288_000
@@ -27,7 +27,7 @@ def machine() -> FakeMachine:
     for letter in "abcde":
         fake.files[f"/sys/block/ubd{letter}/size"] = str(SIZE // 512)
         fake.files[f"/sys/block/ubd{letter}/dev"] = f"98:{ord(letter)}"
-    fake.answers[("sh", "-c")] = Scripted(stdout=as_read([None] * 5))
+    fake.answers[READS] = Scripted(stdout=as_read([None] * 5))
     fake.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": []}')
     return fake
 
@@ -37,13 +37,15 @@ def lab_on(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Every command opens a lab on the fake machine."""
 
     @contextmanager
-    def open_fake(context: Context) -> Iterator[Lab]:
-        context.narrator.listen(as_machine(machine))
-        yield Lab(as_machine(machine), context.host, DISKS)
+    def open_fake(
+        _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
+    ) -> Iterator[Lab]:
+        on_machine(as_machine(machine))
+        yield Lab(as_machine(machine), host, DISKS)
 
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
     cli_context.use_opener(open_fake)
     yield
-    cli_context.use_opener(cli_context.open_real_lab)
+    cli_context.use_opener(None)
     cli_context.use_options(cli_context.Options())

@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
+import zlib
 from collections.abc import Sequence
+
+from lab.arrays.kinds import kinds
+from lab.arrays.superblock import SUPERBLOCK_OFFSET
 
 UUID = "8289b1b6-da01-902e-5c34-d7ae6fb932ca"
 
@@ -35,11 +39,16 @@ def superblock(
     return bytes(data)
 
 
+READS = ("agent:read-heads",)
+"""How a fake machine is asked for the first bytes of disks."""
+
+
+def heads(disks: Sequence[bytes | None]) -> list[bytes]:
+    """The first bytes of disks with these superblocks, as much as every kind of array asks for."""
+    length = max(kind.head_bytes for kind in kinds())
+    return [(bytes(SUPERBLOCK_OFFSET) + (data or b"")).ljust(length, b"\0") for data in disks]
+
+
 def as_read(disks: Sequence[bytes | None]) -> str:
-    """What the command that reads all superblocks prints."""
-    return base64.b64encode(b"".join(bytes(4096) + (data or bytes(1024)) for data in disks)).decode()
-
-
-def as_read_directly(disks: Sequence[bytes | None]) -> str:
-    """What the program that reads them past the page cache prints."""
-    return "".join(f"{base64.b64encode(data or bytes(1024)).decode()}\n" for data in disks)
+    """What the program returns that reads them."""
+    return base64.b64encode(zlib.compress(b"".join(heads(disks)))).decode()

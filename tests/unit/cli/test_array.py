@@ -6,7 +6,7 @@ import pytest
 
 from lab.cli.main import run
 from tests.unit.arrays.captures import load
-from tests.unit.cli.superblocks import as_read, superblock
+from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import FakeMachine, Scripted
 
 CREATE = ["array", "create", "--on", "uml:", "--level", "raid5"]
@@ -61,7 +61,7 @@ def test_a_plan_as_json_has_steps(capfd: pytest.CaptureFixture[str]) -> None:
         (["big", "--level", "raid5"], "name 'big' is not md"),
     ],
 )
-def test_wishes_that_cannot_be_have_status_2(
+def test_arrays_that_cannot_be_have_status_2(
     arguments: list[str], said: str, machine: FakeMachine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--on", "uml:", "array", "create", *arguments]) == 2
@@ -85,15 +85,15 @@ def test_too_many_disks_are_not_free(capfd: pytest.CaptureFixture[str]) -> None:
 def test_members_of_an_array_that_does_not_run_are_kept(
     machine: FakeMachine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    machine.answers[("sh", "-c")] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
+    machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
     assert run([*CREATE, "md1", "--disks", "disk01,disk02,disk03"]) == 1
     printed = capfd.readouterr().err
     assert "was not started: 2 of 3 members are missing" in printed
-    assert "disk01 belongs to array md0, which does not run" in printed
+    assert "disk01 belongs to array md0, which is not running" in printed
 
 
 def test_free_disks_are_those_without_superblock(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
-    machine.answers[("sh", "-c")] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
+    machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
     assert run([*CREATE, "--disks", "3", "--plan", "-q"]) == 0
     assert capfd.readouterr().out.startswith("mdadm --create /dev/md1 ")
     assert run([*CREATE, "--disks", "3", "--plan", "-q"]) == 0
@@ -144,7 +144,7 @@ def test_every_operation_can_be_printed(
         (["fail", "md0", "disk05"], "/dev/ubde is not a member of md0"),
         (["re-add", "md0", "disk05"], "disk05 has never been in md0"),
         (["show", "md7"], "no array md7"),
-        (["assemble", "md0"], "runs already"),
+        (["assemble", "md0"], "already running"),
     ],
 )
 def test_what_the_state_does_not_allow_has_status_1(
@@ -193,7 +193,7 @@ def test_unequal_disks_are_planned_without_a_machine(machine: FakeMachine, capfd
         (["--level", "adapt5", "--disks", "disk01,disk02"], "adapt5 needs at least 3 disks, not 2"),
         (["--level", "adapt5", "--disks", "disk01,disk02,disk03", "--reference", "3"], "reference stripe of 3 blocks"),
         (["--level", "adapt5", "--disks", "disk01,disk02,disk03", "--utilisation", "1,1"], "2 utilisation factors"),
-        (["--level", "adapt5", "--utilisation", "all"], "'all' is no list of numbers"),
+        (["--level", "adapt5", "--utilisation", "all"], "'all' is not a list of numbers"),
         (["--level", "adapt5", "--spares", "1"], "--spares is not possible with level adapt5"),
         (["--level", "adapt5", "--policy", "ppl"], "--policy is not possible with level adapt5"),
         (["--level", "raid5", "--reference", "2"], "raid5 has no reference stripe"),

@@ -42,7 +42,7 @@ def mine(tmp_path: Path) -> str:
 def test_the_course_is_listed_without_a_machine(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
     text = said(capfd, "lesson", "list")
     assert "05-failing-and-rebuilding" in text
-    assert "begin with 'raidlab lesson start 01-what-a-disk-promises'" in text
+    assert "start with 'raidlab lesson start 01-what-a-disk-promises'" in text
     assert machine.runs == []
 
 
@@ -54,7 +54,7 @@ def test_a_lesson_is_begun_shown_and_left(capfd: pytest.CaptureFixture[str]) -> 
     assert ">  01-what-a-disk-promises" in said(capfd, "lesson", "list")
     said(capfd, "lesson", "leave")
     assert "no lesson is open" in said(capfd, "lesson", "show", status=1)
-    assert "you go on where you left" in said(capfd, "lesson", "start", "1")
+    assert "you continue where you left off" in said(capfd, "lesson", "start", "1")
 
 
 def test_lessons_build_on_each_other_unless_told_otherwise(capfd: pytest.CaptureFixture[str]) -> None:
@@ -168,4 +168,4 @@ def test_damaged_progress_is_told_and_can_be_begun_anew(capfd: pytest.CaptureFix
 def test_other_commands_do_not_mind_a_damaged_desk(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     said(capfd, "lesson", "start", "1")
     (tmp_path / "lessons" / "01-what-a-disk-promises.json").write_text("{", encoding="utf-8")
-    assert "the lesson is not followed" in said(capfd, "disks")
+    assert "the lesson cannot be followed" in said(capfd, "disks")

@@ -11,18 +11,18 @@ import pytest
 
 from lab import __version__
 from lab.cli import context as cli_context
-from lab.cli.context import Context
 from lab.cli.main import run
-from lab.cli.signals import Interrupted
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import LabError, MachineLost, ToolMissing
+from lab.host.signals import Interrupted
+from lab.machine import Host, Target
 from tests.unit.fakes import FakeMachine, as_machine
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def fail_with(error: BaseException) -> None:
-    def broken(_context: Context) -> AbstractContextManager[Lab]:
+    def broken(*_: object, **_more: object) -> AbstractContextManager[Lab]:
         raise error
 
     cli_context.use_opener(broken)
@@ -52,6 +52,27 @@ def test_a_plan_loads_nothing_that_renders() -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--seed", ["run", "antioquia", "--plan"]),
+        ("--reference", ["array", "create", "--level", "adapt5", "--disks", "disk01,disk02,disk03", "--plan"]),
+        ("--count", ["disks", "add", "--kind", "loop"]),
+        ("--count", ["watch"]),
+        ("--port", ["serve"]),
+    ],
+)
+@pytest.mark.parametrize("number", ["1.5", "2.0", "three", "1e3"])
+def test_what_is_no_whole_number_is_refused_and_not_rounded(
+    option: str, words: list[str], number: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(AssertionError("nothing is opened"))
+    assert run([*words, option, number]) == 2
+    printed = capfd.readouterr()
+    assert f"for {option}: '{number}' is not a whole number" in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
     ("error", "status"),
     [
         (LabError("no"), 1),
@@ -70,12 +91,12 @@ def test_errors_have_their_status(error: BaseException, status: int, capfd: pyte
 
 
 def test_an_error_is_told_with_its_hint_and_as_json(capfd: pytest.CaptureFixture[str]) -> None:
-    fail_with(LabError("it broke", hint="mend it"))
+    fail_with(LabError("it broke", hint="fix it"))
     assert run(["disks", "--json", "--on", "uml:"]) == 1
     printed = capfd.readouterr()
-    assert printed.err == "raidlab: it broke\n  next: mend it\n"
+    assert printed.err == "raidlab: it broke\n  next: fix it\n"
     assert json.loads(printed.out) == {
-        "error": {"kind": "LabError", "message": "it broke", "hint": "mend it", "exit_status": 1}
+        "error": {"kind": "LabError", "message": "it broke", "hint": "fix it", "exit_status": 1}
     }
 
 
@@ -105,8 +126,8 @@ def test_a_bug_leaves_its_traceback_in_a_file(
         (["array", "scrub", "md0", "polish"], "polish"),
         (["array", "stop", "d0"], "not an array name"),
         (["disks", "add", "--kind", "floppy"], "floppy"),
-        (["disks", "add", "--kind", "physical"], "a path belongs"),
-        (["disks", "remove"], "no disk is named"),
+        (["disks", "add", "--kind", "physical"], "a path is needed"),
+        (["disks", "remove"], "no disk was named"),
         (["array", "grow", "md0"], "grow what"),
     ],
 )
@@ -164,8 +185,8 @@ def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
     machine.dirs["/sys/block"] = ("loop3",)
 
     @contextmanager
-    def open_fake(context: Context) -> Iterator[Lab]:
-        yield Lab(as_machine(machine), context.host, [loop])
+    def open_fake(_target: Target, host: Host, /, **_: object) -> Iterator[Lab]:
+        yield Lab(as_machine(machine), host, [loop])
 
     cli_context.use_opener(open_fake)
     assert run(["--on", "local:", "disks", "remove", "disk01"]) == 0

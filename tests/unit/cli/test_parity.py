@@ -51,7 +51,7 @@ def test_plans_can_be_printed(arguments: list[str], line: str, capfd: pytest.Cap
         (["array", "pull", "md0", "disk05"], "/dev/ubde is not a member"),
         (["array", "corrupt", "md0", "disk05"], "/dev/ubde is not a member"),
         (["array", "verify", "md0"], "md0 carries no data mark"),
-        (["array", "bitmap", "md0", "none"], "md0 has no bitmap already"),
+        (["array", "bitmap", "md0", "none"], "md0 has no bitmap"),
         (["disks", "slow", "disk01", "slow"], "only emulated drives have a pace"),
         (["load", "rand-read-4k", "md7"], "no array md7"),
     ],

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lab.classroom.bundle import export_results
 from lab.cli.main import run
-from lab.results.exchange import export_results
 from lab.results.record import ResultRecord, encode_record
 from lab.results.store import ResultStore
 from tests.unit.compare.platform_records import HDD, SSD, machine
@@ -62,7 +62,7 @@ def test_the_files_ending_chooses_the_form(
 def test_an_ending_that_is_none_is_refused(store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store(ONE)
     assert run(["report", "latest", "-o", str(tmp_path / "a.pdf")]) == 2
-    assert "a report is no .pdf file" in capfd.readouterr().err
+    assert "a report cannot be a .pdf file" in capfd.readouterr().err
     assert run(["report", "latest", "-o", str(tmp_path / "a.pdf"), "--format", "html"]) == 0
     assert (tmp_path / "a.pdf").exists()
 
@@ -91,7 +91,7 @@ def test_bundles_folders_and_ids_count_once_each(
     kept = store(ONE)
     folder = tmp_path / "handed-in"
     folder.mkdir()
-    export_results(kept, ["latest"], folder / "a.zip", raidlab_version="1")
+    export_results(kept, ["latest"], folder / "a.zip")
     (folder / "b.zip").write_bytes((folder / "a.zip").read_bytes()[:-30])
     names = [str(folder), str(folder / "a.zip"), str(kept.root), str(kept.root / ONE.id), "latest"]
     assert run(["--json", "report", *names, "-o", str(tmp_path / "r.html")]) == 0

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.cli.main import run
-from lab.cli.progress import ProgressReporter
+from lab.cli.progress import ProgressBar
 from lab.results.record import encode_record
 from tests.unit.results.records import cell as records_cell
 from tests.unit.results.records import rebuild, record
@@ -59,18 +59,16 @@ def test_results_are_deleted_by_id_alone(stored: str, tmp_path: Path, capfd: pyt
 
 
 def test_progress_is_a_line_per_step_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    with ProgressReporter(is_terminal=False) as progress:
-        progress.start(30.0, 2)
-        progress.step("precondition", 10.0)
-        progress.advance(0.5)
-        progress.step("measure", 20.0)
-    assert capfd.readouterr() == ("", "[1/2] precondition (about 10 s)\n[2/2] measure (about 20 s)\n")
+    with ProgressBar(is_terminal=False) as progress:
+        progress.show("precondition", 0.0, 30.0, 10.0)
+        progress.show("precondition", 0.2, 25.0, 10.0)
+        progress.show("measure", 0.3, 20.0, 20.0)
+        progress.show("check", 0.9, 2.0)
+    assert capfd.readouterr() == ("", "precondition (about 10 s)\nmeasure (about 20 s)\ncheck\n")
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_quiet_progress_says_nothing(is_terminal: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    with ProgressReporter(quiet=True, is_terminal=is_terminal) as progress:
-        progress.start(30.0, 1)
-        progress.step("measure", 20.0)
-        progress.advance(0.5)
+    with ProgressBar(quiet=True, is_terminal=is_terminal) as progress:
+        progress.show("measure", 0.5, 20.0, 20.0)
     assert capfd.readouterr() == ("", "")

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.cli import run_seeds
 from lab.cli.main import run
 from lab.errors import MachineLost
 from lab.experiments.schema import Experiment
@@ -31,7 +30,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
         record = load("antioquia-quick")
         return msgspec.structs.replace(record, id=f"id-{experiment.id}", experiment=experiment.id, experiment_toml=text)
 
-    monkeypatch.setattr(run_seeds, "run_experiment", run_one)
+    monkeypatch.setattr("lab.cli.run.run_experiment", run_one)
     return names
 
 

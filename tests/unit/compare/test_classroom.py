@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.cli.classroom import box
+from lab.classroom.bundle import Bundle, read_bundle
+from lab.classroom.command import box
+from lab.classroom.view import ClassRow, view_class
 from lab.cli.main import run
-from lab.compare.classroom import ClassRow, view_class
 from lab.errors import ExitCode, RequirementMissing, ResultError
-from lab.results.bundle import Bundle, read_bundle
 from tests.unit.compare.platform_records import HDD, machine, scaled
 from tests.unit.compare.test_platforms import WRITES, bundle
 
@@ -82,7 +82,7 @@ def test_only_what_changed_is_read_again(folder: Path, tmp_path: Path, monkeypat
         read.append(file.name)
         return read_bundle(file, with_raw=with_raw)
 
-    monkeypatch.setattr("lab.compare.classroom.read_bundle", note)
+    monkeypatch.setattr("lab.classroom.view.read_bundle", note)
     assert view_class(folder, tmp_path / "cache") == before
     assert read == []
     changed = machine("s0", scaled(HDD, raid0=1.03), WRITES, seed=0)

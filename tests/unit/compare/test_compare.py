@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from lab.compare.alike import CONDITIONS, UnlikeRuns, differences, require_alike
-from lab.compare.cells import compare
+from lab.compare.cells import CONDITIONS, UnlikeRuns, compare, differences, require_alike
 from lab.errors import SpecError
 from lab.results.record import DiskRecord, RebuildRecord, ResultRecord
-from lab.results.verdicts import Outcome
+from lab.results.verdicts import RatioOutcome
 from tests.unit.results.test_store import cell, draft
 
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -32,9 +31,14 @@ def scaled(factor: float) -> list[float]:
 
 @pytest.mark.parametrize(
     ("factor", "outcome"),
-    [(1.5, Outcome.FASTER), (0.5, Outcome.SLOWER), (1.001, Outcome.SAME), (1.045, Outcome.CANNOT_TELL)],
+    [
+        (1.5, RatioOutcome.FASTER),
+        (0.5, RatioOutcome.SLOWER),
+        (1.001, RatioOutcome.SAME),
+        (1.045, RatioOutcome.CANNOT_TELL),
+    ],
 )
-def test_the_second_is_judged_by_the_whole_interval(factor: float, outcome: Outcome) -> None:
+def test_the_second_is_judged_by_the_whole_interval(factor: float, outcome: RatioOutcome) -> None:
     (row,) = compare(result(STEADY), result(scaled(factor), "b")).rows
     assert row.outcome is outcome
     assert row.ratio is not None
@@ -44,19 +48,19 @@ def test_the_second_is_judged_by_the_whole_interval(factor: float, outcome: Outc
 
 def test_swapping_the_results_turns_the_verdict() -> None:
     first, second = result(STEADY), result(scaled(2.0), "b")
-    assert compare(first, second).rows[0].outcome is Outcome.FASTER
-    assert compare(second, first).rows[0].outcome is Outcome.SLOWER
+    assert compare(first, second).rows[0].outcome is RatioOutcome.FASTER
+    assert compare(second, first).rows[0].outcome is RatioOutcome.SLOWER
 
 
 def test_few_repeats_tell_nothing_however_large_the_difference() -> None:
     (row,) = compare(result(STEADY[:3]), result(scaled(10.0)[:3], "b")).rows
-    assert row.outcome is Outcome.CANNOT_TELL
+    assert row.outcome is RatioOutcome.CANNOT_TELL
     assert row.reason == "3 repeats are too few: at least 4 are needed"
 
 
 def test_a_zero_is_no_reason_to_fail() -> None:
     (row,) = compare(result([0.0] * 6), result(STEADY, "b")).rows
-    assert row.outcome is Outcome.CANNOT_TELL
+    assert row.outcome is RatioOutcome.CANNOT_TELL
     assert row.ratio is None
 
 
@@ -69,7 +73,7 @@ def test_longer_rebuilds_are_slower() -> None:
         return msgspec.structs.replace(draft(name), rebuilds=made)
 
     (row,) = compare(rebuilt(10.0, "a"), rebuilt(20.0, "b")).rows
-    assert (row.figure, row.outcome) == ("rebuild seconds", Outcome.SLOWER)
+    assert (row.figure, row.outcome) == ("rebuild seconds", RatioOutcome.SLOWER)
 
 
 def test_cells_without_counterpart_are_named() -> None:

@@ -8,21 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.compare.loading import load_platforms
+from lab.classroom.bundle import load_signer, write_bundle
 from lab.compare.platforms import (
-    Measure,
     PlatformComparison,
+    PlatformMeasure,
     Transfer,
     by_experiment,
     compare_platforms,
     platform_of,
 )
 from lab.errors import SpecError
-from lab.results.bundle import write_bundle
+from lab.results.elsewhere import find_results
 from lab.results.record import ResultRecord, encode_record
-from lab.results.signing import load_signer
 from lab.results.store import ResultStore, decode_record
-from lab.results.verdicts import Outcome
+from lab.results.verdicts import RatioOutcome
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
 
 WRITES = {"single": 100, "raid0": 390, "raid1": 98, "raid5": 90}
@@ -41,17 +40,17 @@ def both() -> PlatformComparison:
 
 def test_every_figure_is_without_a_unit_and_has_an_interval(both: PlatformComparison) -> None:
     rows = {(row.measure, row.what): row.values for row in both.rows}
-    first, second = rows[Measure.SPEED_UP, "raid0, rand-read-4k, read"]
+    first, second = rows[PlatformMeasure.SPEED_UP, "raid0, rand-read-4k, read"]
     assert first is not None
     assert second is not None
     assert [first.median, second.median] == pytest.approx([3.9, 3.5])
     assert first.low <= first.median <= first.high
-    assert rows[Measure.CPU_COST, "raid5, rand-write-4k, write"][0] is not None
+    assert rows[PlatformMeasure.CPU_COST, "raid5, rand-write-4k, write"][0] is not None
     # 10**9 bytes in 10 s, over 100 (and 20 000) writes of 4096 bytes a second.
-    rebuilt = rows[Measure.REBUILD, "raid5"]
+    rebuilt = rows[PlatformMeasure.REBUILD, "raid5"]
     assert rebuilt[0] is not None
     assert rebuilt[0].median == pytest.approx(1e8 / (100 * 4096), rel=0.02)
-    assert not any("single" in what for measure, what in rows if measure is Measure.SPEED_UP)
+    assert not any("single" in what for measure, what in rows if measure is PlatformMeasure.SPEED_UP)
 
 
 def test_conclusions_that_carry_over_and_one_that_flips(both: PlatformComparison) -> None:
@@ -64,7 +63,7 @@ def test_conclusions_that_carry_over_and_one_that_flips(both: PlatformComparison
         for each in both.conclusions
         if each.transfers[0] is Transfer.FLIPS and each.slower == "raid5" and each.faster == "single"
     ]
-    assert [verdict.outcome for verdict in flip.verdicts] == [Outcome.FASTER, Outcome.SLOWER]
+    assert [verdict.outcome for verdict in flip.verdicts] == [RatioOutcome.FASTER, RatioOutcome.SLOWER]
 
 
 def test_a_difference_here_and_none_there_is_a_change() -> None:
@@ -106,7 +105,7 @@ def test_a_missing_repeat_zero_and_what_is_no_number_are_told_and_left_out() -> 
     assert any("nan IOPS, left out" in problem for problem in problems)
     assert f"{cells[-1].key}: planned, not measured" in problems
     rows = {(row.measure, row.what): row.values for row in found.rows}
-    speed_up = rows[Measure.SPEED_UP, "raid0, rand-read-4k, read"][0]
+    speed_up = rows[PlatformMeasure.SPEED_UP, "raid0, rand-read-4k, read"][0]
     assert speed_up is not None
     assert speed_up.median == pytest.approx(3.9, rel=0.02)
 
@@ -134,7 +133,7 @@ def test_machines_of_one_kind_are_told_apart() -> None:
 
 
 def bundle(path: Path, record: ResultRecord, key: Path) -> Path:
-    data = write_bundle({record.id: {"record.json": encode_record(record)}}, load_signer(key), raidlab_version="1")
+    data = write_bundle({record.id: {"record.json": encode_record(record)}}, load_signer(key))
     path.write_bytes(data)
     return path
 
@@ -149,7 +148,9 @@ def test_a_bad_bundle_stops_no_other(tmp_path: Path) -> None:
     (folder / "d.zip").write_bytes(b"not a bundle")
     newer = msgspec.structs.replace(machine("e", HDD, WRITES, seed=2), schema_version=99)
     bundle(folder / "e.zip", newer, key)
-    platforms, problems = load_platforms([str(folder), "missing-result"], ResultStore(tmp_path / "none"))
+    named = list(find_results([str(folder), "missing-result"], ResultStore(tmp_path / "none")))
+    platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
+    problems = [each for each in named if isinstance(each, str)]
     assert [each.record.conditions.host_name for each in platforms] == ["a", "b"]
     assert len(problems) == 4
     assert any("result format 99" in problem for problem in problems)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.disks.kinds import DiskKind, LabDisk
+from lab.host.clock import Clock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
 from lab.machine import Host
 from lab.machine.state_folder import StateFolder
-from lab.seams.clock import Clock
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses
 from lab.units import MIB, SECTOR_BYTES
 from tests.unit.fakes import FakeClock, FakeMachine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.disks.attaching import driver_plan, loop_attachment, ram_attachments, reset_plan, spindle_attachment
+from lab.disks.drive_models import all_drive_models
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
-from lab.disks.personalities import all_personalities
 from lab.errors import SpecError
 from lab.plans import Danger
 from lab.units import MIB
@@ -44,30 +44,30 @@ SERVERS = {
 }
 
 
-def test_every_personality_has_its_expected_command() -> None:
-    assert set(SERVERS) == {name for name, each in all_personalities().items() if not each.mechanics}
+def test_every_drive_model_has_its_expected_command() -> None:
+    assert set(SERVERS) == {name for name, each in all_drive_models().items() if not each.mechanics}
 
 
-@pytest.mark.parametrize("personality", sorted(SERVERS))
-def test_spindle(personality: str) -> None:
-    made = spindle_attachment(spec(DiskKind.SPINDLE, personality=personality), 2)
+@pytest.mark.parametrize("model", sorted(SERVERS))
+def test_spindle(model: str) -> None:
+    made = spindle_attachment(spec(DiskKind.SPINDLE, model=model), 2)
     start = "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid "
     assert made.attach.lines() == [
-        f"{start}{SERVERS[personality]} pause-control=/run/raidlab/disk01.pause",
+        f"{start}{SERVERS[model]} pause-control=/run/raidlab/disk01.pause",
         "nbd-client -unix /run/raidlab/disk01.sock /dev/nbd2 -b 512",
-        f"sh -c 'echo {int(personality != 'ssd')} > /sys/block/nbd2/queue/rotational'",
+        f"sh -c 'echo {int(model != 'ssd')} > /sys/block/nbd2/queue/rotational'",
     ]
     assert made.detach.lines() == [
         "nbd-client -d /dev/nbd2",
         "pkill -F /run/raidlab/disk01.pid",
         "rm -f /run/raidlab/disk01.sock /run/raidlab/disk01.pid /run/raidlab/disk01.pause",
     ]
-    assert (made.disk.node, made.disk.backing, made.disk.personality) == ("/dev/nbd2", "memory", personality)
+    assert (made.disk.node, made.disk.backing, made.disk.model) == ("/dev/nbd2", "memory", model)
 
 
 def test_spindle_with_mechanics() -> None:
     made = spindle_attachment(
-        spec(DiskKind.SPINDLE, personality="barracuda-4lp"), 2, drive_plugin="/p/drive.so", transport_milliseconds=0.1
+        spec(DiskKind.SPINDLE, model="barracuda-4lp"), 2, drive_plugin="/p/drive.so", transport_milliseconds=0.1
     )
     assert made.attach.lines()[0] == (
         "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid --threads 16 --filter=pause "
@@ -75,14 +75,14 @@ def test_spindle_with_mechanics() -> None:
         "seek_short=3,0.232702,600 seek_long=7.2814,0.002364 track_switch=0.8 overhead=1.1 interface=20000000 queue=1 "
         "read_ahead=131072 write_cache=131072 transport=0.1 pause-control=/run/raidlab/disk01.pause"
     )
-    assert made.detach == spindle_attachment(spec(DiskKind.SPINDLE, personality="hdd-7200"), 2).detach
-    below = spindle_attachment(spec(DiskKind.SPINDLE, personality="sata-7200", backing="/dev/vdb"), 0)
+    assert made.detach == spindle_attachment(spec(DiskKind.SPINDLE, model="hdd-7200"), 2).detach
+    below = spindle_attachment(spec(DiskKind.SPINDLE, model="sata-7200", backing="/dev/vdb"), 0)
     assert "--threads 64 " in below.attach.lines()[0]
     assert " size=67108864 backing=/dev/vdb " in below.attach.lines()[0]
 
 
 def test_spindle_over_another_device() -> None:
-    made = spindle_attachment(spec(DiskKind.SPINDLE, personality="slow", backing="/dev/vdb"), 0)
+    made = spindle_attachment(spec(DiskKind.SPINDLE, model="slow", backing="/dev/vdb"), 0)
     assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in made.attach.lines()[0]
     assert made.disk.backing == "/dev/vdb"
 

@@ -13,7 +13,7 @@ from lab.units import MIB
 from tests.unit.disks.machines import Device, machine_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
-SPINDLE = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=200 * MIB, personality="hdd-7200")
+SPINDLE = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=200 * MIB, model="hdd-7200")
 DISKS = tuple(
     LabDisk(name=f"disk0{number}", kind=DiskKind.VIRTIO, node=f"/dev/vd{letter}", size_bytes=500 * MIB)
     for number, letter in enumerate("bcde", start=1)
@@ -30,7 +30,7 @@ def machine(*, signed: str = "") -> FakeMachine:
 
 def test_spindles_take_the_last_disks_that_carry_nothing() -> None:
     loop = DiskSpec(name="disk11", kind=DiskKind.LOOP, size_bytes=MIB)
-    wanted = [SPINDLE, loop, DiskSpec(name="disk12", kind=DiskKind.SPINDLE, size_bytes=MIB, personality="slow")]
+    wanted = [SPINDLE, loop, DiskSpec(name="disk12", kind=DiskKind.SPINDLE, size_bytes=MIB, model="slow")]
     made = with_backing(as_machine(machine(signed="vde\n")), DISKS, wanted)
     assert [spec.backing for spec in made] == ["/dev/vdd", "", "/dev/vdc"]
 
@@ -43,7 +43,7 @@ def test_too_few_free_disks_are_told_before_anything_is_attached() -> None:
 
 
 def test_a_disk_that_is_too_small_is_not_taken() -> None:
-    large = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=501 * MIB, personality="slow")
+    large = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=501 * MIB, model="slow")
     with pytest.raises(LabError, match="large enough"):
         with_backing(as_machine(machine()), DISKS, [large])
 

@@ -90,7 +90,7 @@ def test_a_physical_disk_may_have_any_size() -> None:
 def test_arrays_of_lab_disks_may_be_written_on_and_others_not() -> None:
     machine = machine_of(Device("md0", members=("ubda",)), Device("md1", members=("sda", "ubda")), Device("md2"))
     check(machine, "/dev/md0")
-    with pytest.raises(DeviceRefused, match="/dev/md1: it is an array with members that are no lab disks: sda"):
+    with pytest.raises(DeviceRefused, match="/dev/md1: it is an array with members that are not lab disks: sda"):
         check(machine, "/dev/md1")
     with pytest.raises(DeviceRefused, match="/dev/md2: it is not a lab disk"):
         check(machine, "/dev/md2")
@@ -220,7 +220,7 @@ def test_a_disk_in_use_is_not_blank(machine: FakeMachine, reason: str) -> None:
     ],
 )
 def test_a_disk_that_cannot_be_examined_does_not_pass_for_blank(answer: Scripted) -> None:
-    with pytest.raises(DeviceRefused, match="cannot be told"):
+    with pytest.raises(DeviceRefused, match="the signatures on /dev/ubda cannot be read"):
         blank_check(machine_of(UBDA), answer)
 
 
@@ -268,10 +268,10 @@ def test_a_mapping_that_lies_on_another_disk_in_the_end_is_refused() -> None:
     )
     machine = machine_of(*VOLUME, *foreign)
     with pytest.raises(
-        DeviceRefused, match="/dev/mapper/home: it is a mapping with members that are no lab disks: sda"
+        DeviceRefused, match="/dev/mapper/home: it is a mapping with members that are not lab disks: sda"
     ):
         check(machine, "/dev/mapper/home")
-    with pytest.raises(DeviceRefused, match="/dev/md101: it is an array with members that are no lab disks: sda"):
+    with pytest.raises(DeviceRefused, match="/dev/md101: it is an array with members that are not lab disks: sda"):
         check(machine, "/dev/md101")
 
 

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import base64
+import errno
+import os
+import zlib
+from pathlib import Path
+
 import pytest
 
-from lab.disks.inventory import parse_mountinfo, read_devices, resolve_node, scsi_serial
-from lab.disks.lab import virtio_disks
+from lab.disks import head_program
+from lab.disks.inventory import parse_mountinfo, read_devices, read_heads, resolve_node, scsi_serial
+from lab.disks.lab_files import virtio_disks
 from lab.errors import LabError
 from tests.unit.disks.machines import MOUNTINFO, SIZE, Device, machine_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
@@ -124,3 +131,45 @@ def test_the_serial_of_a_scsi_disk_is_in_its_page(page: bytes, serial: str) -> N
     fake = machine_of(Device("sdb"))
     fake.files["/sys/block/sdb/device/vpd_pg80"] = page.decode("utf-8", "replace")
     assert read_devices(as_machine(fake))["sdb"].serial == serial
+
+
+def read_by_the_program(*arguments: object) -> bytes:
+    return zlib.decompress(base64.b64decode(head_program.main([str(each) for each in arguments], lambda: False)))
+
+
+def test_the_first_bytes_of_disks_are_read_past_the_page_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "long").write_bytes(b"a" * 12_000)
+    (tmp_path / "short").write_bytes(b"b" * 4096)
+    flags: list[int] = []
+    # A file system of the tests may know no direct I/O.
+    opened = os.open
+
+    def open_through_the_cache(path: str, asked: int) -> int:
+        flags.append(asked)
+        return opened(path, os.O_RDONLY)
+
+    monkeypatch.setattr(os, "open", open_through_the_cache)
+    read = read_by_the_program(8192, tmp_path / "long", tmp_path / "absent", tmp_path / "short")
+    assert read == b"a" * 8192 + bytes(8192) + b"b" * 4096 + bytes(4096)
+    assert flags == [os.O_RDONLY | os.O_DIRECT] * 3
+
+
+def test_a_page_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "disk").write_bytes(b"a" * 12_288)
+    read = os.preadv
+
+    def broken(fd: int, views: list[memoryview], offset: int) -> int:
+        size = read(fd, views, offset)
+        if offset <= 4096 < offset + size:
+            raise OSError(errno.EIO, "Input/output error")
+        return size
+
+    monkeypatch.setattr(os, "preadv", broken)
+    assert read_by_the_program(12_288, tmp_path / "disk") == b"a" * 4096 + bytes(4096) + b"a" * 4096
+
+
+def test_heads_are_whole_pages_each_under_its_node() -> None:
+    data = b"a" * 8192 + b"b" * 8192
+    answer = Scripted(stdout=base64.b64encode(zlib.compress(data)).decode())
+    machine = FakeMachine(answers={("agent:read-heads", "8192"): answer})
+    assert read_heads(machine, ["/dev/sda", "/dev/sdb"], 5000) == {"/dev/sda": b"a" * 8192, "/dev/sdb": b"b" * 8192}

@@ -2,20 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, disk_kind, serial_of, specs
-from lab.disks.personalities import TRANSPORT_MILLISECONDS, all_personalities, find_personality
+from lab.disks.drive_models import TRANSPORT_MILLISECONDS, all_drive_models, find_drive_model
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, serial_of, specs
 from lab.errors import SpecError
+from lab.tomlfile import known_word
 from lab.units import KIB, MIB
 
 
 @pytest.mark.parametrize("word", ["loop", " Loop ", "LOOP"])
 def test_a_kind_by_its_name(word: str) -> None:
-    assert disk_kind(word) is DiskKind.LOOP
+    assert known_word(DiskKind, word, "kind of disk") is DiskKind.LOOP
 
 
 def test_an_unknown_kind_names_the_nearest() -> None:
     with pytest.raises(SpecError) as caught:
-        disk_kind("spindel")
+        known_word(DiskKind, "spindel", "kind of disk")
     assert caught.value.hint == "did you mean 'spindle'?"
 
 
@@ -40,17 +41,17 @@ def test_sizes(kind: DiskKind, size_bytes: int, is_possible: bool) -> None:
     assert f"multiple of {1024 if kind is DiskKind.RAM else 512} bytes" in caught.value.hint
 
 
-def test_a_spindle_needs_a_known_personality_and_the_nearest_is_named() -> None:
-    DiskSpec(name="disk01", kind=DiskKind.SPINDLE, personality="hdd-7200").validate()
-    with pytest.raises(SpecError, match="no disk personality 'hdd-720'") as caught:
-        DiskSpec(name="disk01", kind=DiskKind.SPINDLE, personality="hdd-720").validate()
+def test_a_spindle_needs_a_known_drive_model_and_the_nearest_is_named() -> None:
+    DiskSpec(name="disk01", kind=DiskKind.SPINDLE, model="hdd-7200").validate()
+    with pytest.raises(SpecError, match="no drive model 'hdd-720'") as caught:
+        DiskSpec(name="disk01", kind=DiskKind.SPINDLE, model="hdd-720").validate()
     assert caught.value.hint == "did you mean 'hdd-7200'?"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in DiskKind if kind is not DiskKind.SPINDLE])
-def test_other_kinds_have_no_personality(kind: DiskKind) -> None:
-    with pytest.raises(SpecError, match=f"a {kind} disk has no personality"):
-        DiskSpec(name="disk01", kind=kind, personality="hdd-7200", backing="/dev/sdx").validate()
+def test_other_kinds_have_no_drive_model(kind: DiskKind) -> None:
+    with pytest.raises(SpecError, match=f"a {kind} disk has no drive model"):
+        DiskSpec(name="disk01", kind=kind, model="hdd-7200", backing="/dev/sdx").validate()
 
 
 @pytest.mark.parametrize(("backing", "is_possible"), [("/dev/sdb", True), ("sdb", False), ("", False)])
@@ -79,16 +80,16 @@ def test_several_disks_are_numbered_and_checked() -> None:
         specs(2, DiskKind.LOOP, size_bytes=100)
 
 
-@pytest.mark.parametrize("name", [name for name, each in all_personalities().items() if not each.mechanics])
-def test_a_personality_answers_in_its_time_with_the_transport(name: str) -> None:
-    personality = find_personality(name)
-    answer = personality.delay_milliseconds + TRANSPORT_MILLISECONDS
+@pytest.mark.parametrize("name", [name for name, each in all_drive_models().items() if not each.mechanics])
+def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None:
+    model = find_drive_model(name)
+    answer = model.delay_milliseconds + TRANSPORT_MILLISECONDS
     # A solid-state drive is faster than the transport: there is nothing left to wait for.
-    expected = max(personality.service_milliseconds, TRANSPORT_MILLISECONDS)
+    expected = max(model.service_milliseconds, TRANSPORT_MILLISECONDS)
     # nbdkit before 1.40 takes whole milliseconds.
     assert answer == pytest.approx(expected, abs=0.5)
-    assert personality.iops == pytest.approx(personality.concurrent_requests * 1000 / personality.service_milliseconds)
+    assert model.iops == pytest.approx(model.concurrent_requests * 1000 / model.service_milliseconds)
 
 
 def test_a_7200_rpm_drive_makes_75_ios_a_second() -> None:
-    assert round(find_personality("hdd-7200").iops) == 75
+    assert round(find_drive_model("hdd-7200").iops) == 75

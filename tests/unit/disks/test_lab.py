@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.disks.kinds import DiskKind, DiskSpec, specs
-from lab.disks.lab import Lab, open_lab
+from lab.disks.lab import Lab
+from lab.disks.opening import open_lab
 from lab.errors import CommandFailed, DeviceRefused, LabError, SpecError
 from lab.machine import parse_target
+from lab.plans import Plan, Step
 from lab.units import MIB
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
@@ -23,6 +25,35 @@ def empty_lab(machine: FakeMachine, tmp_path: Path) -> Lab:
 
 def loops(*sizes: int) -> FakeMachine:
     return machine_of(*(Device(f"loop{number}", size_bytes=size) for number, size in enumerate(sizes)))
+
+
+FIRST, SECOND, THIRD = (Step((word, "a b"), f"Why {word}.") for word in ("first", "second", "third"))
+
+
+def test_steps_run_in_order_and_are_told_before(tmp_path: Path) -> None:
+    machine, told = FakeMachine(), list[tuple[str, int]]()
+    plan = Plan.of("Test", [FIRST, SECOND])
+    empty_lab(machine, tmp_path).execute(plan, before_step=lambda step: told.append((step.argv[0], len(machine.runs))))
+    assert machine.runs == [FIRST.argv, SECOND.argv]
+    assert told == [("first", 0), ("second", 1)]
+
+
+def test_the_first_error_ends_the_plan(tmp_path: Path) -> None:
+    machine = FakeMachine()
+    machine.answers[("second",)] = Scripted(status=1, stderr="its own")
+    with pytest.raises(CommandFailed, match="its own"):
+        empty_lab(machine, tmp_path).execute(Plan("Test", (FIRST, SECOND, THIRD)))
+    assert machine.runs == [FIRST.argv, SECOND.argv]
+
+
+def test_a_step_that_was_objected_to_does_not_run(tmp_path: Path) -> None:
+    def object_to(step: Step) -> None:
+        raise PermissionError(step.argv[0])
+
+    machine = FakeMachine()
+    with pytest.raises(PermissionError, match="first"):
+        empty_lab(machine, tmp_path).execute(Plan("Test", (FIRST,)), before_step=object_to)
+    assert machine.runs == []
 
 
 def test_loop_disks_take_free_devices_in_order(tmp_path: Path) -> None:
@@ -56,7 +87,7 @@ def test_too_few_free_devices(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_is_refused_before_anything_runs(tmp_path: Path) -> None:
     machine = loops(0)
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])
-    with pytest.raises(SpecError, match="disk01 are there already"):
+    with pytest.raises(SpecError, match="already disks named disk01"):
         lab.attach(specs(1, DiskKind.LOOP, size_bytes=MIB))
     assert machine.runs == []
 
@@ -70,7 +101,7 @@ def test_a_second_set_of_ram_disks_would_be_the_first(tmp_path: Path) -> None:
     machine = FakeMachine()
     lab = empty_lab(machine, tmp_path)
     lab.attach(specs(2, DiskKind.RAM, size_bytes=MIB))
-    with pytest.raises(SpecError, match="ram disks already"):
+    with pytest.raises(SpecError, match="already ram disks"):
         lab.attach(specs(1, DiskKind.RAM, size_bytes=MIB, first=3))
     assert machine.runs == [("modprobe", "brd", "rd_nr=2", "rd_size=1024")]
     assert len(lab.disks) == 2
@@ -127,7 +158,7 @@ def test_a_physical_disk_passes_the_guard_before_it_is_taken_in(tmp_path: Path) 
 def test_a_partition_is_no_physical_disk(tmp_path: Path) -> None:
     machine = machine_of(Device("sdb"))
     machine.answers[("readlink",)] = Scripted("/dev/sdb1\n")
-    with pytest.raises(DeviceRefused, match="no whole disk"):
+    with pytest.raises(DeviceRefused, match="not a whole disk"):
         empty_lab(machine, tmp_path).attach([DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing="/dev/sdb1")])
 
 
@@ -140,7 +171,7 @@ def test_a_machine_just_started_gets_the_folder_of_the_disks_sockets_first(
     def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
         yield machine
 
-    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    monkeypatch.setattr("lab.disks.opening.open_machine", opened)
     with open_lab(parse_target("ssh:somewhere"), host_in(tmp_path)):
         pass
     assert machine.runs[0] == ("mkdir", "-p", "/run/raidlab")

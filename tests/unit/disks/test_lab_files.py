@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 from lab.disks.kinds import DiskKind, DiskSpec, specs
 from lab.disks.lab_files import (
     REGISTRY,
-    LabFolder,
     lab_folder,
     read_registry,
     scratch_folder,
@@ -17,6 +17,7 @@ from lab.disks.lab_files import (
     write_registry,
 )
 from lab.errors import LabError, MachineBusy, SpecError
+from lab.machine import parse_target
 from lab.machine.state_folder import StateFolder
 from lab.units import MIB
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
@@ -136,7 +137,7 @@ def test_a_scratch_folder_checks_its_disks_first(state: StateFolder) -> None:
 
 
 def test_only_the_lock_for_machines_that_keep_their_disks(state: StateFolder) -> None:
-    with LabFolder.locked(state, "ssh:user@host:22"):
+    with closing(state.lock_lab(parse_target("ssh:user@host:22").lab_name)):
         assert [path.name for path in (state.root / "labs").iterdir()] == ["at-ssh-user-host-22"]
 
 

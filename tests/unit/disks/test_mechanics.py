@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 import lab.disks
-from lab.disks.mechanics import Mechanics, Zone
-from lab.disks.personalities import all_personalities, find_personality
+from lab.disks.drive_models import Mechanics, Zone, all_drive_models, find_drive_model
 from lab.units import MIB, SECTOR_BYTES
 
 Request = tuple[str, float, int, int]
@@ -63,7 +62,7 @@ def changed(mechanics: Mechanics, **values: object) -> Mechanics:
 
 
 def drive(name: str) -> Mechanics:
-    mechanics = find_personality(name).mechanics
+    mechanics = find_drive_model(name).mechanics
     assert mechanics
     return mechanics
 
@@ -202,6 +201,6 @@ def test_published_drives_seek_as_published() -> None:
         assert mechanics.seek_seconds(600) * 1000 == pytest.approx(long, abs=0.01)
 
 
-def test_mechanical_personalities_are_listed_with_those_of_constant_service() -> None:
-    assert set(DRIVES) < set(all_personalities())
-    assert 50 < find_personality("barracuda-4lp").iops < find_personality("cheetah-4lp").iops < 100
+def test_mechanical_drive_model_are_listed_with_those_of_constant_service() -> None:
+    assert set(DRIVES) < set(all_drive_models())
+    assert 50 < find_drive_model("barracuda-4lp").iops < find_drive_model("cheetah-4lp").iops < 100

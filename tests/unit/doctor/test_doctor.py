@@ -11,15 +11,14 @@ import msgspec
 import pytest
 
 from lab.doctor import Check, DoctorReport, Outcome, check_computer, check_machine, report_schema
-from lab.doctor.distribution import parse_distribution
-from lab.doctor.programs import PROGRAMS, version_in
+from lab.doctor.programs import PROGRAMS, parse_distribution, version_in
 from lab.errors import ExitCode
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import Completed, HostProcesses
 from lab.machine import Host, MachineFacts
 from lab.machine.api import CommandResult, Machine
 from lab.machine.state_folder import StateFolder
-from lab.seams.clock import HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import Completed, HostProcesses
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
 ALL_PROGRAMS = [program.name for program in PROGRAMS] + ["linux.uml", "ssh", "sudo", "modinfo", "vagrant", "virsh"]
@@ -86,7 +85,7 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("programs", "said", "name", "mend"),
+    ("programs", "said", "name", "fix"),
     [
         (["ssh"], "", "program-vagrant", "make vm"),
         (["ssh", "vagrant"], "", "libvirt", "make vm"),
@@ -95,12 +94,12 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
     ],
 )
 def test_what_keeps_the_virtual_machine_from_starting_is_named(
-    tmp_path: Path, programs: list[str], said: str, name: str, mend: str
+    tmp_path: Path, programs: list[str], said: str, name: str, fix: str
 ) -> None:
     report = examine(tmp_path, target="vagrant:raidlab2", programs=programs, answers={"/usr/bin/virsh": (1, said)})
     assert report.target == "vagrant:"
     assert named(report, name).outcome is Outcome.MISSING
-    assert mend in named(report, name).mend
+    assert fix in named(report, name).fix
     # A machine that runs is reached by ssh, whatever has become of libvirt.
     assert report.is_ready == ("vagrant" in programs)
 
@@ -119,9 +118,9 @@ def test_all_that_is_missing_is_named_at_once_with_one_cure(tmp_path: Path) -> N
         "sudo apt install mdadm kmod nbdkit nbd-client tcc e2fsprogs xfsprogs util-linux dmsetup mount user-mode-linux"
         " openssh-client"
     )
-    assert all(check.mend for check in report.missing)
+    assert all(check.fix for check in report.missing)
     assert [check.name for check in report.missing][:3] == ["program-mdadm", "program-modprobe", "embedded-kernel"]
-    assert named(report, "program-mdadm").mend == "sudo apt install mdadm"
+    assert named(report, "program-mdadm").fix == "sudo apt install mdadm"
     assert examine(tmp_path, programs=["fio"], is_root=True).install_command.startswith("apt install mdadm ")
 
 
@@ -186,7 +185,7 @@ def test_kvm_is_decided_by_the_processors_flags(
     report = examine(tmp_path, files=files)
     assert named(report, "kvm").outcome is outcome
     assert words in named(report, "kvm").detail
-    assert bool(named(report, "kvm").mend) == (outcome is not Outcome.OK)
+    assert bool(named(report, "kvm").fix) == (outcome is not Outcome.OK)
     assert report.is_ready
 
 
@@ -196,7 +195,7 @@ def test_a_state_folder_that_cannot_be_written_blocks(tmp_path: Path) -> None:
     check = named(report, "state-folder")
     assert not report.is_ready
     assert "cannot be written" in check.detail
-    assert "RAIDLAB_STATE=FOLDER" in check.mend
+    assert "RAIDLAB_STATE=FOLDER" in check.fix
 
 
 def test_md_as_a_module_or_not_at_all_is_told_in_plain_words(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_md_as_a_module_or_not_at_all_is_told_in_plain_words(tmp_path: Path) -> 
     report = examine(tmp_path, target="local:", answers={"/usr/bin/modinfo -n md_mod": (1, "")})
     assert not report.is_ready
     assert report.ready_targets() == ("uml:", "ssh:", "vagrant:")
-    assert "--on uml:" in named(report, "md-driver").mend
+    assert "--on uml:" in named(report, "md-driver").fix
 
 
 @pytest.mark.parametrize(

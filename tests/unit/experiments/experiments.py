@@ -6,7 +6,7 @@ from lab.experiments.schema import Experiment
 from lab.tomlfile import decode_toml
 
 HEAD = """
-format_version = 1
+format_version = 2
 id = "test"
 title = "A test"
 question = "Does it work?"

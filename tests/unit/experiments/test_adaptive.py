@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lab.errors import SpecError
-from lab.experiments.adaptive import wide_cells, wide_notes
-from lab.experiments.schedule import cells, extra_cells
+from lab.experiments.schedule import cells, extra_cells, wide_cells, wide_notes
 from lab.results.record import ResultRecord
 from tests.unit.experiments.experiments import experiment
 from tests.unit.results.records import cell, record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from lab.experiments.disturbed import MEASURED_AGAIN, SpareMeasurements
+from lab.experiments.schedule import MEASURED_AGAIN, SpareMeasurements
 
 
 def test_a_disturbed_measurement_is_made_again_twice_at_most() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lab.adapt.spec import VolumeSpec
 from lab.disks import DiskKind, LabDisk
 from lab.errors import LabError, SpecError
-from lab.experiments.bench import reads_as_zeros_after_reset
+from lab.experiments.bench import reads_as_zeros_after_reset, tuned
 from lab.experiments.schema import check
-from lab.experiments.volumes import tuned
 from lab.units import MIB
 from tests.unit.experiments.experiments import experiment
 
@@ -21,12 +21,12 @@ sharing = "shared"
 id = "fast"
 count = 4
 size_bytes = "64M"
-personality = "hdd-10k"
+model = "hdd-10k"
 [[disks.pools]]
 id = "slow"
 count = 3
 size_bytes = "32M"
-personality = "hdd-7200"
+model = "hdd-7200"
 """
 ARRAYS = """
 [[arrays]]
@@ -45,7 +45,7 @@ JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
 def test_the_lab_has_every_disk_of_every_pool() -> None:
     specs = experiment(POOLS, arrays=ARRAYS, jobs=JOB).disk_specs
     assert [spec.name for spec in specs] == ["fast01", "fast02", "fast03", "fast04", "slow01", "slow02", "slow03"]
-    assert {(spec.size_bytes // MIB, spec.personality) for spec in specs} == {(64, "hdd-10k"), (32, "hdd-7200")}
+    assert {(spec.size_bytes // MIB, spec.model) for spec in specs} == {(64, "hdd-10k"), (32, "hdd-7200")}
 
 
 def test_an_array_takes_the_first_disks_of_each_pool_in_its_order() -> None:
@@ -59,7 +59,9 @@ def test_factors_of_use_are_given_by_pool() -> None:
     text = ARRAYS.replace("stripe_cache_pages = 1024", "utilisation = { slow = 0.3 }")
     plan = experiment(POOLS, arrays=text, jobs=JOB).arrays[0]
     disks = plan.stand_ins(experiment(POOLS, arrays=text, jobs=JOB).disks)
-    assert plan.volume_spec(disks, "adapt0").utilisation == (1.0, 1.0, 0.3, 0.3, 0.3)
+    spec = plan.spec(disks)
+    assert isinstance(spec, VolumeSpec)
+    assert (spec.name, spec.utilisation) == ("adapt0", (1.0, 1.0, 0.3, 0.3, 0.3))
     assert [disk.size_bytes // MIB for disk in disks] == [64, 64, 32, 32, 32]
 
 
@@ -69,7 +71,7 @@ def test_factors_of_use_are_given_by_pool() -> None:
         (("fast = 2, slow = 3", "fast = 9"), "takes 9 of pool 'fast', and fast has 4, slow has 3"),
         (("fast = 2, slow = 3", "new = 2"), "takes 2 of pool 'new'"),
         (("fast = 2, slow = 3", "fast = 2"), "needs at least 3 disks, not 2"),
-        (("stripe_cache_pages = 1024", "utilisation = { old = 0.3 }"), "uses pool 'old' and takes nothing of it"),
+        (("stripe_cache_pages = 1024", "utilisation = { old = 0.3 }"), "uses pool 'old' and takes nothing from it"),
         (("stripe_cache_pages = 1024", "reference = 9"), "reference stripe of 9 blocks is not possible"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import RunCancelled
-from lab.experiments.context import CancellableObserver
 from lab.experiments.progress import ProgressMeter, RunProgress
 from lab.experiments.schedule import estimated_seconds, planned_keys
 from tests.unit.experiments.experiments import experiment
@@ -72,9 +71,9 @@ def test_rates_are_those_of_the_last_moment() -> None:
 
 
 def test_a_run_ends_at_the_next_step_after_it_was_cancelled() -> None:
-    watched, told = meter(FakeClock())
+    told: list[RunProgress] = []
     cancelled: list[bool] = []
-    observer = CancellableObserver(watched, lambda: bool(cancelled))
+    observer = ProgressMeter(experiment(), FakeClock(), told.append, lambda: bool(cancelled))
     observer.doing("build", 1)
     cancelled.append(True)
     # What was measured until then is still kept.

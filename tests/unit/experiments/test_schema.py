@@ -73,8 +73,8 @@ def test_an_experiment_needs_arrays_something_to_do_and_this_format() -> None:
     with pytest.raises(SpecError, match="neither jobs nor a rebuild"):
         experiment("repeats = 3\njobs = []", jobs="")
     assert experiment("repeats = 3\njobs = []", REBUILD, jobs="").rebuild
-    with pytest.raises(SpecError, match="format_version must be 1"):
-        find_with(HEAD.replace("= 1", "= 2"))
+    with pytest.raises(SpecError, match="format_version must be 2"):
+        find_with(HEAD.replace("= 2", "= 3"))
 
 
 def find_with(head: str) -> None:
@@ -103,7 +103,7 @@ def test_arrays_that_cannot_be_are_refused_before_anything_starts(
         (('[[jobs]]\nworkload = "rand-raed-4k"\n',), "no workload 'rand-raed-4k'"),
         ((REBUILD, '[rebuild.under]\nworkload = "rand-mux-4k"\n'), "no workload 'rand-mux-4k'"),
         (("[disks]\nsize_bytes = 1000\n",), "size of 1000 bytes"),
-        (('[disks]\nkind = "spindle"\npersonality = "hdd-720"\n',), "no disk personality 'hdd-720'"),
+        (('[disks]\nkind = "spindle"\nmodel = "hdd-720"\n',), "no drive model 'hdd-720'"),
         (('[rebuild]\narrays = ["b", "c"]\n',), "array 'c' of experiment 'test' cannot be rebuilt: raid0 has no"),
     ],
 )

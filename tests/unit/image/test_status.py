@@ -36,6 +36,7 @@ def test_a_box_made_from_what_is_there_is_current(clone: Clone) -> None:
     assert clone.status() == "current"
 
 
+@pytest.mark.slow
 def test_every_input_of_a_bake_makes_the_box_stale(clone: Clone) -> None:
     clone.place_box()
     for name in MADE_FROM:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
-from lab.lessons.scene import Scene
+from lab.lessons.state import CheckedState
 
 LESSON = """
-format_version = 1
+format_version = 2
 id = "01-first"
 title = "First"
 goal = "Build a {seed.level}."
@@ -54,7 +54,7 @@ mistake = "striped"
 """
 
 TRANSLATION = """
-format_version = 1
+format_version = 2
 id = "01-first"
 language = "sv"
 title = "Först"
@@ -130,7 +130,7 @@ def array(
     )
 
 
-def scene(*arrays: ArrayStatus, **more: object) -> Scene:
-    """A scene with disks disk01 to disk04 behind /dev/ubda to /dev/ubdd."""
+def lab_state(*arrays: ArrayStatus, **more: object) -> CheckedState:
+    """The lab with disks disk01 to disk04 behind /dev/ubda to /dev/ubdd."""
     nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcd", 1)}
-    return Scene(arrays={each.name: each for each in arrays}, nodes=nodes, **more)  # type: ignore[arg-type]
+    return CheckedState(arrays={each.name: each for each in arrays}, nodes=nodes, **more)  # type: ignore[arg-type]

@@ -1,18 +1,19 @@
-"""Each check, on a scene that it holds in and on others that it does not."""
+"""Each check, on a lab that it holds in and on others that it does not."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
-from lab.lessons.registry import ACTIONS, CHECKS, make_action, make_check
-from lab.lessons.scene import MarkSeen, Scene
-from lab.lessons.words import word_languages, words_in
+from lab.lessons.course import word_languages, words_in
+from lab.lessons.ready import ACTIONS, CHECKS, make_action, make_check
+from lab.lessons.state import CheckedState, MarkSeen
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
 from lab.workloads.fio_output import DirectionFigures, JobFigures
-from tests.unit.lessons.samples import array, member, scene
+from tests.unit.lessons.samples import array, lab_state, member
 
 BEGAN = "2026-01-01T00:00:00Z"
 LATER = "2026-01-01T00:01:00Z"
@@ -75,8 +76,8 @@ def record(*cells: CellRecord, rebuilds: tuple[RebuildRecord, ...] = ()) -> Resu
     )
 
 
-def measured(*cells: CellRecord, **more: Any) -> Scene:
-    return scene(results={"m": record(*cells, **more)})
+def measured(*cells: CellRecord, **more: Any) -> CheckedState:
+    return lab_state(results={"m": record(*cells, **more)})
 
 
 def rebuilt(is_unchanged: bool | None) -> RebuildRecord:
@@ -89,46 +90,47 @@ def ratio(**more: object) -> dict[str, object]:
 
 FOUR_TIMES = (cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(75, 0.200)))
 PAUSED = (cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
+DISTURBED = (FOUR_TIMES[0], msgspec.structs.replace(FOUR_TIMES[1], stamps=("disturbed: waited 20 %",)))
 SPLIT = (*FOUR_TIMES, cell("a", 1, figures(100, 0.050)), cell("b", 1, figures(75, 0.050)))
 CAME = frozenset({("member-added", "md0", "disk03")})
 
-HOLDS: list[tuple[dict[str, object], Scene]] = [
-    ({"that": "array.exists"}, scene(RAID5)),
-    ({"that": "array.level", "level": "raid5"}, scene(RAID5)),
-    ({"that": "array.state", "is_one_of": ["clean", "active"]}, scene(RAID5)),
-    ({"that": "array.healthy"}, scene(RAID5)),
-    ({"that": "array.degraded", "equals": 1}, scene(DEGRADED)),
-    ({"that": "array.members", "equals": 3}, scene(RAID5)),
-    ({"that": "array.disks", "disks": "disk03,disk01,disk02"}, scene(RAID5)),
-    ({"that": "array.chunk", "equals": "64K"}, scene(RAID5)),
-    ({"that": "array.layout", "layout": "left-symmetric"}, scene(RAID5)),
-    ({"that": "array.bitmap"}, scene(array(bitmap="+8"))),
-    ({"that": "array.bitmap", "present": False}, scene(RAID5)),
-    ({"that": "array.spares", "equals": 1}, scene(SPARE)),
-    ({"that": "array.lost"}, scene(array(state=ArrayState.BROKEN))),
-    ({"that": "array.lost", "parity_members": 1}, scene(array(degraded=2))),
-    ({"that": "disk.in_array", "disk": "disk03"}, scene(RAID5)),
-    ({"that": "disk.out_of_array", "disk": "disk03"}, scene(DEGRADED)),
-    ({"that": "disk.out_of_array", "disk": "disk03"}, scene(FAULTY)),
+HOLDS: list[tuple[dict[str, object], CheckedState]] = [
+    ({"that": "array.exists"}, lab_state(RAID5)),
+    ({"that": "array.level", "level": "raid5"}, lab_state(RAID5)),
+    ({"that": "array.state", "is_one_of": ["clean", "active"]}, lab_state(RAID5)),
+    ({"that": "array.healthy"}, lab_state(RAID5)),
+    ({"that": "array.degraded", "equals": 1}, lab_state(DEGRADED)),
+    ({"that": "array.members", "equals": 3}, lab_state(RAID5)),
+    ({"that": "array.disks", "disks": "disk03,disk01,disk02"}, lab_state(RAID5)),
+    ({"that": "array.chunk", "equals": "64K"}, lab_state(RAID5)),
+    ({"that": "array.layout", "layout": "left-symmetric"}, lab_state(RAID5)),
+    ({"that": "array.bitmap"}, lab_state(array(bitmap="+8"))),
+    ({"that": "array.bitmap", "present": False}, lab_state(RAID5)),
+    ({"that": "array.spares", "equals": 1}, lab_state(SPARE)),
+    ({"that": "array.lost"}, lab_state(array(state=ArrayState.BROKEN))),
+    ({"that": "array.lost", "parity_members": 1}, lab_state(array(degraded=2))),
+    ({"that": "disk.in_array", "disk": "disk03"}, lab_state(RAID5)),
+    ({"that": "disk.out_of_array", "disk": "disk03"}, lab_state(DEGRADED)),
+    ({"that": "disk.out_of_array", "disk": "disk03"}, lab_state(FAULTY)),
     (
         {"that": "disk.rebuilt", "disk": "disk03", "at_least_percent": 80},
-        scene(RAID5, events=CAME, written_bytes={"disk03": 62 << 20}),
+        lab_state(RAID5, events=CAME, written_bytes={"disk03": 62 << 20}),
     ),
     (
         {"that": "disk.rebuilt", "disk": "disk03", "at_most_percent": 20},
-        scene(RAID5, events=CAME, written_bytes={"disk03": 6 << 20}),
+        lab_state(RAID5, events=CAME, written_bytes={"disk03": 6 << 20}),
     ),
-    ({"that": "sync.finished"}, scene(RAID5)),
-    ({"that": "scrub.found"}, scene(array(mismatches=128))),
-    ({"that": "mark.written"}, scene(RAID5, marks={"md0": MarkSeen()})),
+    ({"that": "sync.finished"}, lab_state(RAID5)),
+    ({"that": "scrub.found"}, lab_state(array(mismatches=128))),
+    ({"that": "mark.written"}, lab_state(RAID5, marks={"md0": MarkSeen()})),
     (
         {"that": "mark.verdict", "verdict": "intact"},
-        scene(marks={"md0": MarkSeen("intact", LATER)}, step_began_utc=BEGAN),
+        lab_state(marks={"md0": MarkSeen("intact", LATER)}, step_began_utc=BEGAN),
     ),
-    ({"that": "event.seen", "event": "degraded"}, scene(events=frozenset({("degraded", "md0", "")}))),
+    ({"that": "event.seen", "event": "degraded"}, lab_state(events=frozenset({("degraded", "md0", "")}))),
     (
         {"that": "event.seen", "event": "member-faulty", "disk": "disk02"},
-        scene(events=frozenset({("member-faulty", "md0", "disk02")})),
+        lab_state(events=frozenset({("member-faulty", "md0", "disk02")})),
     ),
     ({"that": "result.saved", "measure": "m"}, measured()),
     (ratio(at_least=3, at_most=5), measured(*FOUR_TIMES)),
@@ -141,59 +143,60 @@ HOLDS: list[tuple[dict[str, object], Scene]] = [
     ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, measured(rebuilds=(rebuilt(True),))),
 ]
 
-FAILS: list[tuple[dict[str, object], Scene, str]] = [
-    ({"that": "array.exists"}, scene(array(state=ArrayState.INACTIVE)), "md0 is inactive"),
-    ({"that": "array.level", "level": "raid6"}, scene(RAID5), "md0 is raid5"),
-    ({"that": "array.state", "is_one_of": ["active"]}, scene(RAID5), "md0 is clean"),
-    ({"that": "array.healthy"}, scene(DEGRADED), "md0: 1 of 3 members missing"),
-    ({"that": "array.healthy"}, scene(SYNCING), "a sync is running or pending (recover)"),
-    ({"that": "array.healthy"}, scene(array(state=ArrayState.BROKEN)), "md0 is broken"),
-    ({"that": "array.degraded", "equals": 1}, scene(RAID5), "md0 has all 3 members"),
-    ({"that": "array.members", "equals": 4}, scene(RAID5), "md0 has 3 members"),
-    ({"that": "array.disks", "disks": "disk01,disk02"}, scene(RAID5), "md0 consists of disk01, disk02, disk03"),
-    ({"that": "array.chunk", "equals": "512K"}, scene(RAID5), "the chunk of md0 is 64 KiB"),
-    ({"that": "array.chunk", "equals": "512K"}, scene(array("raid1", chunk_bytes=None)), "the chunk of md0 is –"),
-    ({"that": "array.layout", "layout": "n2"}, scene(RAID5), "the layout of md0 is left-symmetric"),
-    ({"that": "array.bitmap"}, scene(RAID5), "md0 has no bitmap"),
-    ({"that": "array.spares", "equals": 1}, scene(RAID5), "md0 has 0 spare disks"),
-    ({"that": "array.lost"}, scene(array(degraded=2)), "md0: 2 of 3 members missing"),
-    ({"that": "disk.in_array", "disk": "disk03"}, scene(REBUILDING), "disk03 in md0: rebuilding"),
-    ({"that": "disk.in_array", "disk": "disk04"}, scene(SPARE), "disk04 in md0: spare"),
-    ({"that": "disk.out_of_array", "disk": "disk03"}, scene(RAID5), "disk03 in md0: in sync"),
-    ({"that": "disk.rebuilt", "disk": "disk03"}, scene(RAID5, written_bytes={"disk03": 9}), "has not come back"),
+FAILS: list[tuple[dict[str, object], CheckedState, str]] = [
+    ({"that": "array.exists"}, lab_state(array(state=ArrayState.INACTIVE)), "md0 is inactive"),
+    ({"that": "array.level", "level": "raid6"}, lab_state(RAID5), "md0 is raid5"),
+    ({"that": "array.state", "is_one_of": ["active"]}, lab_state(RAID5), "md0 is clean"),
+    ({"that": "array.healthy"}, lab_state(DEGRADED), "md0: 1 of 3 members missing"),
+    ({"that": "array.healthy"}, lab_state(SYNCING), "a sync is running or pending (recover)"),
+    ({"that": "array.healthy"}, lab_state(array(state=ArrayState.BROKEN)), "md0 is broken"),
+    ({"that": "array.degraded", "equals": 1}, lab_state(RAID5), "md0 has all 3 members"),
+    ({"that": "array.members", "equals": 4}, lab_state(RAID5), "md0 has 3 members"),
+    ({"that": "array.disks", "disks": "disk01,disk02"}, lab_state(RAID5), "md0 consists of disk01, disk02, disk03"),
+    ({"that": "array.chunk", "equals": "512K"}, lab_state(RAID5), "the chunk of md0 is 64 KiB"),
+    ({"that": "array.chunk", "equals": "512K"}, lab_state(array("raid1", chunk_bytes=None)), "the chunk of md0 is –"),
+    ({"that": "array.layout", "layout": "n2"}, lab_state(RAID5), "the layout of md0 is left-symmetric"),
+    ({"that": "array.bitmap"}, lab_state(RAID5), "md0 has no bitmap"),
+    ({"that": "array.spares", "equals": 1}, lab_state(RAID5), "md0 has 0 spare disks"),
+    ({"that": "array.lost"}, lab_state(array(degraded=2)), "md0: 2 of 3 members missing"),
+    ({"that": "disk.in_array", "disk": "disk03"}, lab_state(REBUILDING), "disk03 in md0: rebuilding"),
+    ({"that": "disk.in_array", "disk": "disk04"}, lab_state(SPARE), "disk04 in md0: spare"),
+    ({"that": "disk.out_of_array", "disk": "disk03"}, lab_state(RAID5), "disk03 in md0: in sync"),
+    ({"that": "disk.rebuilt", "disk": "disk03"}, lab_state(RAID5, written_bytes={"disk03": 9}), "has not come back"),
     (
         {"that": "disk.rebuilt", "disk": "disk03", "at_most_percent": 20},
-        scene(RAID5, events=CAME, written_bytes={"disk03": 62 << 20}),
+        lab_state(RAID5, events=CAME, written_bytes={"disk03": 62 << 20}),
         "100 % of disk03 were written",
     ),
-    ({"that": "sync.finished"}, scene(SYNCING), "a sync is running or pending"),
-    ({"that": "scrub.found"}, scene(RAID5), "counted 0 sectors"),
-    ({"that": "scrub.found"}, scene(array(mismatches=8, action=SyncAction.CHECK)), "a sync is running"),
-    ({"that": "mark.written"}, scene(RAID5), "md0 holds no known data"),
-    ({"that": "mark.verdict", "verdict": "intact"}, scene(RAID5), "md0 holds no known data"),
-    ({"that": "mark.verdict", "verdict": "intact"}, scene(marks={"md0": MarkSeen()}), "have not been read back"),
+    ({"that": "sync.finished"}, lab_state(SYNCING), "a sync is running or pending"),
+    ({"that": "scrub.found"}, lab_state(RAID5), "counted 0 sectors"),
+    ({"that": "scrub.found"}, lab_state(array(mismatches=8, action=SyncAction.CHECK)), "a sync is running"),
+    ({"that": "mark.written"}, lab_state(RAID5), "md0 holds no known data"),
+    ({"that": "mark.verdict", "verdict": "intact"}, lab_state(RAID5), "md0 holds no known data"),
+    ({"that": "mark.verdict", "verdict": "intact"}, lab_state(marks={"md0": MarkSeen()}), "have not been read back"),
     (
         {"that": "mark.verdict", "verdict": "intact"},
-        scene(marks={"md0": MarkSeen("intact", BEFORE)}, step_began_utc=BEGAN),
+        lab_state(marks={"md0": MarkSeen("intact", BEFORE)}, step_began_utc=BEGAN),
         "have not been read back",
     ),
     (
         {"that": "mark.verdict", "verdict": "intact"},
-        scene(marks={"md0": MarkSeen("changed", LATER)}, step_began_utc=BEGAN),
+        lab_state(marks={"md0": MarkSeen("changed", LATER)}, step_began_utc=BEGAN),
         "have changed",
     ),
     (
         {"that": "event.seen", "event": "degraded"},
-        scene(events=frozenset({("degraded", "md1", "")})),
+        lab_state(events=frozenset({("degraded", "md1", "")})),
         "has not happened to md0",
     ),
-    ({"that": "result.saved", "measure": "m"}, scene(), "has not been run"),
-    (ratio(at_least=3), scene(), "has not been run"),
+    ({"that": "result.saved", "measure": "m"}, lab_state(), "has not been run"),
+    (ratio(at_least=3), lab_state(), "has not been run"),
     (ratio(at_least=3), measured(FOUR_TIMES[0]), "lacks a or b"),
     (ratio(at_least=5), measured(*FOUR_TIMES), "ratio 4"),
     (ratio(at_most=3), measured(*FOUR_TIMES), "a 300 IOPS, b 75 IOPS: ratio 4"),
     (ratio(at_least=3, at_most=5), measured(*PAUSED), "ratio 7.5"),
     (ratio(at_least=3), measured(*SPLIT), "the repeats disagree"),
+    (ratio(at_least=5), measured(*DISTURBED), "ratio 4; the computer was busy meanwhile"),
     (
         {"that": "rebuild.data_unchanged", "measure": "m", "array": "a"},
         measured(rebuilds=(rebuilt(True), rebuilt(False))),
@@ -205,18 +208,18 @@ FAILS: list[tuple[dict[str, object], Scene, str]] = [
         "not the same",
     ),
     ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, measured(), "not the same"),
-    ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, scene(), "has not been run"),
+    ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, lab_state(), "has not been run"),
 ]
 
 
 @pytest.mark.parametrize(("written", "at"), HOLDS, ids=[str(each[0]["that"]) for each in HOLDS])
-def test_it_holds(written: dict[str, object], at: Scene) -> None:
+def test_it_holds(written: dict[str, object], at: CheckedState) -> None:
     outcome = make_check(written, where="test").look(at)
     assert outcome.is_passed, outcome
 
 
 @pytest.mark.parametrize(("written", "at", "said"), FAILS, ids=[f"{each[0]['that']}: {each[2]}" for each in FAILS])
-def test_it_fails_and_says_what_is_there(written: dict[str, object], at: Scene, said: str) -> None:
+def test_it_fails_and_says_what_is_there(written: dict[str, object], at: CheckedState, said: str) -> None:
     outcome = make_check(written, where="test").look(at)
     assert not outcome.is_passed
     assert said in words_in("en").find(outcome.said, outcome.facts)
@@ -224,7 +227,7 @@ def test_it_fails_and_says_what_is_there(written: dict[str, object], at: Scene, 
 
 @pytest.mark.parametrize("written", [each[0] for each in HOLDS], ids=str)
 def test_it_does_not_hold_on_a_fresh_lab(written: dict[str, object]) -> None:
-    assert not make_check(written, where="test").look(scene()).is_passed
+    assert not make_check(written, where="test").look(lab_state()).is_passed
 
 
 @pytest.mark.parametrize("language", word_languages())

@@ -10,10 +10,10 @@ from lab.errors import LessonError, SpecError
 from lab.lessons import engine
 from lab.lessons.engine import Progress
 from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.scene import Scene
 from lab.lessons.schema import Lesson
+from lab.lessons.state import CheckedState
 from lab.tomlfile import decode_toml
-from tests.unit.lessons.samples import LESSON, array, member, scene
+from tests.unit.lessons.samples import LESSON, array, lab_state, member
 
 READING = LESSON.replace(
     "[steps.ask]",
@@ -39,7 +39,7 @@ def begun(lesson: ReadyLesson) -> Progress:
     return engine.begin(lesson, target="uml:", now_utc=EARLY)
 
 
-def look(lesson: ReadyLesson, progress: Progress, at: Scene) -> tuple[engine.StepView, Progress]:
+def look(lesson: ReadyLesson, progress: Progress, at: CheckedState) -> tuple[engine.StepView, Progress]:
     view = engine.look(lesson, progress, at)
     assert view is not None
     return view, engine.note(lesson, progress, view, now_utc=LATER)
@@ -53,16 +53,16 @@ def said(view: engine.StepView) -> str:
 
 
 def first_step_done(lesson: ReadyLesson, begun: Progress) -> Progress:
-    return look(lesson, engine.answer(lesson, begun, "no"), scene(WANTED))[1]
+    return look(lesson, engine.answer(lesson, begun, "no"), lab_state(WANTED))[1]
 
 
 def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: Progress) -> None:
-    view, same = look(lesson, begun, scene(WANTED))
+    view, same = look(lesson, begun, lab_state(WANTED))
     assert (view.passed_count, view.is_done) == (2, False)
     assert same is begun
     answered = engine.answer(lesson, begun, "no")
-    assert not look(lesson, answered, scene())[0].is_done
-    view, done = look(lesson, answered, scene(WANTED))
+    assert not look(lesson, answered, lab_state())[0].is_done
+    view, done = look(lesson, answered, lab_state(WANTED))
     assert view.is_done
     assert done.in_step("build").done_utc == done.in_step("fail").began_utc == LATER
     assert engine.current_step(lesson, done) is lesson.steps[1]
@@ -86,13 +86,13 @@ def test_where_nothing_is_asked_there_is_no_answer(lesson: ReadyLesson, begun: P
 
 def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: Progress) -> None:
     lesson = make_ready(decode_toml(READING, Lesson))
-    view, _ = look(lesson, begun, scene(WANTED))
+    view, _ = look(lesson, begun, lab_state(WANTED))
     assert said(view) == "reading-not-given"
     wrong = engine.answer(lesson, engine.answer(lesson, begun, "no"), "125")
-    view, kept = look(lesson, wrong, scene(WANTED))
+    view, kept = look(lesson, wrong, lab_state(WANTED))
     assert (said(view), view.is_done) == ("reading-off", False)
     assert kept.in_step("build").reading == "125", "what was typed stays"
-    view, done = look(lesson, engine.answer(lesson, kept, "124 MiB"), scene(WANTED))
+    view, done = look(lesson, engine.answer(lesson, kept, "124 MiB"), lab_state(WANTED))
     assert view.is_done
     assert done.is_done("build")
 
@@ -112,7 +112,7 @@ def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: 
 )
 def test_a_typed_number_is_taken_as_it_is_meant(begun: Progress, typed: str, outcome: str) -> None:
     lesson = make_ready(decode_toml(READING, Lesson))
-    view, _ = look(lesson, engine.answer(lesson, begun, typed), scene(WANTED))
+    view, _ = look(lesson, engine.answer(lesson, begun, typed), lab_state(WANTED))
     assert said(view) == outcome
 
 
@@ -138,17 +138,17 @@ def test_what_is_no_number_is_refused_and_nothing_is_lost(begun: Progress, typed
 def test_a_number_waits_for_what_it_is_read_off(begun: Progress) -> None:
     lesson = make_ready(decode_toml(READING, Lesson))
     typed = engine.answer(lesson, engine.answer(lesson, begun, "no"), "124")
-    view, kept = look(lesson, typed, scene())
+    view, kept = look(lesson, typed, lab_state())
     assert (said(view), view.is_done) == ("reading-nothing-there", False)
-    assert look(lesson, kept, scene(WANTED))[0].is_done
+    assert look(lesson, kept, lab_state(WANTED))[0].is_done
 
 
 def test_a_right_number_stays_right_until_another_one_is_typed(begun: Progress) -> None:
     lesson = make_ready(decode_toml(READING, Lesson))
-    _, read_off = look(lesson, engine.answer(lesson, begun, "124"), scene(WANTED))
-    view, _ = look(lesson, read_off, scene())
+    _, read_off = look(lesson, engine.answer(lesson, begun, "124"), lab_state(WANTED))
+    view, _ = look(lesson, read_off, lab_state())
     assert view.checks[-1].is_passed, "the array has gone since"
-    view, _ = look(lesson, engine.answer(lesson, read_off, "7"), scene(WANTED))
+    view, _ = look(lesson, engine.answer(lesson, read_off, "7"), lab_state(WANTED))
     assert not view.checks[-1].is_passed
 
 
@@ -159,7 +159,7 @@ def test_progress_of_earlier_versions_is_still_read(lesson: ReadyLesson) -> None
     progress = msgspec.json.decode(kept, type=Progress)
     assert progress.is_done("build")
     assert (progress.in_step("fail").passed, progress.in_step("fail").reading) == ((1,), "")
-    assert not look(make_ready(decode_toml(READING, Lesson)), progress, scene())[0].is_done
+    assert not look(make_ready(decode_toml(READING, Lesson)), progress, lab_state())[0].is_done
 
 
 def test_hints_come_one_by_one_and_the_last_stays(lesson: ReadyLesson, begun: Progress) -> None:
@@ -172,20 +172,20 @@ def test_hints_come_one_by_one_and_the_last_stays(lesson: ReadyLesson, begun: Pr
 
 
 def test_a_mistake_is_recognised_while_the_step_is_open(lesson: ReadyLesson, begun: Progress) -> None:
-    view, _ = look(lesson, begun, scene(array("raid0")))
+    view, _ = look(lesson, begun, lab_state(array("raid0")))
     assert view.mistake is not None
     assert view.mistake.hint == "That is a RAID 0."
-    assert look(lesson, begun, scene(WANTED))[0].mistake is None
+    assert look(lesson, begun, lab_state(WANTED))[0].mistake is None
 
 
 def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Progress) -> None:
     second = first_step_done(lesson, begun)
-    view, scrubbed = look(lesson, second, scene(array("raid1", mismatches=8)))
+    view, scrubbed = look(lesson, second, lab_state(array("raid1", mismatches=8)))
     assert not view.is_done
     assert scrubbed.in_step("fail").passed == (1,)
     # The count is gone with the next start of the array; that it was seen is kept.
     left = (member("/dev/ubda", 0),)
-    view, done = look(lesson, scrubbed, scene(array("raid1", left, degraded=1)))
+    view, done = look(lesson, scrubbed, lab_state(array("raid1", left, degraded=1)))
     assert view.is_done
     assert engine.current_step(lesson, done) is None
     assert engine.done_count(lesson, done) == 2
@@ -193,21 +193,21 @@ def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Prog
 
 def test_a_state_that_is_gone_does_not_count(lesson: ReadyLesson, begun: Progress) -> None:
     second = first_step_done(lesson, begun)
-    _, progress = look(lesson, second, scene(array("raid1", degraded=1)))
-    view, _ = look(lesson, progress, scene(array("raid1", mismatches=8)))
+    _, progress = look(lesson, second, lab_state(array("raid1", degraded=1)))
+    view, _ = look(lesson, progress, lab_state(array("raid1", mismatches=8)))
     assert [check.is_passed for check in view.checks] == [False, True]
 
 
 def test_done_steps_stay_done(lesson: ReadyLesson, begun: Progress) -> None:
     assert first_step_done(lesson, begun).is_done("build")
-    view, after = look(lesson, first_step_done(lesson, begun), scene())
+    view, after = look(lesson, first_step_done(lesson, begun), lab_state())
     assert after.is_done("build")
     assert view.step.id == "fail"
 
 
 def test_at_the_end_there_is_nothing_to_look_at(lesson: ReadyLesson, begun: Progress) -> None:
-    done = look(lesson, first_step_done(lesson, begun), scene(array("raid1", degraded=1, mismatches=8)))[1]
-    assert engine.look(lesson, done, scene()) is None
+    done = look(lesson, first_step_done(lesson, begun), lab_state(array("raid1", degraded=1, mismatches=8)))[1]
+    assert engine.look(lesson, done, lab_state()) is None
     with pytest.raises(LessonError, match="is done"):
         engine.take_hint(lesson, done)
 
@@ -218,5 +218,5 @@ def test_a_step_done_by_the_lab_is_remembered_as_such(lesson: ReadyLesson, begun
 
 def test_a_running_sync_is_not_yet_healthy(lesson: ReadyLesson, begun: Progress) -> None:
     busy = array("raid1", action=SyncAction.RESYNC, progress=SyncProgress(1, 10))
-    view, _ = look(lesson, engine.answer(lesson, begun, "no"), scene(busy))
+    view, _ = look(lesson, engine.answer(lesson, begun, "no"), lab_state(busy))
     assert [check.is_passed for check in view.checks] == [True, True, False]

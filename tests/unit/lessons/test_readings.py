@@ -8,9 +8,9 @@ import pytest
 
 from lab.errors import SpecError
 from lab.lessons.readings import UNITS, Reading
-from lab.lessons.registry import SOURCES, make_source
-from lab.lessons.scene import Scene
-from tests.unit.lessons.samples import array, scene
+from lab.lessons.ready import SOURCES, make_source
+from lab.lessons.state import CheckedState
+from tests.unit.lessons.samples import array, lab_state
 from tests.unit.lessons.test_checks import SPLIT, cell, figures, measured
 
 ONE = measured(cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
@@ -21,23 +21,23 @@ def reading(unit: str = "", within_percent: float = 0.0, **written: Any) -> Read
     return Reading("?", unit, make_source(written, where="test"), within_percent)
 
 
-FOUND: list[tuple[Reading, Scene, float]] = [
-    (reading("TB", get="number", equals=12.5), scene(), 12.5),
+FOUND: list[tuple[Reading, CheckedState, float]] = [
+    (reading("TB", get="number", equals=12.5), lab_state(), 12.5),
     (reading("IOPS", get="result.figure", measure="m", of={"array": "a"}), ONE, 300.0),
     (reading("ms", get="result.figure", measure="m", of={"array": "a"}, figure="p50"), ONE, 50.0),
     (reading("KiB/s", get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth"), ONE, 1200.0),
     (reading("IOPS", get="result.figure", measure="m", of={"array": "a"}), measured(*SPLIT), 200.0),
     # As measured: mean and median latency have no part in it.
     (reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}), ONE, 7.5),
-    (reading("MiB", get="array.size"), scene(array()), 124.0),
-    (reading("MiB", get="capacity", disks="32M 32M 32M 64M 64M", system="raid5"), scene(), 124.0),
-    (reading(get="capacity", disks=MIXED, system="adapt5", figure="arrays"), scene(), 5.0),
-    (reading(get="capacity", disks=MIXED, system="shr", figure="reads-percent"), scene(), 27.0),
+    (reading("MiB", get="array.size"), lab_state(array()), 124.0),
+    (reading("MiB", get="capacity", disks="32M 32M 32M 64M 64M", system="raid5"), lab_state(), 124.0),
+    (reading(get="capacity", disks=MIXED, system="adapt5", figure="arrays"), lab_state(), 5.0),
+    (reading(get="capacity", disks=MIXED, system="shr", figure="reads-percent"), lab_state(), 27.0),
 ]
 
 
 @pytest.mark.parametrize(("read", "at", "expected"), FOUND, ids=[str(each[0].source) for each in FOUND])
-def test_the_right_number_is_found(read: Reading, at: Scene, expected: float) -> None:
+def test_the_right_number_is_found(read: Reading, at: CheckedState, expected: float) -> None:
     assert read.expected(at) == pytest.approx(expected)
     assert read.compare(f"{expected:.10g}", at).is_passed or read.within_percent == 0
 
@@ -52,8 +52,8 @@ def test_the_right_number_is_found(read: Reading, at: Scene, expected: float) ->
     ids=str,
 )
 def test_without_a_result_or_an_array_there_is_nothing_to_read(read: Reading) -> None:
-    assert read.expected(scene()) is None
-    assert read.compare("5", scene()).said == "reading-nothing-there"
+    assert read.expected(lab_state()) is None
+    assert read.compare("5", lab_state()).said == "reading-nothing-there"
 
 
 def test_a_part_that_was_not_measured_gives_no_ratio() -> None:
@@ -93,4 +93,4 @@ def test_a_comma_before_three_digits_groups_thousands_as_the_lessons_print_them(
 
 def test_a_number_that_was_kept_for_another_unit_is_asked_for_again() -> None:
     read = reading("TB", get="number", equals=12.5)
-    assert read.compare("12 banana", scene()).said == "reading-not-given"
+    assert read.compare("12 banana", lab_state()).said == "reading-not-given"

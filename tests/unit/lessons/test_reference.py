@@ -10,7 +10,7 @@ import pytest
 
 from lab.cli.main import run
 from lab.lessons.course import built_in_course
-from lab.lessons.registry import ACTIONS, CHECKS, SOURCES
+from lab.lessons.ready import ACTIONS, CHECKS, SOURCES
 
 DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="utf-8")
 

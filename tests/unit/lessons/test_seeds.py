@@ -6,8 +6,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.lessons.course import built_in_course
-from lab.lessons.schema import Lesson
-from lab.lessons.seeds import Values, draw, fill, fill_tree
+from lab.lessons.schema import Lesson, Values, draw, fill, fill_tree
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON
 

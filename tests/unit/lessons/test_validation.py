@@ -8,9 +8,17 @@ import pytest
 
 from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment
-from lab.lessons.course import COURSE_FOLDER, Course, built_in_course, read_course, read_lesson
+from lab.lessons.course import (
+    COURSE_FOLDER,
+    WORDS_FOLDER,
+    Course,
+    built_in_course,
+    read_course,
+    read_lesson,
+    word_languages,
+    words_in,
+)
 from lab.lessons.validation import check_file, course_problems, lesson_problems
-from lab.lessons.words import WORDS_FOLDER, word_languages, words_in
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
 
 
@@ -26,10 +34,10 @@ def test_the_course_has_its_lessons_in_order() -> None:
 
 
 def test_no_stray_files_lie_in_the_course() -> None:
-    ids = built_in_course().ids
-    stems = {path.name.split(".")[0] for path in COURSE_FOLDER.iterdir()}
-    assert stems == set(ids)
-    assert {path.suffix for path in COURSE_FOLDER.iterdir()} == {".toml"}
+    folders = {COURSE_FOLDER, *(files.path.parent for files in built_in_course().lessons)}
+    found = [path for folder in folders for path in folder.iterdir()]
+    assert {path.name.split(".")[0] for path in found} == set(built_in_course().ids)
+    assert {path.suffix for path in found} == {".toml"}
 
 
 def test_the_sample_is_sound(tmp_path: Path) -> None:
@@ -55,7 +63,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, said
 
 
 ERRORS = [
-    ("format_version = 1", "format_version = 9", "format_version is 9; this raidlab reads 1"),
+    ("format_version = 2", "format_version = 9", "format_version is 9; this raidlab reads 2"),
     ('id = "01-first"', 'id = "01-frist"', 'write id = "01-first"'),
     ("minutes = 5", "minutes = 0", "minutes is 0: make it 1 to 60"),
     ("disks = 4", "disks = 40", "disks is 40: write 1 to 16"),
@@ -146,7 +154,7 @@ repeats = 1
 
 [disks]
 kind = "spindle"
-personality = "hdd-7200"
+model = "hdd-7200"
 
 [[arrays]]
 id = "drive"
@@ -182,19 +190,19 @@ def test_a_measurement_is_checked_with_its_lesson(tmp_path: Path) -> None:
             "measurement speed has no workload 'rads': did you mean 'reads'?",
         ),
         ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
-        ('personality = "hdd-7200"', 'personality = "hdd-720"', "no personality 'hdd-720'"),
+        ('model = "hdd-7200"', 'model = "hdd-720"', "no drive model 'hdd-720'"),
         ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use small letters"),
     ],
 )
 def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
     problems = "".join(lesson_problems(read_lesson(write(tmp_path, MEASURED.replace(old, new, 1)))))
-    assert said.replace("no personality 'hdd-720'", "hdd-720") in problems
+    assert said.replace("no drive model 'hdd-720'", "hdd-720") in problems
 
 
 TRANSLATION_ERRORS = [
     ('language = "sv"', 'language = "es"', 'write language = "sv"'),
     ('id = "01-first"', 'id = "02-first"', 'write id = "01-first"'),
-    ("format_version = 1", "format_version = 2", "format_version is 2"),
+    ("format_version = 2", "format_version = 9", "format_version is 9"),
     ("[steps.fail]", "[steps.fial]", "steps.fail is missing: translate it"),
     ("[steps.fail]", "[steps.fial]", "steps.fial is not in the lesson: did you mean 'fail'?"),
     ('no = "nej"', 'nay = "nej"', "steps.build.ask.options.no is missing"),

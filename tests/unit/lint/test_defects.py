@@ -7,10 +7,10 @@ import pytest
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.schema import built_in_names, find_experiment
-from lab.lint.publication import Publication, find_publication
-from lab.lint.publication import built_in_names as publications
-from lab.lint.publication_checks import lint_publication
-from lab.lint.recipe_checks import lint_fio, lint_shell
+from lab.lint.fio_checks import lint_fio
+from lab.publications.checks import Publication, find_publication, lint_publication
+from lab.publications.checks import built_in_names as publications
+from lab.publications.recipes import lint_shell
 from tests.unit.experiments.experiments import experiment
 
 DEFECTS = {

@@ -13,27 +13,26 @@ from lab.errors import SpecError
 from lab.experiments.linting import plan_facts
 from lab.lint import (
     cell_checks,
-    machine_checks,
+    fio_checks,
     plan_checks,
-    publication_checks,
-    recipe_checks,
     result_checks,
 )
-from lab.lint.facts import CellFacts, DeviceFacts, MachineFacts, PlanFacts
-from lab.lint.findings import Finding
-from lab.lint.rules import Stage, all_rules, find_rule
+from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine
+from lab.lint.plan_checks import PlanFacts
+from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule
+from lab.publications import checks, recipes
 from lab.results.record import RunStatus, SteadyFigures
 from lab.units import GIB, MIB
 from tests.unit.experiments.experiments import experiment
 from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, record
 
-CHECKS: dict[Stage, set[str]] = {
-    Stage.PLAN: set(plan_checks.CHECKS),
-    Stage.RECIPE: {*recipe_checks.SHELL_CHECKS, *recipe_checks.FIO_CHECKS},
-    Stage.PUBLICATION: set(publication_checks.CHECKS),
-    Stage.MACHINE: set(machine_checks.CHECKS),
-    Stage.CELL: set(cell_checks.CHECKS),
-    Stage.RESULT: {*result_checks.CONDITION_CHECKS, *result_checks.RESULT_CHECKS},
+CHECKS: dict[LintStage, set[str]] = {
+    LintStage.PLAN: set(plan_checks.CHECKS),
+    LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS},
+    LintStage.PUBLICATION: set(checks.CHECKS),
+    LintStage.MACHINE: set(cell_checks.MACHINE_CHECKS),
+    LintStage.CELL: set(cell_checks.CELL_CHECKS),
+    LintStage.RESULT: {*result_checks.CONDITION_CHECKS, *result_checks.RESULT_CHECKS},
 }
 # These are checked where the comparison is made, by lab.compare; the interval by the run itself.
 ELSEWHERE = {"unlike-conditions", "raw-across-platforms", "uml-absolute", "arm-missing"}
@@ -51,9 +50,9 @@ def test_every_check_has_a_rule_that_says_where_it_looks() -> None:
 def test_every_rule_is_checked_where_it_says() -> None:
     for rule in all_rules().values():
         for stage in rule.looks_at:
-            if stage is Stage.COMPARISON:
+            if stage is LintStage.COMPARISON:
                 assert rule.id in ELSEWHERE
-            elif not (stage is Stage.PLAN and rule.id in IN_RECIPES_OF_PLANS) and rule.id not in BY_THE_RUN:
+            elif not (stage is LintStage.PLAN and rule.id in IN_RECIPES_OF_PLANS) and rule.id not in BY_THE_RUN:
                 assert rule.id in CHECKS[stage], (rule.id, stage)
 
 
@@ -70,15 +69,15 @@ def test_an_unknown_rule_is_named_with_the_nearest() -> None:
 
 
 def test_a_stamp_reads_back_as_the_finding() -> None:
-    found = Finding("unsteady", "a/b/healthy/0", "a range of 30 %", "20 % at most")
+    found = LintFinding("unsteady", "a/b/healthy/0", "a range of 30 %", "20 % at most")
     assert list(result_checks.stamped([found.stamp, "no rule: of that name", "too-few-repeats: 3 of them"])) == [
         found,
-        Finding("too-few-repeats", "result", "3 of them", "see its remedy"),
+        LintFinding("too-few-repeats", "result", "3 of them", "see its remedy"),
     ]
 
 
 def test_of_many_equal_stamps_one_stays() -> None:
-    found = [Finding("unsteady", f"cell {number}", "x", "y") for number in range(5)]
+    found = [LintFinding("unsteady", f"cell {number}", "x", "y") for number in range(5)]
     assert result_checks.summarised(found) == ("unsteady: cell 0: x; needed: y (and 4 more)",)
 
 
@@ -145,12 +144,12 @@ DEVICE = DeviceFacts("loop0", GIB, loop_direct=True, holders=("md0",))
     ],
 )
 def test_a_machine_before_a_run(device: DeviceFacts, rules: set[str]) -> None:
-    machine = MachineFacts((device,), expected_holders={"loop0": "md0"})
-    assert rules_of(machine_checks.lint_machine(machine)) == rules
+    machine = LintedMachine((device,), expected_holders={"loop0": "md0"})
+    assert rules_of(cell_checks.lint_machine(machine)) == rules
 
 
 def test_a_kernel_that_checks_itself() -> None:
-    assert rules_of(machine_checks.lint_machine(MachineFacts((), ("KASAN",)))) == {"debug-kernel"}
+    assert rules_of(cell_checks.lint_machine(LintedMachine((), ("KASAN",)))) == {"debug-kernel"}
 
 
 CELL = CellFacts(

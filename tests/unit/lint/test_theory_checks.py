@@ -16,7 +16,7 @@ DRIVES = msgspec.structs.replace(
     CONDITIONS,
     is_embedded=True,
     cpu_count=1,
-    disks=(DiskRecord(name="disk01", path="/dev/nbd0", kind="spindle", personality="hdd-7200", size_bytes=2**26),),
+    disks=(DiskRecord(name="disk01", path="/dev/nbd0", kind="spindle", model="hdd-7200", size_bytes=2**26),),
 )
 FILES = msgspec.structs.replace(
     DRIVES, disks=(DiskRecord(name="disk01", path="/dev/ubdb", kind="file", size_bytes=2**26),)
@@ -126,9 +126,9 @@ def test_other_evidence(changes: dict[str, Any], iops: float, words: str) -> Non
 
 
 def test_drives_with_mechanics_and_those_that_nobody_here_knows() -> None:
-    def on(personality: str) -> str:
+    def on(model: str) -> str:
         (disk,) = DRIVES.disks
-        disks = (msgspec.structs.replace(disk, personality=personality),)
+        disks = (msgspec.structs.replace(disk, model=model),)
         return only(made((80.0, 80.0), msgspec.structs.replace(DRIVES, disks=disks))).words
 
     assert "the drives' mechanics" in on("sata-7200")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
-from lab.machine.api import MachineFacts, SampleRequest
+from lab.machine.api import AgentProgram, CommandResult, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel
 from lab.machine.remote import ChannelMachine
@@ -67,13 +67,12 @@ def test_it_greets_with_facts(here: AgentHere) -> None:
     assert here.hello["facts"]["memory_bytes"] > 0
 
 
-def test_a_command_runs_to_its_end_and_is_logged(machine: ChannelMachine) -> None:
-    seen: list[str] = []
-    machine.on_command(lambda result: seen.append(result.argv[0]))
+def test_a_command_runs_to_its_end_and_listeners_hear_of_it(machine: ChannelMachine) -> None:
+    seen: list[CommandResult] = []
+    machine.on_command(seen.append)
     result = machine.run(["sh", "-c", "cat; echo oops >&2; exit 3"], stdin_text="héllo", check=False)
     assert (result.status, result.stdout, result.stderr) == (3, "héllo", "oops\n")
-    assert machine.command_log == (result,)
-    assert seen == ["sh"]
+    assert seen == [result]
 
 
 def test_failures_name_the_command(machine: ChannelMachine) -> None:
@@ -116,6 +115,81 @@ def test_all_output_of_an_ended_command_arrives(machine: ChannelMachine) -> None
     assert result.duration_seconds < 3
 
 
+PROGRAM = """
+import os, sys, time
+
+def main(arguments, is_stopped):
+    what, place = arguments
+    if what == "fail":
+        raise OSError(f"{place}: gone")
+    if what == "crash":
+        sys.exit(place)
+    while what == "wait" and not is_stopped():
+        time.sleep(0.01)
+    if what == "wait":
+        open(place, "w").close()
+    return f"{what} {os.getpid()}"
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> AgentProgram:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return AgentProgram(tmp_path / "program.py", "trial")
+
+
+def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHere, program: AgentProgram) -> None:
+    seen: list[CommandResult] = []
+    here.machine.on_command(seen.append)
+    # The second call finds the program there.
+    for what in ("héllo", "again"):
+        assert here.machine.call(program, (what, "first\nsecond")) == f"{what} {here.process.pid}"
+    assert [(each.argv, each.status) for each in seen] == [
+        (("agent:trial", "héllo", "first"), 0),
+        (("agent:trial", "again", "first"), 0),
+    ]
+    assert seen[1].started_seconds >= seen[0].started_seconds + seen[0].duration_seconds
+
+
+@pytest.mark.parametrize(("what", "said"), [("fail", "/dev/md0: gone"), ("crash", "SystemExit('/dev/md0')")])
+def test_a_program_that_fails_says_why_and_the_agent_lives_on(
+    machine: ChannelMachine, program: AgentProgram, what: str, said: str
+) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        machine.call(program, (what, "/dev/md0"))
+    assert failed.value.stderr_tail == said
+    assert machine.call(program, ("still", "")).startswith("still ")
+
+
+def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over(
+    machine: ChannelMachine, program: AgentProgram, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    late: list[LabError] = []
+
+    def call() -> None:
+        with pytest.raises(CommandTimedOut, match="agent:trial wait") as timed_out:
+            machine.call(program, ("wait", str(told)), timeout_seconds=0.5)
+        late.append(timed_out.value)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert machine.call(program, ("quick", "")).startswith("quick ")
+    assert machine.run(["echo", "hi"]).stdout == "hi\n"
+    assert not told.exists()
+    thread.join(10)
+    assert late
+    while not told.exists():
+        time.sleep(0.01)
+
+
+def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHere, program: AgentProgram) -> None:
+    assert here.machine.call(program, ("quick", "")).startswith("quick ")
+    here.channel.request("call", program="trial", arguments=["wait", "/nowhere/told"])
+    here.channel.close()
+    assert here.process.wait(timeout=5) == 0
+
+
 def test_files_are_read_listed_and_written(machine: ChannelMachine, tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     text = 'a long text with "quotes" and \\ and é' * 1000
@@ -125,6 +199,18 @@ def test_files_are_read_listed_and_written(machine: ChannelMachine, tmp_path: Pa
     assert machine.list_dirs([str(tmp_path), "/nowhere"]) == {str(tmp_path): ("empty", "file"), "/nowhere": ()}
     with pytest.raises(LabError, match=r"could not write /nowhere/file: .*No such file"):
         machine.write("/nowhere/file", "x")
+
+
+@pytest.mark.parametrize(("size", "read"), [(4096, 4096), (200_001, 200_001), (5 << 20, 4 << 20)])
+def test_files_are_read_whole_up_to_a_limit(machine: ChannelMachine, tmp_path: Path, size: int, read: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * size)
+    assert machine.read([str(path)]) == {str(path): "x" * read}
+
+
+def test_a_file_that_the_kernel_hands_out_in_pieces_is_read_whole(machine: ChannelMachine) -> None:
+    symbols = machine.read(["/proc/kallsyms"])["/proc/kallsyms"] or ""
+    assert len(symbols) == min(len(Path("/proc/kallsyms").read_bytes()), 4 << 20)
 
 
 def test_samples_tick_until_stopped(machine: ChannelMachine, tmp_path: Path) -> None:
@@ -185,6 +271,8 @@ def test_requests_of_many_threads_keep_apart(machine: ChannelMachine) -> None:
         ("sample", {"interval": "often", "files": [], "block_devices": [], "thread_prefixes": []}),
         ("dance", {}),
         ("read", {"paths": 7}),
+        ("call", {"program": "none", "arguments": []}),
+        ("load", {"name": "trial", "source": "not Python"}),
     ],
 )
 def test_a_bad_request_is_answered_and_does_no_harm(here: AgentHere, verb: str, fields: dict[str, object]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import LabError, MachineLost, PrivilegeRefused, ToolMissing
 from lab.machine.attached import AGENT_FILE, _local_loss, _ssh_loss, remote_command, ssh_arguments
-from lab.machine.packages import package_of
+from lab.machine.remote import package_of
 from lab.machine.target import parse_target
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError, SpecError, ToolMissing
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses, RunningProcess
 from lab.machine.embedded import (
     EmbeddedOptions,
     KernelImage,
@@ -18,9 +21,6 @@ from lab.machine.embedded import (
 from lab.machine.opening import embedded_options
 from lab.machine.state_folder import StateFolder
 from lab.machine.target import parse_target
-from lab.seams.clock import HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import HostProcesses, RunningProcess
 
 PACKAGED = KernelImage(Path("/usr/bin/linux.uml"), None)
 
@@ -54,7 +54,7 @@ def arguments(options: EmbeddedOptions, image: KernelImage = PACKAGED) -> list[s
 def test_the_guest_gets_a_read_only_root_and_its_channel() -> None:
     line = arguments(EmbeddedOptions(memory_bytes=256 << 20))
     assert line[0] == "/usr/bin/linux.uml"
-    assert {"mem=256M", "ro", "rootfstype=hostfs", "init=/state/1/agent", "ssl0=fd:5,fd:8", "con0=null,fd:3"} <= set(
+    assert {"mem=256M", "ro", "rootfstype=hostfs", "init=/state/1/init", "ssl0=fd:5,fd:8", "con0=null,fd:3"} <= set(
         line
     )
     assert not [argument for argument in line if argument.startswith(("ubd", "time-travel", "RAIDLAB"))]
@@ -117,7 +117,7 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
     [
         (134, "ok\n[ 1.2] Oops: 3\n[ 1.3] Kernel panic - not syncing: VFS\n", "crashed: [ 1.3] Kernel panic"),
         (247, "", "the embedded kernel was killed"),
-        (-9, "", "its warden having been killed"),
+        (-9, "", "its supervisor having been killed"),
         (249, "", "found no room for its memory"),
         (None, "", "no longer answers"),
         (1, "starting\n\nCannot open disk\n", "ended with status 1; its last words: Cannot open disk"),

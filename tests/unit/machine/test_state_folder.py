@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError, MachineBusy
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import Completed, RunningProcess
 from lab.machine.state_folder import (
     KERNEL_RECORD,
     FolderLock,
@@ -23,9 +26,6 @@ from lab.machine.state_folder import (
     read_owner,
     start_ticks,
 )
-from lab.seams.clock import HostClock
-from lab.seams.files import HostFiles
-from lab.seams.processes import Completed, RunningProcess
 
 DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
@@ -53,9 +53,6 @@ class FakeProcesses:
         stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess:
-        raise NotImplementedError
-
-    def is_alive(self, pid: int) -> bool:
         raise NotImplementedError
 
     def kill_group(self, group_id: int) -> None:
@@ -90,13 +87,13 @@ def state(tmp_path: Path, files: HostFiles, processes: FakeProcesses) -> StateFo
 def leave(state: StateFolder, owner: Owner, **kernel: int) -> FolderLock:
     """An instance as another client would have made it."""
     lock = state.new_instance()
-    lock.release()
+    lock.close()
     if kernel:
         (lock.folder / KERNEL_RECORD).write_text(json.dumps(kernel))
     return FolderLock(lock.folder, owner)
 
 
-RECORD = {"warden": DEAD, "warden_start_ticks": 1, "kernel_group": 77, "kernel_start_ticks": 2}
+RECORD = {"supervisor": DEAD, "supervisor_start_ticks": 1, "kernel_group": 77, "kernel_start_ticks": 2}
 
 
 def test_start_ticks_are_those_of_a_living_process(files: HostFiles) -> None:
@@ -111,12 +108,12 @@ def test_what_lives_is_left_alone(state: StateFolder) -> None:
     assert mine.folder.is_dir()
     assert other.folder.is_dir()
     for lock in (mine, other):
-        lock.release()
+        lock.close()
 
 
 def test_what_nobody_holds_is_removed_and_reported(state: StateFolder) -> None:
     gone = leave(state, Owner(DEAD, "raidlab run", 5))
-    gone.release()
+    gone.close()
     assert state.sweep() == [
         f"'raidlab run' (process {DEAD}) ended without closing its machine; removed the files of its machine"
     ]
@@ -125,7 +122,7 @@ def test_what_nobody_holds_is_removed_and_reported(state: StateFolder) -> None:
 
 
 def test_a_client_killed_before_it_could_lock_is_swept_too(state: StateFolder) -> None:
-    state.new_instance().release()
+    state.new_instance().close()
     (state.root / "machines" / "99-half").mkdir()
     assert len(state.sweep()) == 2
 
@@ -140,14 +137,14 @@ def test_an_orphaned_kernel_is_killed(state: StateFolder, processes: FakeProcess
     assert not lock.folder.exists()
 
 
-def test_a_wardens_own_work_is_awaited(state: StateFolder, processes: FakeProcesses) -> None:
-    lock = leave(state, Owner(DEAD, "x", 5), **{**RECORD, "warden": ALIVE, "warden_start_ticks": 500})
-    warden = threading.Timer(0.2, lock.release)
-    warden.start()
+def test_a_supervisors_own_work_is_awaited(state: StateFolder, processes: FakeProcesses) -> None:
+    lock = leave(state, Owner(DEAD, "x", 5), **{**RECORD, "supervisor": ALIVE, "supervisor_start_ticks": 500})
+    supervisor = threading.Timer(0.2, lock.close)
+    supervisor.start()
     (notice,) = state.sweep()
     assert "removed the files" in notice
     assert processes.killed == []
-    warden.join()
+    supervisor.join()
 
 
 def test_a_group_id_that_was_used_again_is_not_killed(
@@ -156,10 +153,10 @@ def test_a_group_id_that_was_used_again_is_not_killed(
     lock = leave(state, Owner(DEAD, "x", 5), **{**RECORD, "kernel_group": ALIVE})
     assert not kill_recorded_kernel(lock.folder, processes, files)
     assert processes.killed == []
-    lock.release()
+    lock.close()
 
 
-@pytest.mark.parametrize("record", ["", "{}", "[1]", '{"warden": null}'])
+@pytest.mark.parametrize("record", ["", "{}", "[1]", '{"supervisor": null}'])
 def test_a_torn_record_kills_nothing(tmp_path: Path, processes: FakeProcesses, files: HostFiles, record: str) -> None:
     (tmp_path / KERNEL_RECORD).write_text(record)
     assert not kill_recorded_kernel(tmp_path, processes, files)
@@ -184,7 +181,7 @@ def test_a_folder_in_the_making_is_never_swept(state: StateFolder, tmp_path: Pat
     assert notices == []
     assert all((lock.folder / "lock").exists() for lock in locks)
     for lock in locks:
-        lock.release()
+        lock.close()
 
 
 def test_a_lab_is_open_once(state: StateFolder) -> None:
@@ -192,8 +189,8 @@ def test_a_lab_is_open_once(state: StateFolder) -> None:
     with pytest.raises(MachineBusy, match=rf"'default' is open in 'raidlab' \(process {os.getpid()}\)") as busy:
         state.lock_lab("default")
     assert "?name=default2" in busy.value.hint
-    lock.release()
-    state.lock_lab("default").release()
+    lock.close()
+    state.lock_lab("default").close()
 
 
 def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_is_gone(
@@ -203,8 +200,8 @@ def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_is_gone(
     (lab.folder / "owner.json").write_text(json.dumps({"process_id": DEAD, "command": "x", "start_ticks": 5}))
     machine = leave(state, Owner(DEAD, "x", 5), **RECORD)
     processes.held_fds[77] = machine.fd
-    threading.Timer(0.1, lab.release).start()
-    state.lock_lab("default").release()
+    threading.Timer(0.1, lab.close).start()
+    state.lock_lab("default").close()
     assert len(state.sweep()) == 1
 
 

@@ -41,9 +41,9 @@ def test_a_missing_colon_is_forgiven_and_options_are_kept() -> None:
         ("uml:?nam=x", "unknown option 'nam'", "did you mean 'name'?"),
         ("uml:?virtual", "unknown option 'virtual'", "options of uml:"),
         ("uml:?time=fast", "time is 'fast'", "real or virtual"),
-        ("uml:?name=../x", "no name for a lab", "letters"),
-        ("uml:?name=", "no name for a lab", "letters"),
-        ("ssh:h?port=http", "is no port", "65535"),
+        ("uml:?name=../x", "cannot be the name of a lab", "letters"),
+        ("uml:?name=", "cannot be the name of a lab", "letters"),
+        ("ssh:h?port=http", "is not a port", "65535"),
     ],
 )
 def test_what_is_no_target_says_what_is(text: str, message: str, hint: str) -> None:

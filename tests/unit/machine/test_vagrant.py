@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from lab.errors import LabError, MachineLost, SpecError, ToolMissing
+from lab.host.processes import Completed, HostProcesses
 from lab.machine.attached import _ssh_loss
 from lab.machine.target import parse_target
 from lab.machine.vagrant import find_host, parse_ssh_config
-from lab.seams.processes import Completed, HostProcesses
 
 # vagrant 2.3.4 with vagrant-libvirt 0.11.2: vagrant ssh-config
 CONFIG = """Host raidlab
@@ -76,8 +76,8 @@ def test_warnings_between_are_no_machines() -> None:
 @pytest.mark.parametrize(
     ("target", "answer", "error", "message", "hint"),
     [
-        ("vagrant:", Completed(1, "", NOT_UP), LabError, "does not run", "vagrant up"),
-        ("vagrant:raidlab2", Completed(1, "", NOT_UP), LabError, "does not run", "vagrant up raidlab2"),
+        ("vagrant:", Completed(1, "", NOT_UP), LabError, "is not running", "vagrant up"),
+        ("vagrant:raidlab2", Completed(1, "", NOT_UP), LabError, "is not running", "vagrant up raidlab2"),
         ("vagrant:", Completed(1, "", NO_FILE), LabError, "no Vagrantfile in /", "raidlab's folder"),
         ("vagrant:raidlab9", Completed(1, "", NO_NODE), SpecError, "no machine 'raidlab9'", "vagrant status"),
         (
@@ -88,8 +88,8 @@ def test_warnings_between_are_no_machines() -> None:
             "vagrant:r",
         ),
         ("vagrant:", Completed(124, "", "no answer within 120 s"), LabError, "did not answer", "vagrant status"),
-        ("vagrant:", Completed(1, "", "RAIDLAB_DISKS is '0'; it must"), LabError, "RAIDLAB_DISKS is '0'", "mend"),
-        ("vagrant:", Completed(0, "", ""), LabError, "no way", "vagrant ssh-config"),
+        ("vagrant:", Completed(1, "", "RAIDLAB_DISKS is '0'; it must"), LabError, "RAIDLAB_DISKS is '0'", "fix"),
+        ("vagrant:", Completed(0, "", ""), LabError, "does not say how to reach", "vagrant ssh-config"),
     ],
 )
 def test_a_refusal_says_what_to_do(

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import lab.disks
-from lab.disks.mechanics import Mechanics
-from lab.disks.personalities import (
-    Personality,
-    all_personalities,
-    find_personality,
+from lab.disks.drive_models import (
+    DriveModel,
+    Mechanics,
+    all_drive_models,
+    find_drive_model,
     require_free_name,
-    save_personality,
+    save_drive_model,
 )
 from lab.errors import LabError, SpecError
 from lab.measure.calibration import Calibration, Place, Times, calibrate
@@ -39,7 +39,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mechanics(name: str) -> Mechanics:
-    found = find_personality(name).mechanics
+    found = find_drive_model(name).mechanics
     assert found
     return found
 
@@ -71,7 +71,7 @@ def rate_at(drive: Mechanics, share: float) -> float:
 @pytest.mark.parametrize("name", DRIVES)
 def test_a_quiet_drive_is_recovered(probe: Path, name: str) -> None:
     """The errors that docs/drives.md states."""
-    true, found = mechanics(name), calibrated(probe, mechanics(name)).personality.mechanics
+    true, found = mechanics(name), calibrated(probe, mechanics(name)).model.mechanics
     assert found
     assert found.rpm == pytest.approx(true.rpm, rel=0.001)
     assert found.queue_depth == true.queue_depth
@@ -88,16 +88,16 @@ def test_a_quiet_drive_is_recovered(probe: Path, name: str) -> None:
 
 def test_a_computer_that_is_late_blurs_the_picture_a_little(probe: Path) -> None:
     true, found = mechanics("sata-7200"), calibrated(probe, mechanics("sata-7200"), late_seconds=0.0005)
-    assert found.personality.mechanics
-    assert found.personality.mechanics.rpm == pytest.approx(true.rpm, rel=0.002)
-    assert found.personality.mechanics.mean_random_seconds == pytest.approx(true.mean_random_seconds, rel=0.08)
+    assert found.model.mechanics
+    assert found.model.mechanics.rpm == pytest.approx(true.rpm, rel=0.002)
+    assert found.model.mechanics.mean_random_seconds == pytest.approx(true.mean_random_seconds, rel=0.08)
     assert found.coherence < calibrated(probe, true).coherence
 
 
 def test_a_recovered_drive_is_recovered_again(probe: Path) -> None:
-    first = calibrated(probe, mechanics("sata-7200")).personality.mechanics
+    first = calibrated(probe, mechanics("sata-7200")).model.mechanics
     assert first
-    second = calibrated(probe, first).personality.mechanics
+    second = calibrated(probe, first).model.mechanics
     assert second
     assert second.mean_random_seconds == pytest.approx(first.mean_random_seconds, rel=0.04)
     assert rate_at(second, 0.1) == pytest.approx(rate_at(first, 0.1), rel=0.03)
@@ -128,20 +128,20 @@ def test_a_curve_needs_some_distances() -> None:
         fit_curve([(0.1, 0.001), (0.2, 0.002)], 1000)
 
 
-def test_a_saved_personality_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_drive_model_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    all_personalities.cache_clear()
-    made = Personality(title='my "own"', mechanics=mechanics("cheetah-4lp"))
-    path = save_personality("mine", made)
-    assert path == tmp_path / "raidlab" / "personalities" / "mine.toml"
-    assert find_personality("mine") == made
+    all_drive_models.cache_clear()
+    made = DriveModel(title='my "own"', mechanics=mechanics("cheetah-4lp"))
+    path = save_drive_model("mine", made)
+    assert path == tmp_path / "raidlab" / "drive-models" / "mine.toml"
+    assert find_drive_model("mine") == made
     require_free_name("mine")
     for wrong in ("hdd-7200", "cheetah-4lp", "A B", "../x", ""):
         with pytest.raises(SpecError):
             require_free_name(wrong)
     path.write_text("title = 3\n")
-    all_personalities.cache_clear()
+    all_drive_models.cache_clear()
     with pytest.raises(SpecError, match="mine"):
-        all_personalities()
+        all_drive_models()
     monkeypatch.undo()
-    all_personalities.cache_clear()
+    all_drive_models.cache_clear()

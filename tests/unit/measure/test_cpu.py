@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.measure.cpu import cpu_figures, idle_fraction
 from lab.measure.job import account
+from lab.measure.samples import cpu_figures, idle_fraction
 from lab.results.record import CpuFigures
 from lab.units import GIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,28 +8,28 @@ import pytest
 from lab.arrays.filesystem import FileSystem
 from lab.disks.lab import Lab
 from lab.errors import CommandFailed
-from lab.measure import integrity
-from lab.measure.caches import cold_plan, make_cold
-from lab.measure.integrity import PROGRAM, DataSum, Verdict, sum_device, sum_files, verdict
+from lab.measure import sum_program
+from lab.measure.conditions import cold_plan, make_cold
+from lab.measure.programs import DataSum, DataVerdict, sum_device, sum_files, verdict
 from lab.units import MIB
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 
-SUM_PROGRAM = Path(integrity.__file__).with_name("sum_program.py")
+SUMS = ("agent:sum-data",)
 A, B, LOST = DataSum("sha256:a"), DataSum("sha256:b"), DataSum("", "Input/output error")
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (A, A, Verdict.INTACT),
-        (A, B, Verdict.CHANGED),
-        (A, LOST, Verdict.UNREADABLE),
-        (LOST, A, Verdict.UNREADABLE),
-        (LOST, LOST, Verdict.UNREADABLE),
+        (A, A, DataVerdict.INTACT),
+        (A, B, DataVerdict.CHANGED),
+        (A, LOST, DataVerdict.UNREADABLE),
+        (LOST, A, DataVerdict.UNREADABLE),
+        (LOST, LOST, DataVerdict.UNREADABLE),
     ],
 )
-def test_verdicts(before: DataSum, after: DataSum, expected: Verdict) -> None:
+def test_verdicts(before: DataSum, after: DataSum, expected: DataVerdict) -> None:
     assert verdict(before, after) is expected
 
 
@@ -39,43 +37,39 @@ SHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 """SHA-256 of no data."""
 
 
-def answering(stdout: str = SHA + " 4096\n", status: int = 0, stderr: str = "") -> FakeMachine:
-    return FakeMachine(answers={("python3",): Scripted(stdout, status, stderr)})
+def answering(stdout: str = SHA + " 4096", status: int = 0, stderr: str = "") -> FakeMachine:
+    return FakeMachine(answers={SUMS: Scripted(stdout, status, stderr)})
 
 
 def test_a_whole_device_and_a_part_of_it() -> None:
     machine = answering()
     assert sum_device(machine, "/dev/md0") == DataSum(f"sha256:{SHA}")
     sum_device(machine, "/dev/md0", 32 * MIB, skip_bytes=96 * MIB)
-    start = ("python3", "-IS", PROGRAM)
-    assert [argv for argv in machine.runs if argv[0] == "python3"] == [
-        (*start, "0", "0", "/dev/md0"),
-        (*start, str(96 * MIB), str(32 * MIB), "/dev/md0"),
+    assert machine.runs == [
+        (*SUMS, "0", "0", "/dev/md0"),
+        (*SUMS, str(96 * MIB), str(32 * MIB), "/dev/md0"),
     ]
-    assert {path for path, _ in machine.writes} == {PROGRAM}
 
 
 def test_the_files_of_a_folder_in_the_order_of_their_names() -> None:
     machine = answering()
     machine.dirs["/mnt"] = ("a 1", "b", "folder")
     sum_files(machine, "/mnt")
-    assert machine.runs[-1] == ("python3", "-IS", PROGRAM, "0", "0", "/mnt/a 1", "/mnt/b", "/mnt/folder")
+    assert machine.runs[-1] == (*SUMS, "0", "0", "/mnt/a 1", "/mnt/b", "/mnt/folder")
 
 
 def test_data_that_cannot_be_read_has_no_sum() -> None:
     said = "/dev/md0: Input/output error"
-    assert sum_device(answering(SHA, 1, f"a warning\n{said}\n"), "/dev/md0") == DataSum("", said)
+    assert sum_device(answering("", 1, said), "/dev/md0") == DataSum("", said)
     assert sum_device(answering("", 1), "/dev/md0") == DataSum("", "reading failed")
-    assert sum_device(answering("", 0), "/dev/md0") == DataSum("", "reading failed")
 
 
 def test_no_data_have_no_sum() -> None:
-    assert sum_files(answering(f"{SHA} 0\n"), "/mnt") == DataSum("", "there are no data")
+    assert sum_files(answering(f"{SHA} 0"), "/mnt") == DataSum("", "there are no data")
 
 
-def run_program(*arguments: object) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-IS", str(SUM_PROGRAM), *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+def summed(*arguments: object) -> list[str]:
+    return sum_program.main([str(each) for each in arguments], lambda: False).split()
 
 
 def test_the_program_sums_what_the_files_hold(tmp_path: Path) -> None:
@@ -83,19 +77,15 @@ def test_the_program_sums_what_the_files_hold(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(data)
     second.write_bytes(b"more")
-    assert run_program(0, 0, first, second).stdout.split() == [
-        hashlib.sha256(data + b"more").hexdigest(),
-        str(len(data) + 4),
-    ]
+    assert summed(0, 0, first, tmp_path, second) == [hashlib.sha256(data + b"more").hexdigest(), str(len(data) + 4)]
     part = data[4096 : 4096 + 8192]
-    assert run_program(4096, 8192, first).stdout.split() == [hashlib.sha256(part).hexdigest(), "8192"]
+    assert summed(4096, 8192, first) == [hashlib.sha256(part).hexdigest(), "8192"]
 
 
 def test_the_program_fails_where_a_file_is_missing(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"x")
-    done = run_program(0, 0, tmp_path / "there", tmp_path / "absent")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.endswith("absent: No such file or directory\n")
+    with pytest.raises(OSError, match=r"absent: No such file or directory$"):
+        summed(0, 0, tmp_path / "there", tmp_path / "absent")
 
 
 DROP = "sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'"

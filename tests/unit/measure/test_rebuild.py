@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ArrayError
-from lab.measure.integrity import DataSum, Verdict
+from lab.measure.programs import DataSum, DataVerdict
 from lab.measure.rebuild import Integrity, sync_seconds
 from lab.measure.samples import Sample
 from tests.unit.measure.samples_of import sample
@@ -58,6 +58,7 @@ def test_a_rebuild_that_has_not_ended() -> None:
         sync_seconds([idle(0), rebuilding(1), rebuilding(2)])
 
 
+@pytest.mark.slow
 @given(start=st.floats(10, 1000), length=st.floats(1, 1000), interval=st.floats(0.05, 0.5), phase=st.floats(0, 1))
 def test_it_is_wrong_by_an_interval_at_most(start: float, length: float, interval: float, phase: float) -> None:
     count = int((start + length) / interval) + 4
@@ -72,14 +73,14 @@ SUM, OTHER, LOST = DataSum("sha256:aa"), DataSum("sha256:bb"), DataSum("", "dd: 
 @pytest.mark.parametrize(
     ("degraded", "after", "expected"),
     [
-        (SUM, SUM, Verdict.INTACT),
-        (SUM, OTHER, Verdict.CHANGED),
-        (OTHER, SUM, Verdict.CHANGED),
-        (LOST, SUM, Verdict.UNREADABLE),
-        (SUM, LOST, Verdict.UNREADABLE),
-        (LOST, OTHER, Verdict.CHANGED),
-        (OTHER, LOST, Verdict.CHANGED),
+        (SUM, SUM, DataVerdict.INTACT),
+        (SUM, OTHER, DataVerdict.CHANGED),
+        (OTHER, SUM, DataVerdict.CHANGED),
+        (LOST, SUM, DataVerdict.UNREADABLE),
+        (SUM, LOST, DataVerdict.UNREADABLE),
+        (LOST, OTHER, DataVerdict.CHANGED),
+        (OTHER, LOST, DataVerdict.CHANGED),
     ],
 )
-def test_the_worst_comparison_counts(degraded: DataSum, after: DataSum, expected: Verdict) -> None:
+def test_the_worst_comparison_counts(degraded: DataSum, after: DataSum, expected: DataVerdict) -> None:
     assert Integrity(SUM, degraded, after).verdict is expected

@@ -7,8 +7,7 @@ import pytest
 
 from lab.errors import MachineLost
 from lab.machine.api import RawSample, SampleRequest, SampleStream
-from lab.measure.recorder import Recorder
-from lab.measure.samples import Sample
+from lab.measure.samples import Recorder, Sample
 from tests.unit.fakes import FakeMachine, FakeSampleStream
 from tests.unit.measure.samples_of import raw
 

@@ -11,6 +11,7 @@ from lab.measure.samples import (
     CpuTicks,
     DiskCounters,
     SampleReader,
+    ThreadTicks,
     busy_fraction,
     parse_cpu,
     parse_diskstats,
@@ -84,7 +85,7 @@ def test_a_sample_of_an_array() -> None:
         "/sys/block/md0/md/sync_completed": "1024 / 1019904\n",
         "/sys/block/md0/md/degraded": "1\n",
     }
-    read = SampleReader("md0").read(raw(5.0, {"md0_raid5": 7}, files))
+    read = SampleReader("md0").read(raw(5.0, {"md0_raid5/81": 7}, files))
     assert (read.time_seconds, read.md_thread_ticks, read.sync_action) == (5.0, 7, "recover")
     assert (read.sync_progress, read.degraded_count) == (SyncProgress(1024, 1019904), 1)
     assert read.cpu == parse_cpu(STAT)
@@ -104,20 +105,32 @@ def test_files_that_are_gone_give_empty_values() -> None:
 
 def test_an_ended_thread_keeps_its_ticks() -> None:
     reader = SampleReader("md0")
-    seen = [{"md0_raid5": 5, "md0_resync": 3}, {"md0_raid5": 6}, {"md0_raid5": 8, "md0_reshape": 2}]
+    seen = [{"md0_raid5/81": 5, "md0_resync/90": 3}, {"md0_raid5/81": 6}, {"md0_raid5/81": 8, "md0_reshape/97": 2}]
     assert [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen] == [8, 9, 13]
 
 
-def test_a_new_thread_of_the_same_name_begins_at_nothing() -> None:
+def test_each_resync_has_a_thread_of_its_own() -> None:
     reader = SampleReader("md0")
-    seen = [{"md0_resync": 30}, {}, {"md0_resync": 1}, {"md0_resync": 4}]
+    seen = [{"md0_resync/90": 30}, {}, {"md0_resync/95": 1}, {"md0_resync/95": 4}]
     assert [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen] == [30, 30, 31, 34]
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["md0_raid5", "md0_resync"]), st.integers(0, 1000))))
-def test_cpu_time_of_threads_never_falls(seen: list[dict[str, int]]) -> None:
+def test_threads_are_summed_by_their_array() -> None:
+    threads = ThreadTicks()
+    assert threads.add({"md0_raid5/81": 5, "md127_raid1/82": 3}) == {"md0": 5, "md127": 3}
+    assert threads.add({"md127_resync/90": 4}) == {"md0": 5, "md127": 7}
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["md0_raid5/81", "md0_resync/90"]), st.integers(0, 1000))))
+def test_cpu_time_of_threads_never_falls(spent: list[dict[str, int]]) -> None:
     reader = SampleReader("md0")
-    sums = [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen]
+    counted: dict[str, int] = {}
+    sums = []
+    for more in spent:
+        counted |= {name: counted.get(name, 0) + ticks for name, ticks in more.items()}
+        # A thread that did nothing, or has ended, need not be there.
+        sums.append(reader.read(raw(0.0, {name: counted[name] for name in more})).md_thread_ticks)
+        assert sums[-1] == sum(counted.values())
     assert sums == sorted(sums)
 
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from lab.arrays.status import SyncProgress
+from lab.measure.rebuild import MOST_POINTS, Recording, timeline_of
 from lab.measure.samples import Sample
-from lab.measure.timeline import MOST_POINTS, Recording, timeline_of
 from tests.unit.measure.samples_of import counters, sample
 
 

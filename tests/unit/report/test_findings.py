@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from lab.experiments.published import Basis, Finding, Published, Quantity, Relation, find_published
+from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation, find_published
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.report.findings import Holds, compared_findings, findings_table
 from lab.results.record import ResultRecord
@@ -24,7 +24,7 @@ def seven_repeats() -> ResultRecord:
 
 
 def study(relation: Relation, ratio: float | None = None, **changes: object) -> Published:
-    finding = Finding(
+    finding = PublishedFinding(
         says="so it is",
         array="raid1",
         beside="raid0",

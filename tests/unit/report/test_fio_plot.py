@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from lab.report.fio_plot import Drawn, commands, export_for_fio_plot
-from lab.report.sources import loaded
+from lab.fio_plot.documents import Drawn, commands, export_for_fio_plot
+from lab.report.collected import loaded
+from lab.results.elsewhere import FoundResult
 from lab.results.record import CellRecord
 from tests.unit.results.records import cell, record
 
@@ -25,7 +26,7 @@ def measured(array: str, workload: str, repeat: int, iops: float, raw_file: str)
 
 
 def exported(cells: list[CellRecord], files: Mapping[str, str], folder: Path) -> Drawn:
-    return export_for_fio_plot(loaded(record("r", cells=tuple(cells)), "r", files.__getitem__), folder)
+    return export_for_fio_plot(loaded(FoundResult(record("r", cells=tuple(cells)), "r", files.__getitem__)), folder)
 
 
 def test_documents_lie_where_bench_fio_puts_them(tmp_path: Path) -> None:

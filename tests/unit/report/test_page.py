@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from lab.experiments.schema import find_experiment
-from lab.report.collected import MOST_DETAILED, Collected, collect
-from lab.report.sources import Loaded, loaded
+from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
 from lab.report.written import html_report
+from lab.results.elsewhere import FoundResult
 from lab.results.record import CellRecord, ResultRecord, RunStatus
 from lab.results.timeline import MemberRates, Stretch, Timeline, encode_timeline
 from tests.unit.compare.platform_records import HDD, SSD, machine
@@ -53,7 +53,7 @@ class Reader(HTMLParser):
 
 def in_hand(*records: ResultRecord, files: dict[str, str] | None = None) -> Iterator[Loaded]:
     for each in records:
-        yield loaded(each, each.id, lambda name: (files or {})[name])
+        yield loaded(FoundResult(each, each.id, lambda name: (files or {})[name]))
 
 
 def page_of(*records: ResultRecord, files: dict[str, str] | None = None) -> str:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.classroom.bundle import export_results, load_signer, read_bundle, signer_of
 from lab.errors import ResultError
-from lab.results.bundle import read_bundle
-from lab.results.exchange import export_results, import_results, signer_of
-from lab.results.signing import load_signer
+from lab.results.elsewhere import import_results
 from lab.results.store import ResultStore
 from tests.unit.results.test_store import cell, draft
 
@@ -38,7 +37,7 @@ def other(tmp_path: Path) -> ResultStore:
 
 def export(store: ResultStore, tmp_path: Path, *names: str) -> Path:
     file = tmp_path / "results.zip"
-    export_results(store, names or ("20261121T10",), file, raidlab_version="1")
+    export_results(store, names or ("20261121T10",), file)
     return file
 
 

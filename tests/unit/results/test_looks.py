@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.results.looks import Look, looks, looks_of, order_statistic
-from lab.results.statistics import Estimate, estimate
+from lab.results.statistics import Estimate, InterimLook, estimate, looks, looks_of, order_statistic
 from tests.unit.results.records import record
 
 TRIES = 6000
@@ -20,14 +19,14 @@ WANTED_HALF_WIDTH = 0.05
 
 
 def test_six_to_twenty_repeats_are_looked_at_three_times() -> None:
-    assert looks(6, 20) == (Look(6, 1), Look(12, 2), Look(20, 5))
+    assert looks(6, 20) == (InterimLook(6, 1), InterimLook(12, 2), InterimLook(20, 5))
     assert sum(look.miss for look in looks(6, 20)) == pytest.approx(0.0494, abs=0.0001)
 
 
 def test_a_fixed_number_of_repeats_has_no_looks_and_few_repeats_decide_nothing() -> None:
     assert looks(6, 0) == looks(6, 6) == ()
     # Below six no interval reaches 95 %, so all cells go on to the last.
-    assert looks(3, 5) == (Look(5, 1),)
+    assert looks(3, 5) == (InterimLook(5, 1),)
     assert next(look.n for look in looks(3, 20)) == 6
 
 
@@ -52,7 +51,7 @@ def test_the_interval_is_that_of_the_look_wherever_a_cell_ends() -> None:
     # Lost repeats: as often as the next look may miss, and no oftener.
     k, coverage = order_statistic(19, planned)
     assert coverage == covered
-    assert Look(19, k).miss <= planned[-1].miss < Look(19, k + 1).miss
+    assert InterimLook(19, k).miss <= planned[-1].miss < InterimLook(19, k + 1).miss
     # Nothing was decided before the first look.
     assert order_statistic(4, planned) == (1, 0.875)
 
@@ -103,6 +102,7 @@ def test_stopping_when_it_is_narrow_costs_nothing_of_the_coverage(noise: float, 
     assert coverage(by_looks, noise, is_lognormal=is_lognormal) >= 0.95 - three_errors(0.95)
 
 
+@pytest.mark.slow
 def test_a_look_after_every_round_would_cost_it() -> None:
     worst = min(coverage(after_every_round, noise, is_lognormal=False) for noise in (0.08, 0.10, 0.12))
     assert worst < 0.95 - three_errors(0.95)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError, ResultError
-from lab.results.atomic import write_file
+from lab.host.files import write_file
 from lab.results.journal import ResultNotStored, read_journal
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
 from lab.results.store import ResultStore, decode_record
@@ -156,8 +156,8 @@ def test_an_empty_store(store: ResultStore) -> None:
 
 def test_newer_foreign_and_damaged_records(store: ResultStore) -> None:
     data = json.loads(encode_record(draft()))
-    with pytest.raises(ResultError, match="format 2") as caught:
-        decode_record(json.dumps(data | {"schema_version": 2, "cells": "new shape"}).encode(), source="r")
+    with pytest.raises(ResultError, match="format 3") as caught:
+        decode_record(json.dumps(data | {"schema_version": 3, "cells": "new shape"}).encode(), source="r")
     assert "newer raidlab" in caught.value.hint
     with pytest.raises(ResultError, match="not a raidlab result"):
         decode_record(b'{"kind": "other"}', source="r")

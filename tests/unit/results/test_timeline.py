@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.classroom.bundle import export_results
 from lab.errors import ResultError
-from lab.results.exchange import export_results, import_results
+from lab.results.elsewhere import import_results
 from lab.results.store import ResultStore
 from lab.results.timeline import MemberRates, Timeline, decode_timeline, encode_timeline
 from tests.unit.results.records import rebuild, record
@@ -40,7 +41,7 @@ def test_a_rebuild_is_stored_with_its_timeline(tmp_path: Path) -> None:
 
 def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
     store, other = store_with_a_rebuild(tmp_path / "a" / "results"), ResultStore(tmp_path / "b" / "results")
-    export_results(store, ["latest"], tmp_path / "x.zip", raidlab_version="1")
+    export_results(store, ["latest"], tmp_path / "x.zip")
     import_results(other, tmp_path / "x.zip")
     (name,) = other.load("latest").files
     assert decode_timeline(other.raw_json(other.find("latest"), name), source="x") == TIMELINE

@@ -12,15 +12,14 @@ import scipy.stats
 
 from lab.errors import SpecError
 from lab.report.series import rows
-from lab.results.looks import looks
 from lab.results.ratios import RatioTest
-from lab.results.statistics import estimate
+from lab.results.statistics import estimate, looks
 from lab.results.store import decode_record
-from lab.results.verdicts import Asked, Outcome, PValues, adjusted, judge, judge_family
+from lab.results.verdicts import Asked, PValues, RatioOutcome, adjusted, judge, judge_family
 
 RECORDED = Path(__file__).parents[1] / "report" / "data" / "antioquia-quick.json"
 PAIRS = 200
-DIFFERENT = (Outcome.FASTER, Outcome.SLOWER)
+DIFFERENT = (RatioOutcome.FASTER, RatioOutcome.SLOWER)
 
 
 def paired(ratios: Sequence[float]) -> RatioTest:
@@ -30,25 +29,27 @@ def paired(ratios: Sequence[float]) -> RatioTest:
 @pytest.mark.parametrize(
     ("ratios", "outcome"),
     [
-        ((1.18, 1.2, 1.22, 1.19, 1.21, 1.2), Outcome.FASTER),
-        ((0.8, 0.81, 0.79, 0.82, 0.78, 0.8), Outcome.SLOWER),
-        ((0.9, 1.5, 1.2, 0.95, 1.3, 1.1), Outcome.CANNOT_TELL),
-        ((0.99, 1.01, 1.0, 1.02, 0.98, 1.01), Outcome.SAME),
+        ((1.18, 1.2, 1.22, 1.19, 1.21, 1.2), RatioOutcome.FASTER),
+        ((0.8, 0.81, 0.79, 0.82, 0.78, 0.8), RatioOutcome.SLOWER),
+        ((0.9, 1.5, 1.2, 0.95, 1.3, 1.1), RatioOutcome.CANNOT_TELL),
+        ((0.99, 1.01, 1.0, 1.02, 0.98, 1.01), RatioOutcome.SAME),
         # A difference for certain, and of no weight.
-        ((1.02, 1.01, 1.03, 1.02, 1.025, 1.015), Outcome.SAME),
-        ((1.03, 1.01, 1.08, 1.02, 1.06, 1.04), Outcome.CANNOT_TELL),
-        ((2.0, 1.9, 2.1), Outcome.CANNOT_TELL),
+        ((1.02, 1.01, 1.03, 1.02, 1.025, 1.015), RatioOutcome.SAME),
+        ((1.03, 1.01, 1.08, 1.02, 1.06, 1.04), RatioOutcome.CANNOT_TELL),
+        ((2.0, 1.9, 2.1), RatioOutcome.CANNOT_TELL),
     ],
 )
-def test_a_verdict_needs_a_difference_that_is_sure_and_of_weight(ratios: Sequence[float], outcome: Outcome) -> None:
+def test_a_verdict_needs_a_difference_that_is_sure_and_of_weight(
+    ratios: Sequence[float], outcome: RatioOutcome
+) -> None:
     said = judge(paired(ratios))
     assert said.outcome is outcome
-    assert bool(said.reason) is (outcome is Outcome.CANNOT_TELL)
+    assert bool(said.reason) is (outcome is RatioOutcome.CANNOT_TELL)
 
 
 def test_of_times_less_is_faster() -> None:
-    assert judge(paired([0.8, 0.81, 0.79, 0.82, 0.78, 0.8]), is_time=True).outcome is Outcome.FASTER
-    assert judge(paired([1.2, 1.21, 1.19, 1.22, 1.18, 1.2]), is_time=True).outcome is Outcome.SLOWER
+    assert judge(paired([0.8, 0.81, 0.79, 0.82, 0.78, 0.8]), is_time=True).outcome is RatioOutcome.FASTER
+    assert judge(paired([1.2, 1.21, 1.19, 1.22, 1.18, 1.2]), is_time=True).outcome is RatioOutcome.SLOWER
 
 
 CLEAR = (1.5, 1.6, 1.4, 1.55, 1.45, 1.52)
@@ -58,16 +59,16 @@ NOISE = (0.8, 1.3, 0.9, 1.1, 1.2, 0.85)
 def test_other_comparisons_made_at_the_same_time_count() -> None:
     clear, noise = Asked(paired(CLEAR)), Asked(paired(NOISE))
     lost, *_ = judge_family([clear, noise, noise])
-    assert lost.outcome is Outcome.CANNOT_TELL
+    assert lost.outcome is RatioOutcome.CANNOT_TELL
     assert lost.reason == "clear alone, but not among 3 comparisons with 6 repeats: at least 7 are needed"
     # Where most are clear, the few repeats of the built-in experiments can tell.
-    assert [each.outcome for each in judge_family([clear, clear, noise])][:2] == [Outcome.FASTER] * 2
+    assert [each.outcome for each in judge_family([clear, clear, noise])][:2] == [RatioOutcome.FASTER] * 2
     assert judge_family([]) == []
 
 
 def test_with_as_many_repeats_as_it_says_one_clear_difference_stands_out() -> None:
     family = [Asked(paired((*CLEAR, 1.5))), Asked(paired(NOISE)), Asked(paired(NOISE))]
-    assert judge_family(family)[0].outcome is Outcome.FASTER
+    assert judge_family(family)[0].outcome is RatioOutcome.FASTER
 
 
 def test_too_few_repeats_say_how_many_are_enough() -> None:
@@ -97,8 +98,14 @@ def test_of_all_that_is_claimed_few_claims_are_wrong() -> None:
         truths = [1.0, 1.05, 1.3] * 3
         family = [Asked(paired([truth * draw.lognormvariate(0, 0.04) for _ in range(8)])) for truth in truths]
         outcomes = [each.outcome for each in judge_family(family)]
-        wrong = {1.0: DIFFERENT, 1.05: (Outcome.SAME, Outcome.SLOWER), 1.3: (Outcome.SAME, Outcome.SLOWER)}
-        claimed = [(truth, each) for truth, each in zip(truths, outcomes, strict=True) if each != Outcome.CANNOT_TELL]
+        wrong = {
+            1.0: DIFFERENT,
+            1.05: (RatioOutcome.SAME, RatioOutcome.SLOWER),
+            1.3: (RatioOutcome.SAME, RatioOutcome.SLOWER),
+        }
+        claimed = [
+            (truth, each) for truth, each in zip(truths, outcomes, strict=True) if each != RatioOutcome.CANNOT_TELL
+        ]
         shares.append(sum(each in wrong[truth] for truth, each in claimed) / max(1, len(claimed)))
     assert sum(shares) / len(shares) <= 0.05
 
@@ -119,7 +126,7 @@ def recorded_noise() -> list[float]:
     return noise
 
 
-def verdicts(draw: random.Random, slow_down: float, *, are_interleaved: bool, drift: float = 0.0) -> list[Outcome]:
+def verdicts(draw: random.Random, slow_down: float, *, are_interleaved: bool, drift: float = 0.0) -> list[RatioOutcome]:
     """Of pairs of runs with recorded noise, the first slower by ``slow_down``, both with a common drift."""
     noise = recorded_noise()
     found = []
@@ -146,8 +153,8 @@ def test_drift_is_not_mistaken_for_a_difference_between_interleaved_runs() -> No
 @pytest.mark.parametrize("are_interleaved", [True, False])
 def test_a_tenth_slower_is_found(are_interleaved: bool) -> None:
     found = verdicts(random.Random(7), 0.10, are_interleaved=are_interleaved)
-    assert found.count(Outcome.FASTER) == 0
-    assert found.count(Outcome.SLOWER) >= 0.95 * PAIRS
+    assert found.count(RatioOutcome.FASTER) == 0
+    assert found.count(RatioOutcome.SLOWER) >= 0.95 * PAIRS
 
 
 def test_cells_that_stopped_at_different_looks_are_compared_by_the_rounds_that_both_have() -> None:
@@ -172,4 +179,4 @@ def test_cells_that_stopped_at_different_looks_are_compared_by_the_rounds_that_b
 def test_more_samples_never_make_a_sure_difference_unsure() -> None:
     for count in range(6, 14):
         ours, theirs = ([level + n for n in range(count)] for level in (100.0, 200.0))
-        assert judge(RatioTest.apart(ours, theirs)).outcome is Outcome.SLOWER
+        assert judge(RatioTest.apart(ours, theirs)).outcome is RatioOutcome.SLOWER

@@ -9,7 +9,7 @@ from typing import Any
 from lab.arrays.state import parse_array
 from lab.arrays.status import ArrayStatus
 from lab.measure.samples import CpuTicks, DiskCounters
-from lab.session.monitor import Look
+from lab.session.monitor import Snapshot
 from tests.unit.arrays.captures import load
 
 NOTHING = DiskCounters(0, 0, 0.0, 0, 0, 0.0, 0, 0.0)
@@ -29,5 +29,5 @@ def look(
     cpu: CpuTicks | None = None,
     md_ticks: Mapping[str, int] | None = None,
     vanished: frozenset[str] = frozenset(),
-) -> Look:
-    return Look(time_seconds, arrays, disks or {}, cpu, md_ticks or {}, vanished)
+) -> Snapshot:
+    return Snapshot(time_seconds, arrays, disks or {}, cpu, md_ticks or {}, vanished)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lab.arrays.md import cannot_do_without
 from lab.arrays.status import SyncAction
-from lab.session.checks import cannot_do_without
 from tests.unit.session.looks import captured
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from lab.arrays.status import SyncProgress
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import LabError, MachineLost
 from lab.machine import Host, RawSample, parse_target
-from lab.session.monitor import Look, LookMaker, Monitor, look_once
+from lab.session.monitor import Monitor, Snapshot, SnapshotMaker, take_snapshot
 from lab.session.session import LabSession
 from tests.unit.adapt.running import running
 from tests.unit.arrays.captures import load
@@ -73,7 +74,7 @@ def test_a_delayed_sync_has_no_progress() -> None:
 
 
 def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: FakeMachine, session: LabSession) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     maker.look(raw(0.0))
     first = len(machine.reads)
     assert first > 0
@@ -92,7 +93,7 @@ def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: Fa
 def test_sysfs_is_left_alone_for_longer_where_nothing_is_read_or_written(
     machine: FakeMachine, session: LabSession
 ) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     maker.look(raw(0.0))
     first = len(machine.reads)
     still = raw(0.0).files
@@ -105,7 +106,7 @@ def test_sysfs_is_left_alone_for_longer_where_nothing_is_read_or_written(
 def test_an_array_that_is_being_put_together_is_not_there_yet(machine: FakeMachine, session: LabSession) -> None:
     # As the kernel shows it between mdadm's first ioctl and RUN_ARRAY.
     machine.files |= {"/sys/block/md0/md/level": "5\n", "/sys/block/md0/md/array_state": "inactive\n"}
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     assert maker.look(raw(1.0, mdstat="")).arrays == ()
     machine.files |= {"/sys/block/md0/md/array_state": "clean\n"}
     (status,) = maker.look(raw(1.25)).arrays
@@ -113,7 +114,7 @@ def test_an_array_that_is_being_put_together_is_not_there_yet(machine: FakeMachi
 
 
 def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSession) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     assert maker.look(raw(0.0)).vanished == frozenset()
     machine.files["/sys/block/ubda/size"] = "0\n"
     assert maker.look(raw(3.0)).vanished == {"ubda"}
@@ -122,14 +123,14 @@ def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSess
 
 
 def test_a_disk_that_vanishes_is_seen_at_the_next_look(machine: FakeMachine, session: LabSession) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     maker.look(raw(0.0, partitions="  98  0  512000 ubda\n"))
     machine.files["/sys/block/ubda/size"] = "0\n"
     assert maker.look(raw(0.25, partitions="")).vanished == {"ubda"}
 
 
 def test_threads_are_summed_for_each_array_and_ended_ones_count_on(session: LabSession) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     maker.look(raw(0.0, threads={"md0_raid5/70": 5, "md1_raid1/80": 7}))
     maker.look(raw(0.2, threads={"md0_raid5/70": 9, "md0_resync/90": 4, "md1_raid1/80": 7}))
     look = maker.look(raw(0.4, threads={"md0_raid5/70": 10, "md1_raid1/80": 8}))
@@ -137,7 +138,7 @@ def test_threads_are_summed_for_each_array_and_ended_ones_count_on(session: LabS
 
 
 def test_a_member_that_nobody_asked_for_makes_the_monitor_ask_anew(machine: FakeMachine, session: LabSession) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     asked = maker.request(0.25).block_devices
     assert {"ubda", "md0", "md127"} <= set(asked)
     maker.look(raw(0.0))
@@ -147,7 +148,7 @@ def test_a_member_that_nobody_asked_for_makes_the_monitor_ask_anew(machine: Fake
 
 
 def test_one_look_has_all_at_once(session: LabSession) -> None:
-    look = look_once(session)
+    look = take_snapshot(session)
     assert look.time_seconds == 12.5
     assert [status.name for status in look.arrays] == ["md0"]
 
@@ -156,7 +157,7 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
     machine.files["/proc/mdstat"] = ""
     machine.dirs["/sys/block"] = ()
     machine.samples = [raw(0.0, ""), raw(0.25, "")]
-    looks: list[Look] = []
+    looks: list[Snapshot] = []
     ends: list[LabError | None] = []
     monitor = Monitor(session, on_look=looks.append, on_end=ends.append)
     monitor.start()
@@ -180,17 +181,19 @@ def test_a_lost_machine_ends_the_monitor_and_is_told(machine: FakeMachine, sessi
 
 
 def test_between_two_arrays_of_a_volume_its_rebuild_goes_on_while_a_plan_does(session: LabSession) -> None:
-    maker = LookMaker(session)
+    maker = SnapshotMaker(session)
     own = running().disks[3].windows
     busy = as_array(running(filled={3: own[:1]}, syncing={own[1]: 0.9}))
     resting = as_array(running(filled={3: own[:2]}))
     session.going_on.add("adapt0")
     assert maker._bridged(busy) is busy
-    assert maker._bridged(resting).sync == busy.sync
+    assert maker._bridged(resting) == replace(
+        resting, sync=busy.sync, sync_action=busy.sync_action, sync_progress=busy.sync_progress
+    )
     session.going_on.clear()
     assert maker._bridged(resting) is resting
     session.going_on.add("adapt0")
     assert maker._bridged(resting) is resting, "what was interrupted does not begin again by itself"
     last = as_array(running(filled={3: own[:-1]}, syncing={own[-1]: 0.9}))
     maker._bridged(last)
-    assert maker._bridged(as_array(running())).sync is None, "it is over"
+    assert not maker._bridged(as_array(running())).sync_action.is_busy, "it is over"

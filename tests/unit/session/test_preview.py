@@ -8,7 +8,6 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import LevelName
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, LabDisk
-from lab.session.preview import preview
 from lab.units import MIB
 
 DISKS = tuple(
@@ -32,7 +31,7 @@ NODES = tuple(disk.node for disk in DISKS)
 def test_a_choice_shows_what_it_survives_and_what_a_write_costs(
     level: str, members: int, survives: str, cost: int
 ) -> None:
-    shown = preview(DISKS, ArraySpec(level, NODES[:members]))
+    shown = ArraySpec(level, NODES[:members]).preview(DISKS)
     assert shown.can_be_built
     assert (shown.survives, shown.write_ios) == (survives, cost)
     assert shown.write_penalty.startswith(f"{cost} I/O")
@@ -41,22 +40,22 @@ def test_a_choice_shows_what_it_survives_and_what_a_write_costs(
 
 
 def test_the_words_for_a_small_write_count_its_reads_and_writes() -> None:
-    assert preview(DISKS, ArraySpec("raid5", NODES[:3])).write_penalty == (
+    assert ArraySpec("raid5", NODES[:3]).preview(DISKS).write_penalty == (
         "3 I/Os: the other data chunk is read, then the new data and the parity are written"
     )
-    assert preview(DISKS, ArraySpec("raid6", NODES[:5])).write_penalty == (
+    assert ArraySpec("raid6", NODES[:5]).preview(DISKS).write_penalty == (
         "5 I/Os: the other 2 data chunks are read, then the new data and both parities are written"
     )
 
 
 def test_the_stripe_shows_every_member_in_every_row() -> None:
-    shown = preview(DISKS, ArraySpec("raid5", NODES[:4]))
+    shown = ArraySpec("raid5", NODES[:4]).preview(DISKS)
     assert [len(row.chunks) for row in shown.stripe] == [4] * 8
 
 
 def test_the_smallest_member_decides() -> None:
     odd = (*DISKS[:2], LabDisk(name="disk99", kind=DiskKind.FILE, node="/dev/ubdz", size_bytes=600 * MIB))
-    shown = preview(odd, ArraySpec("raid1", ("/dev/ubda", "/dev/ubdz")))
+    shown = ArraySpec("raid1", ("/dev/ubda", "/dev/ubdz")).preview(odd)
     assert shown.usable_bytes < 500 * MIB
     assert shown.unused_bytes == 100 * MIB
 
@@ -75,7 +74,7 @@ def test_the_smallest_member_decides() -> None:
     ],
 )
 def test_what_cannot_be_built_says_why_and_never_raises(spec: ArraySpec, file_system: FileSystem, said: str) -> None:
-    shown = preview(DISKS, spec, file_system)
+    shown = spec.preview(DISKS, file_system)
     assert not shown.can_be_built
     assert shown.plan is None
     assert said in " ".join(shown.problems)
@@ -85,5 +84,5 @@ def test_every_level_on_every_number_of_disks_is_judged_in_milliseconds() -> Non
     choices = [(level, count) for level in LevelName for count in range(len(NODES) + 1)]
     begin = time.perf_counter()
     for level, count in choices:
-        preview(DISKS, ArraySpec(level.value, NODES[:count]), FileSystem.EXT4)
+        ArraySpec(level.value, NODES[:count]).preview(DISKS, FileSystem.EXT4)
     assert (time.perf_counter() - begin) / len(choices) < 0.005

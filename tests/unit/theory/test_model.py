@@ -21,8 +21,7 @@ from lab.theory.model import (
     workload_iops,
 )
 from lab.units import MIB
-from lab.workloads.catalogue import find_workload
-from lab.workloads.workload import Direction
+from lab.workloads.workload import Direction, find_workload
 
 DISK = DiskRates(75, 75, 100 * MIB, 90 * MIB)
 SIX = [DISK] * 6

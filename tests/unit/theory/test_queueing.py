@@ -13,9 +13,9 @@ from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Single
 from lab.errors import SpecError
 from lab.theory.model import DiskRates, expected_busy_disks, predict_load
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
-from lab.theory.servers import Server
+from lab.theory.requests import Server
 from lab.units import MIB
-from lab.workloads.catalogue import find_workload
+from lab.workloads.workload import find_workload
 
 DRIVE = Server(0.013, 0.013)
 MEASURED = json.loads(Path(__file__).with_name("measured.json").read_text(encoding="utf-8"))

@@ -16,9 +16,8 @@ import pytest
 
 from lab.units import MIB
 from lab.workloads.addresses import fingerprint
-from lab.workloads.catalogue import find_workload
-from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations
-from lab.workloads.workload import Workload
+from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations
+from lab.workloads.workload import Workload, find_workload
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: provision/host/setup.sh test")
 
@@ -63,8 +62,8 @@ def go(folder: Path, job: Invocation, *, repeatable: bool = False) -> Gone:
 
 
 def job_of(workload: Workload, folder: Path, *, repeat: int = 0, seed: int = 7) -> Invocation:
-    target = JobTarget(str(folder), TargetKind.DIRECTORY, 400 * MIB, 16 * MIB, repeat, seed)
-    return next(each for each in fio_invocations(workload, target) if each.phase is not Phase.PREPARE)
+    target = JobTarget(str(folder), PathKind.DIRECTORY, 400 * MIB, 16 * MIB, repeat, seed)
+    return next(each for each in fio_invocations(workload, target) if each.phase is not FioPhase.PREPARE)
 
 
 @pytest.mark.parametrize("name", LOADS)
@@ -91,7 +90,7 @@ def test_fingerprints_tell_whether_fio_heeds_the_seed(tmp_path: Path, name: str)
 
 def test_a_verified_load_reads_back_what_it_wrote_with_its_own_seed(tmp_path: Path) -> None:
     workload = find_workload("verify-4k")
-    target = JobTarget(str(tmp_path), TargetKind.DIRECTORY, 64 * MIB, MIB, 3, 9)
+    target = JobTarget(str(tmp_path), PathKind.DIRECTORY, 64 * MIB, MIB, 3, 9)
     starts = fio_invocations(msgspec.structs.replace(workload, jobs=2, direct=False), target)
     for start in starts:
         found = subprocess.run(start.argv, input=start.stdin_text, capture_output=True, text=True, cwd=tmp_path)
@@ -130,7 +129,7 @@ def test_which_fio_heeds_the_seed_of_a_repeatable_job(tmp_path: Path, fio: str, 
 
 def test_one_device_is_split_among_jobs_by_their_offset(tmp_path: Path) -> None:
     job = job_of(LOADS["several jobs"], tmp_path)
-    on_device = replace(job.target, path=str(tmp_path / "device"), kind=TargetKind.FILE)
+    on_device = replace(job.target, path=str(tmp_path / "device"), kind=PathKind.FILE)
     jobs = [fio_invocations(LOADS["several jobs"], replace(on_device, repeat=number))[0] for number in range(2)]
     first, second = (go(tmp_path, each) for each in jobs)
     assert len(first.offsets) == 3

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import SpecError
-from lab.workloads.catalogue import BUILT_IN_FOLDER, all_workloads, find_workload, load_folder
-from lab.workloads.workload import Workload
+from lab.workloads.workload import BUILT_IN_FOLDER, Workload, all_workloads, find_workload, load_folder
 
 GOOD = """
 id = "mine"
@@ -57,7 +56,7 @@ def test_a_user_file_by_path_and_by_folder(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
     assert find_workload(str(path)).block_bytes == 8192
-    assert find_workload("mine", tmp_path) == find_workload(str(path))
+    assert load_folder(tmp_path) == {"mine": find_workload(str(path))}
     (tmp_path / "twin.toml").write_text(GOOD)
     with pytest.raises(SpecError, match="another file has too"):
         load_folder(tmp_path)

@@ -5,9 +5,9 @@ import pytest
 
 from lab.errors import WorkloadError
 from lab.units import MIB
-from lab.workloads.catalogue import find_workload
 from lab.workloads.dd_job import dd_invocation, parse_dd
-from lab.workloads.fio_job import JobTarget, TargetKind
+from lab.workloads.fio_job import JobTarget, PathKind
+from lab.workloads.workload import find_workload
 
 WRITE = find_workload("ilsistemista-dd-write")
 READ = find_workload("ilsistemista-dd-read")
@@ -15,7 +15,7 @@ READ = find_workload("ilsistemista-dd-read")
 SAID = "40+0 records in\n40+0 records out\n83886080 bytes (84 MB, 80 MiB) copied, 0.0412365 s, 2.0 GB/s\n"
 
 
-def target(available_bytes: int, kind: TargetKind = TargetKind.DEVICE, path: str = "/dev/md0") -> JobTarget:
+def target(available_bytes: int, kind: PathKind = PathKind.DEVICE, path: str = "/dev/md0") -> JobTarget:
     return JobTarget(path, kind, available_bytes)
 
 
@@ -39,7 +39,7 @@ def test_a_raw_write_names_the_device_to_the_guard_and_a_read_none() -> None:
 
 
 def test_on_a_file_system_it_writes_a_file() -> None:
-    place = target(100 * MIB, TargetKind.DIRECTORY, "/mnt/md0")
+    place = target(100 * MIB, PathKind.DIRECTORY, "/mnt/md0")
     assert "of=/mnt/md0/raidlab.0" in dd_invocation(WRITE, place).argv
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger
 from lab.units import MIB
-from lab.workloads.catalogue import all_workloads, find_workload
-from lab.workloads.fio_job import Invocation, JobTarget, Phase, TargetKind, fio_invocations, job_bytes
-from lab.workloads.window import Window
+from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations, job_bytes
+from lab.workloads.window import MeasuredWindow
+from lab.workloads.workload import all_workloads, find_workload
 
-FOLDER = JobTarget("/mnt/lab", TargetKind.DIRECTORY, 400 * MIB, repeat=3)
-DEVICE = JobTarget("/dev/md0", TargetKind.DEVICE, 400 * MIB)
+FOLDER = JobTarget("/mnt/lab", PathKind.DIRECTORY, 400 * MIB, repeat=3)
+DEVICE = JobTarget("/dev/md0", PathKind.DEVICE, 400 * MIB)
 
 
 def options(invocation: Invocation) -> dict[str, str]:
@@ -31,10 +31,10 @@ def options(invocation: Invocation) -> dict[str, str]:
 
 def test_a_read_job_in_a_folder() -> None:
     (job,) = fio_invocations(find_workload("rand-read-4k"), FOLDER, runtime_seconds=2, warmup_seconds=0.5)
-    assert job.phase is Phase.MEASURE
+    assert job.phase is FioPhase.MEASURE
     # Two documents mark the stretch: so many seconds apart, the first when the warm-up is over.
     assert job.argv == ("fio", "--output-format=json+", "--eta=never", "--status-interval=500ms", "-")
-    assert job.window == Window(0.5, 2.0, 0.5)
+    assert job.window == MeasuredWindow(0.5, 2.0, 0.5)
     found = options(job)
     assert found == {
         "ioengine": "libaio",
@@ -88,7 +88,7 @@ def test_the_offsets_depend_on_the_repeat_and_not_on_the_array() -> None:
 
 def test_verify_writes_over_everything_then_checks_the_same_pattern() -> None:
     prepare, write, verify = fio_invocations(find_workload("verify-4k"), FOLDER)
-    assert [each.phase for each in (prepare, write, verify)] == [Phase.PREPARE, Phase.WRITE, Phase.VERIFY]
+    assert [each.phase for each in (prepare, write, verify)] == [FioPhase.PREPARE, FioPhase.WRITE, FioPhase.VERIFY]
     assert options(prepare)["rw"] == "write"
     assert options(prepare)["size"] == options(write)["size"] == options(verify)["size"]
     assert options(write)["do_verify"] == "0"
@@ -133,8 +133,8 @@ def test_times_that_do_not_fit_are_refused() -> None:
         fio_invocations(workload, FOLDER, runtime_seconds=1)
     with pytest.raises(SpecError, match="status interval"):
         fio_invocations(workload, FOLDER, status_interval_seconds=0.01)
-    (job,) = fio_invocations(workload, FOLDER, status_interval_seconds=0.25, job_path="/run/job.fio")
-    assert job.argv[-2:] == ("--status-interval=250ms", "/run/job.fio")
+    (job,) = fio_invocations(workload, FOLDER, status_interval_seconds=0.25)
+    assert job.argv[-2:] == ("--status-interval=250ms", "-")
 
 
 def test_odd_paths() -> None:
@@ -147,11 +147,11 @@ def test_odd_paths() -> None:
 
 @given(
     name=st.sampled_from(sorted(all_workloads())),
-    kind=st.sampled_from(TargetKind),
+    kind=st.sampled_from(PathKind),
     available=st.integers(0, 2**42),
     wanted=st.none() | st.integers(1, 2**40),
 )
-def test_data_never_exceed_the_room(name: str, kind: TargetKind, available: int, wanted: int | None) -> None:
+def test_data_never_exceed_the_room(name: str, kind: PathKind, available: int, wanted: int | None) -> None:
     workload = find_workload(name)
     try:
         each = job_bytes(workload, JobTarget("/x", kind, available, file_bytes=wanted))

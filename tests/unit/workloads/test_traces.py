@@ -10,9 +10,9 @@ import pytest
 
 from lab.errors import SpecError
 from lab.units import MIB
-from lab.workloads.catalogue import find_workload
-from lab.workloads.fio_job import JobTarget, TargetKind, fio_invocations
+from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
 from lab.workloads.traces import KINDS, LEAD_MILLISECONDS, trace_texts
+from lab.workloads.workload import find_workload
 
 SPACE = 64 * MIB
 
@@ -77,7 +77,7 @@ def test_the_traces_reach_their_files_and_the_job_is_left_for_fio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.workloads.fio_job.TRACE_PATH", str(tmp_path / "trace"))
-    target = JobTarget("/dev/md0", TargetKind.DEVICE, SPACE)
+    target = JobTarget("/dev/md0", PathKind.DEVICE, SPACE)
     (start,) = fio_invocations(find_workload("trace-server"), target, runtime_seconds=3)
     command = [*start.argv[:5], "cat"]
     ran = subprocess.run(command, input=start.stdin_text, capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lab.errors import WorkloadError
 from lab.workloads.fio_output import JobFigures
 from lab.workloads.live import LiveFeed
-from lab.workloads.window import Window, WindowCut, window_for
+from lab.workloads.window import MeasuredWindow, WindowCut, window_for
 
 RATE = 80
 """I/Os a second of the drive that is played."""
@@ -37,7 +37,7 @@ def document(milliseconds: int, ios: int, bins: dict[int, int], **more: object) 
     return json.dumps(tree, indent=1) + "\n"
 
 
-def told(window: Window, *, late_seconds: float = 0.0) -> Iterator[str]:
+def told(window: MeasuredWindow, *, late_seconds: float = 0.0) -> Iterator[str]:
     """What fio prints of a drive with a queue: slower in the first second, and after the end ever fewer in flight."""
     issue = window.issue_seconds if window.seconds else 10.0
     clock = window.interval_seconds - late_seconds
@@ -61,7 +61,7 @@ def at(seconds: float) -> str:
     return document(round(seconds * 1000), round(ios(seconds)), bins(seconds))
 
 
-def figures(window: Window | None, texts: list[str], status: int = 0) -> JobFigures:
+def figures(window: MeasuredWindow | None, texts: list[str], status: int = 0) -> JobFigures:
     feed = LiveFeed(WindowCut(window) if window else None)
     for text in texts:
         feed.feed(text)
@@ -101,7 +101,7 @@ def test_both_documents_are_kept_so_that_the_figures_can_be_worked_out_again() -
 
 
 def test_a_load_without_an_end_is_cut_before_the_document_that_ends_it() -> None:
-    window = Window(1.0, None, 0.5)
+    window = MeasuredWindow(1.0, None, 0.5)
     texts = [at(0.5 * n) for n in range(1, 12)]
     drained = document(6_000, round(ios(5.5)), bins(5.5) | {RAMP_NANOSECONDS: 999})
     reads = figures(window, [*texts, drained], status=128).reads
@@ -119,14 +119,14 @@ def test_a_load_stopped_before_its_stretch_keeps_the_figures_of_the_whole_run() 
 
 def test_a_load_of_some_seconds_that_is_stopped_is_cut_before_its_drain() -> None:
     texts = [at(1.0), at(2.0), at(3.0), document(3_400, round(ios(3.0)), bins(3.0) | {RAMP_NANOSECONDS: 999})]
-    reads = figures(Window(0.9, 9.0, 1.0), texts, status=128).reads
+    reads = figures(MeasuredWindow(0.9, 9.0, 1.0), texts, status=128).reads
     assert reads is not None
     assert reads.runtime_seconds == 2.0
     assert reads.iops == pytest.approx(RATE)
 
 
 def test_a_run_without_documents_is_no_measurement() -> None:
-    with pytest.raises(WorkloadError, match="told nothing of the measured stretch"):
+    with pytest.raises(WorkloadError, match="reported nothing about the measured time"):
         figures(window_for(1.0, 2.0), [at(9.0)])
     with pytest.raises(WorkloadError, match="not one I/O"):
         figures(window_for(0.0, 2.0), [document(500 * n, 7, {9: 7}) for n in range(1, 8)])

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lab import faults
 from lab.arrays import operations as ops
 from lab.arrays import state
 from lab.arrays.detail import read_detail
@@ -17,11 +18,10 @@ from lab.arrays.geometry import usable_bytes
 from lab.arrays.names import md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.arrays.state import ArrayStatus, read_array, read_arrays
-from lab.arrays.waits import wait_for_rebuild_start, wait_until_idle
+from lab.arrays.waits import wait_until_idle
 from lab.errors import CommandFailed
-from lab.faults import catalogue
 from lab.machine.api import CommandResult
-from lab.plans import Plan, Step
+from lab.plans import Plan
 
 A, B, C, D, E, F, G, H = DISKS = [f"/dev/ubd{letter}" for letter in "abcdefgh"]
 
@@ -70,12 +70,10 @@ def say(*words: object) -> None:
 
 
 def run(plan: Plan) -> None:
-    def step(step: Step) -> None:
+    for step in plan.steps:
         result = guest.run(step.argv, timeout_seconds=step.timeout_seconds)
         said = (result.stdout + result.stderr).strip().replace("\n", " | ")
         say(f"  ok {result.duration_seconds:.2f}s", step.shell_line(), f"=> {said}" if said else "")
-
-    plan.run(step)
 
 
 def capture(label: str, name: str = "md0") -> None:
@@ -106,6 +104,16 @@ def idle() -> ArrayStatus:
     status = wait_until_idle(guest, "md0", stall_seconds=30, timeout_seconds=200)  # type: ignore[arg-type]
     say("   idle:", brief(status))
     return status
+
+
+def rebuilding() -> ArrayStatus:
+    """The state once a rebuild runs, or after a while in which it may have come and gone."""
+    deadline = time.monotonic() + 5
+    while True:
+        status = read_array(guest, "md0")  # type: ignore[arg-type]
+        if status.sync_progress is not None or time.monotonic() > deadline:
+            return status
+        time.sleep(0.1)
 
 
 def fast() -> None:
@@ -159,15 +167,15 @@ def creates() -> None:
             status = show()
             detail = read_detail(guest, "md0")  # type: ignore[arg-type]
             say("  ", detail)
-            foretold = usable_bytes(
+            expected = usable_bytes(
                 spec.raid, len(spec.members), device_bytes, spec.chunk_bytes, has_ppl=spec.consistency_policy == "ppl"
             )
             say(
-                "   size foretold",
-                foretold,
+                "   size expected",
+                expected,
                 "real",
                 status.size_bytes,
-                "SAME" if foretold == status.size_bytes else "DIFFER",
+                "SAME" if expected == status.size_bytes else "DIFFER",
             )
             capture(label)
 
@@ -197,13 +205,13 @@ def member_life(spec: ArraySpec) -> Callable[[], None]:
             run(ops.fail("md0", B) + ops.remove("md0", B))
         slow()
         run(ops.add("md0", B, erase_first=True))
-        say("   start:", brief(wait_for_rebuild_start(guest, "md0")))  # type: ignore[arg-type]
+        say("   start:", brief(rebuilding()))
         capture(f"{spec.level}-rebuilding")
         fast()
         idle()
         slow()
         run(ops.replace("md0", A, H))
-        say("   start:", brief(wait_for_rebuild_start(guest, "md0")))  # type: ignore[arg-type]
+        say("   start:", brief(rebuilding()))
         capture(f"{spec.level}-replacing")
         fast()
         idle()
@@ -252,9 +260,7 @@ def tuning() -> None:
     run(ops.grow_size("md0"))
     run(ops.stop("md0"))
     run(ops.create(ArraySpec("raid5", (A, B, C), consistency_policy=ConsistencyPolicy.PPL, assume_clean=True)))
-    for policy in (ConsistencyPolicy.RESYNC, ConsistencyPolicy.PPL):
-        run(ops.set_consistency_policy("md0", policy))
-        say("   ", show().consistency_policy)
+    say("   ", show().consistency_policy)
     run(ops.set_sync_speed("md0", minimum_kib_per_second=None, maximum_kib_per_second=None))
     say("   ", _text("/sys/block/md0/md/sync_speed_min"), _text("/sys/block/md0/md/sync_speed_max"))
 
@@ -268,14 +274,12 @@ def corruption(level: str, members: Sequence[str]) -> Callable[[], None]:
         guest.run(("dd", "if=/run/rnd", "of=/dev/md0", "bs=1M", "oflag=direct"))
         member = show().member(B)
         offset, size = (member.data_offset_sectors or 0) * 512, (member.data_size_kib or 0) * 1024
-        fault = catalogue.corrupt_member(
-            "md0", B, data_offset_bytes=offset, data_bytes=size, start_bytes=0, length_bytes=1 << 20
-        )
-        run(fault.inject)
+        plan = faults.corrupt(B, data_offset_bytes=offset, data_bytes=size, start_bytes=0, length_bytes=1 << 20)
+        run(plan)
         run(ops.scrub_check("md0"))
         say("   mismatch sectors", idle().mismatch_sectors)
-        run(fault.repair)
-        wait_for_rebuild_start(guest, "md0")  # type: ignore[arg-type]
+        run(ops.fail("md0", B) + ops.remove("md0", B) + ops.add("md0", B, erase_first=True))
+        rebuilding()
         idle()
         run(ops.scrub_check("md0"))
         same = guest.run(("cmp", "-n", "16777216", "/run/rnd", "/dev/md0"), check=False).status == 0
@@ -287,7 +291,6 @@ def corruption(level: str, members: Sequence[str]) -> Callable[[], None]:
 def broken(level: str, members: Sequence[str], lost: Sequence[str]) -> Callable[[], None]:
     def act() -> None:
         run(ops.create(ArraySpec(level, tuple(members), assume_clean=level != "raid0")))
-        fault = catalogue.break_array("md0", lost[-1], members)
         for member in lost:
             try:
                 run(ops.fail("md0", member, breaks_array=member == lost[-1]))
@@ -297,7 +300,7 @@ def broken(level: str, members: Sequence[str], lost: Sequence[str]) -> Callable[
         read = guest.run(("dd", "if=/dev/md0", "of=/dev/null", "bs=1M", "count=8", "iflag=direct"), check=False)
         say("   read status", read.status, read.stderr.splitlines()[:1])
         capture(f"{level}-broken")
-        run(fault.repair)
+        run(ops.stop("md0") + ops.assemble("md0", members, force=True))
         show()
 
     return act

@@ -1,0 +1,51 @@
+"""``raidlab array capacity``: what disks of different sizes would hold under each system."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lab.adapt.preview import compare_systems, disks_of_sizes
+from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
+from lab.arrays.preview import SystemPreview
+from lab.cli.context import current
+from lab.cli.disk_words import bytes_or_none, split_words
+from lab.cli.output import out, out_json, table
+from lab.cli.session import open_session
+from lab.cli.whole_numbers import whole_number
+from lab.units import human_bytes
+
+
+def capacity(
+    sizes: Annotated[
+        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; the lab's free disks if left out.")
+    ] = None,
+    *,
+    reference: Annotated[
+        int | None, Parameter(help="As for 'array create --level adapt5'.", converter=whole_number)
+    ] = None,
+    chunk: Annotated[str | None, Parameter(help="Such as 64K; 128K if left out.")] = None,
+) -> None:
+    """Show what disks of different sizes hold under each system; nothing is touched."""
+    context, chunk_bytes = current(), bytes_or_none(chunk, "chunk")
+    if sizes:
+        disks = disks_of_sizes([word for given in sizes for word in split_words(given)])
+    else:
+        with open_session(context) as session:
+            disks = session.free_disks()
+    rows = compare_systems(VolumeSpec(disks, chunk_bytes=chunk_bytes or DEFAULT_CHUNK_BYTES, reference=reference))
+    if context.json:
+        out_json({"disks": [disk.size_bytes for disk in disks], "systems": rows})
+        return
+    raw = sum(disk.size_bytes for disk in disks)
+    out(f"{len(disks)} disks, {human_bytes(raw)} in all\n")
+    headings = ("system", "capacity", "of all", "arrays", "aligned full writes read")
+    out(table(headings, [_row(each, raw) for each in rows], right=("capacity", "of all", "arrays")))
+
+
+def _row(each: SystemPreview, raw: int) -> tuple[str, ...]:
+    if not each.capacity_bytes:
+        return (each.title, "-", "-", "-", "-")
+    share = f"{100 * each.capacity_bytes / raw:.0f} %"
+    return (each.title, human_bytes(each.capacity_bytes), share, str(each.array_count), each.reads_words)

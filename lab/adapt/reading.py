@@ -1,0 +1,45 @@
+"""A number that a lesson asks for: what disks of several sizes hold."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from lab.adapt.capacity import System
+from lab.adapt.preview import compare_systems, disks_of_sizes
+from lab.adapt.spec import VolumeSpec
+from lab.disks import LabDisk
+from lab.lessons.readings import Source
+from lab.lessons.state import CheckedState
+
+
+class CapacityFigure(StrEnum):
+    """A column of the table of ``raidlab array capacity``."""
+
+    BYTES = "bytes"
+    ARRAYS = "arrays"
+    READS_PERCENT = "reads-percent"
+
+
+class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="capacity"):
+    """What ``raidlab array capacity`` counts for disks of these sizes, under one system."""
+
+    disks: str
+    """Sizes with spaces between them."""
+    system: System
+    figure: CapacityFigure = CapacityFigure.BYTES
+
+    def __post_init__(self) -> None:
+        self._made()
+
+    def value(self, lab: CheckedState) -> float | None:
+        row = next(row for row in compare_systems(VolumeSpec(self._made())) if row.system is self.system)
+        match self.figure:
+            case CapacityFigure.BYTES:
+                return float(row.capacity_bytes)
+            case CapacityFigure.ARRAYS:
+                return float(row.array_count)
+            case CapacityFigure.READS_PERCENT:
+                return float(f"{100 * row.reads_share:.0f}")
+
+    def _made(self) -> tuple[LabDisk, ...]:
+        return disks_of_sizes(self.disks.split())

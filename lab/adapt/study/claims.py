@@ -1,0 +1,341 @@
+"""The AdaptRaid study's claims C1 to C13, judged by what was measured: each holds, does not, or nobody can tell.
+
+A claim is about all its comparisons at once, so it *holds* if each of them is as claimed: its p-value is the largest of
+theirs (an intersection-union test, Berger 1982: they need not be adjusted for each other). It does *not* hold if some
+comparison is contrary, which the smallest of many is by chance alone: its p-value is theirs put together by Simes. The
+two exclude each other, and all claims that were measured are one family (lab.results.verdicts).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from lab.adapt.capacity import System, capacity
+from lab.adapt.study.figures import SYSTEMS, Configuration, Measurements, coverage_note
+from lab.report.cells import ratio_text
+from lab.report.series import READ, WRITE
+from lab.report.table import Column, Table
+from lab.results.ratios import SIGNIFICANCE, RatioTest, Side, repeats_needed
+from lab.results.record import ResultRecord
+from lab.results.verdicts import PValues, adjusted
+
+FLAT_MARGIN = 0.10
+"""Within so much of each other figures count as flat, or equal."""
+DIP_MARGIN = 0.05
+"""A step down by less is no dip."""
+SHR_OVERHEAD = 0.042
+"""Most that the divisor rule costs on the study's drives (docs/adaptraid.md)."""
+BAD_COUNTS = (4, 6, 7, 8)
+"""Numbers of fast disks whose stripes do not divide eight blocks, so that OnlyFast has to read first."""
+
+
+class ClaimVerdict(StrEnum):
+    """What can be said of a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNCLEAR = "cannot tell"
+    MISSING = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedComparison:
+    """One comparison: where, its value, and the p-values of its being as claimed and contrary."""
+
+    where: str
+    value: str
+    p_values: PValues
+    n: int = 0
+    """Paired repeats; 0: exact, a size."""
+
+    @property
+    def agrees(self) -> bool | None:
+        """Seen alone, for those who want to know where to look; None: neither."""
+        if self.p_values.claim <= SIGNIFICANCE:
+            return True
+        return False if self.p_values.opposite <= SIGNIFICANCE else None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim, everything that was compared for it, and what came of it."""
+
+    number: str
+    statement: str
+    findings: tuple[ClaimedComparison, ...]
+    verdict: ClaimVerdict = ClaimVerdict.MISSING
+    reason: str = ""
+    """Why nobody can tell, where the comparisons do not show it."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Sizes need no repeats, and are no members of a family of tests."""
+        return all(finding.n == 0 for finding in self.findings)
+
+    @property
+    def p_values(self) -> PValues:
+        """Of the claim's holding and of its not holding."""
+        from scipy import stats
+
+        against = [finding.p_values.opposite for finding in self.findings]
+        holds = max(finding.p_values.claim for finding in self.findings)
+        return PValues(holds, float(min(stats.false_discovery_control(against))))
+
+    @property
+    def evidence(self) -> str:
+        """The comparisons that disagree, else those that are unclear, else that there is none of these."""
+        against = [finding for finding in self.findings if finding.agrees is False]
+        unclear = [finding for finding in self.findings if finding.agrees is None]
+        shown = against or unclear
+        if shown:
+            rest = f"; {len(self.findings) - len(shown)} of {len(self.findings)} comparisons as claimed"
+            said = "; ".join(f"{finding.where}: {finding.value}" for finding in shown) + rest
+        else:
+            said = f"{len(self.findings)} comparisons as claimed" if self.findings else ""
+        return f"{said}; {self.reason}" if self.reason else said
+
+
+def above(test: RatioTest, least: float = 1.0) -> PValues:
+    """A ratio above ``least``, or not above it."""
+    return PValues(test.p_value(Side.GREATER, at=least), test.p_value(Side.LESS, at=least))
+
+
+def below(test: RatioTest) -> PValues:
+    """A ratio below 1, or not below."""
+    return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER))
+
+
+def equal(test: RatioTest, margin: float = FLAT_MARGIN) -> PValues:
+    """A ratio of 1 up to a margin, or one beyond it on either side."""
+    beyond = (test.p_value(Side.GREATER, at=1 + margin), test.p_value(Side.LESS, at=1 / (1 + margin)))
+    return PValues(test.equivalence_p_value(margin), min(1.0, 2 * min(beyond)))
+
+
+_Test = Callable[[RatioTest], PValues]
+
+
+def _finding(where: str, test: RatioTest, p_values: PValues) -> ClaimedComparison:
+    return ClaimedComparison(where, ratio_text(test.ratio), p_values, test.n)
+
+
+def _exact(where: str, value: str, agrees: bool) -> ClaimedComparison:
+    return ClaimedComparison(where, value, PValues(0.0, 1.0) if agrees else PValues(1.0, 0.0))
+
+
+def _compare(
+    found: Measurements, first: Configuration, second: Configuration, workloads: Iterable[str], test: _Test, what: str
+) -> Iterator[ClaimedComparison]:
+    for workload in workloads:
+        ratio = found.ratio(first, second, workload)
+        if ratio:
+            yield _finding(f"{workload.upper()} {what}", ratio, test(ratio))
+
+
+def _against(
+    found: Measurements, other: System, counts: Iterable[int], workloads: Iterable[str], test: _Test = above
+) -> tuple[ClaimedComparison, ...]:
+    """AdaptRaid5 beside another system."""
+    return tuple(
+        finding
+        for k in counts
+        for finding in _compare(
+            found,
+            Configuration(System.ADAPT5, k),
+            Configuration(other, k),
+            workloads,
+            test,
+            f"÷ {SYSTEMS[other]} k={k}",
+        )
+    )
+
+
+def _flat(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
+    """RAID 5 with any number of fast disks beside RAID 5 with the fewest, as long as a slow one is left."""
+    made: list[ClaimedComparison] = []
+    for workload in workloads:
+        counts = [k for k in found.counts(System.RAID5, workload) if k < 9]
+        for k in counts[1:]:
+            first, second = Configuration(System.RAID5, k), Configuration(System.RAID5, counts[0])
+            made += _compare(found, first, second, [workload], equal, f"k={k} ÷ k={counts[0]}")
+    return tuple(made)
+
+
+def _depressed(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
+    """OnlyFast beside itself with the next smaller good number of fast disks: below it at bad numbers, else above."""
+    made: list[ClaimedComparison] = []
+    for workload in workloads:
+        counts = found.counts(System.ONLY_FAST, workload)
+        for k in counts:
+            earlier = [other for other in counts if other < k and other not in BAD_COUNTS]
+            if not earlier:
+                continue
+            first, second = Configuration(System.ONLY_FAST, k), Configuration(System.ONLY_FAST, earlier[-1])
+            test = below if k in BAD_COUNTS else above
+            made += _compare(found, first, second, [workload], test, f"k={k} ÷ k={earlier[-1]}")
+    return tuple(made)
+
+
+def _no_dip(test: RatioTest) -> PValues:
+    return above(test, 1 - DIP_MARGIN)
+
+
+def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
+    made: list[ClaimedComparison] = []
+    for workload in workloads:
+        counts = found.counts(System.ADAPT5, workload)
+        for before, k in itertools.pairwise(counts):
+            first, second = Configuration(System.ADAPT5, k), Configuration(System.ADAPT5, before)
+            made += _compare(found, first, second, [workload], _no_dip, f"k={k} ÷ k={before}")
+        if len(counts) > 2:
+            first, second = Configuration(System.ADAPT5, counts[-1]), Configuration(System.ADAPT5, counts[0])
+            made += _compare(found, first, second, [workload], above, f"k={counts[-1]} ÷ k={counts[0]}")
+    return tuple(made)
+
+
+def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
+    """Of the devices that were built."""
+    made = []
+    for place, array in found.arrays.items():
+        if place.system is not System.ADAPT5 or place.slow_percent is not None:
+            continue
+        for other in (System.RAID5, System.ONLY_FAST):
+            theirs = found.arrays.get(Configuration(other, place.fast))
+            if theirs:
+                ratio = array.size_bytes / theirs.size_bytes
+                # With less than two fast disks both are the same array, but for the label and header of a volume.
+                least = 1.0 if 2 <= place.fast <= 8 else 0.98
+                made.append(_exact(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least))
+    return tuple(made)
+
+
+def _overheads(record: ResultRecord) -> tuple[ClaimedComparison, ...]:
+    """Exact, from the sizes of the experiment's own disks."""
+    sizes = {disk.name[:4]: disk.size_bytes // 512 for disk in record.conditions.disks}
+    if {"fast", "slow"} - set(sizes):
+        return ()
+    made = []
+    for k in range(2, 9):
+        lines = [sizes["fast"]] * k + [sizes["slow"]] * (9 - k)
+        lost = 1 - float(capacity(System.ADAPT5, lines) / capacity(System.SHR, lines))
+        made.append(_exact(f"k={k}", f"{lost:.1%}", round(lost, 3) <= SHR_OVERHEAD))
+    return tuple(made)
+
+
+def _closer(found: Measurements) -> tuple[ClaimedComparison, ...]:
+    """R8: AdaptRaid5 first, and the others nearer than for W8."""
+    made = [
+        *_against(found, System.RAID5, range(2, 9), ["r8"]),
+        *_against(found, System.ONLY_FAST, range(2, 9), ["r8"]),
+    ]
+    for k in range(2, 9):
+        ours = Configuration(System.ADAPT5, k)
+        for other in (System.RAID5, System.ONLY_FAST):
+            gaps = found.gap_ratio(ours, Configuration(other, k), "w8", "r8")
+            if gaps:
+                made.append(_finding(f"W8 gap ÷ R8 gap to {other} k={k}", gaps, above(gaps)))
+    return tuple(made)
+
+
+def _crossing(found: Measurements) -> tuple[ClaimedComparison, ...]:
+    return (*_flat(found, ["r2048"]), *_against(found, System.ONLY_FAST, (7, 8), ["r2048"], below))
+
+
+def _trace(found: Measurements) -> tuple[ClaimedComparison, ...]:
+    made = []
+    for k in range(2, 9):
+        for other in (System.RAID5, System.ONLY_FAST):
+            for way in (READ, WRITE):
+                ratio = found.time_ratio(Configuration(System.ADAPT5, k), Configuration(other, k), way)
+                if ratio and not (other is System.ONLY_FAST and k == 8):
+                    made.append(_finding(f"{way} time ÷ {other} k={k}", ratio, below(ratio)))
+    return tuple(made)
+
+
+def _sweep(found: Measurements) -> tuple[ClaimedComparison, ...]:
+    """With many fast disks each step to more use of the slow ones takes longer."""
+    made = []
+    places = [place for place in found.utilisations if place.fast >= 5]
+    for before, place in itertools.pairwise(places):
+        if place.fast != before.fast:
+            continue
+        for way in (READ, WRITE):
+            ratio = found.time_ratio(place, before, way)
+            if ratio:
+                where = f"{way} time k={place.fast}, .{place.slow_percent} ÷ .{before.slow_percent}"
+                made.append(_finding(where, ratio, above(ratio)))
+    return tuple(made)
+
+
+def claims(found: Measurements) -> Iterator[Claim]:
+    """All claims, in the study's order, judged."""
+    claims = _claims(found)
+    asked = [claim for claim in claims if claim.findings and not claim.is_exact]
+    sure = dict(zip((claim.number for claim in asked), adjusted([claim.p_values for claim in asked]), strict=True))
+    for claim in claims:
+        if not claim.findings:
+            yield claim
+            continue
+        p_values = sure.get(claim.number, claim.p_values)
+        if p_values.claim <= SIGNIFICANCE:
+            yield replace(claim, verdict=ClaimVerdict.HOLDS)
+        elif p_values.opposite <= SIGNIFICANCE:
+            yield replace(claim, verdict=ClaimVerdict.FAILS)
+        else:
+            yield replace(claim, verdict=ClaimVerdict.UNCLEAR, reason=_why_not(claim, len(asked)))
+
+
+def _why_not(claim: Claim, family: int) -> str:
+    """How many repeats would let one contrary comparison stand out, where they are what is missing."""
+    repeats = min(finding.n for finding in claim.findings)
+    needed = repeats_needed(family * len(claim.findings), are_paired=True)
+    is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
+    return (
+        ""
+        if is_unsure or repeats >= needed
+        else f"one contrary comparison among so many takes {needed} repeats, and there are {repeats}"
+    )
+
+
+def _claims(found: Measurements) -> tuple[Claim, ...]:
+    full, mixed = ("w1024", "w2048"), range(2, 9)
+    equal_first = _against(found, System.RAID5, (0, 1), full, equal)
+    return (
+        Claim("C1", "capacity: AdaptRaid5 above RAID 5 and OnlyFast for 2 to 8 fast disks", _capacities(found)),
+        Claim("C2", "short stripes cost at most 4.2 % of the room without the divisor rule", _overheads(found.record)),
+        Claim("C3", "full writes: RAID 5 flat while a slow disk remains", _flat(found, full)),
+        Claim("C4", "full writes: OnlyFast low with 4, 6, 7, 8 fast disks, else growing", _depressed(found, full)),
+        Claim("C5", "full writes: AdaptRaid5 grows smoothly", _smooth(found, full)),
+        Claim(
+            "C6",
+            "full writes: AdaptRaid5 above RAID 5 from 2 fast disks on, before that equal",
+            (*equal_first, *_against(found, System.RAID5, mixed, full)),
+        ),
+        Claim("C7", "full writes: AdaptRaid5 above OnlyFast", _against(found, System.ONLY_FAST, mixed, full)),
+        Claim("C8", "small writes: AdaptRaid5 above RAID 5", _against(found, System.RAID5, mixed, ("w8", "w256"))),
+        Claim(
+            "C9", "small writes: AdaptRaid5 above OnlyFast", _against(found, System.ONLY_FAST, mixed, ("w8", "w256"))
+        ),
+        Claim("C10", "small reads: AdaptRaid5 best, the others nearer than for writes", _closer(found)),
+        Claim("C11", "large reads: RAID 5 flat, OnlyFast above AdaptRaid5 with 7 and 8 fast disks", _crossing(found)),
+        Claim("C12", "trace (synthetic): AdaptRaid5 faster, but perhaps than OnlyFast of 8", _trace(found)),
+        Claim("C13", "trace (synthetic): the more slow disks are used, the longer requests take", _sweep(found)),
+    )
+
+
+def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
+    """Each claim, its verdict, and by how much it is missed; under it why, for those that do not hold."""
+    columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("how far", False))
+    judged = list(claims(found))
+    body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
+    due = [each.number for each in judged if each.verdict is ClaimVerdict.FAILS and each.number in explanations]
+    notes = (
+        f"{coverage_note(found)}; a claim holds if every comparison shows it, and does not if one shows the contrary; "
+        "of all that is said here 5 % at most is expected to be wrong",
+        f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
+        f"a ratio is the first system's requests per second through the other's",
+        *(f"{number}: why it may be different here: {explanations[number]}" for number in due),
+    )
+    return Table("The study's claims", columns, body, notes)

@@ -1,0 +1,360 @@
+"""md's own arrays as a kind: one array over whole disks, by mdadm and sysfs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from lab.arrays import operations
+from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, ArrayText
+from lab.arrays.detail import read_detail
+from lab.arrays.discovery import MD_HEAD_BYTES, FoundArray, arrays_in, superblocks_in
+from lab.arrays.level_names import parse_level
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName
+from lab.arrays.names import array_device, is_array_name
+from lab.arrays.open_arrays import OpenArrays
+from lab.arrays.preview import failures_words
+from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions
+from lab.arrays.state import read_array, read_arrays
+from lab.arrays.status import ArrayState, ArrayStatus
+from lab.errors import ArrayError, SpecError
+from lab.machine.api import Machine
+from lab.plans import Plan, Step
+from lab.units import KIB, SECTOR_BYTES, human_bytes
+
+
+class MdArray(Array):
+    """One of md's own arrays."""
+
+    @property
+    def device(self) -> str:
+        return array_device(self.name)
+
+    @property
+    def refused_hint(self) -> str:
+        return f"'raidlab array assemble {self.name} --force' tries all the same"
+
+    def read(self) -> ArrayStatus:
+        return read_array(self.arrays.machine, self.name)
+
+    def awake(self, status: ArrayStatus) -> Plan:
+        return self._awake_first(status, Plan(f"Wake {self.name}"))
+
+    def _awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
+        if status.state is not ArrayState.READ_AUTO:
+            return plan
+        why = (
+            "An assembled array waits for its first write; from now on md records changes, and a pending sync goes on."
+        )
+        step = Step(("mdadm", "--readwrite", self.device), why, (), writes_devices=(self.device,))
+        return Plan(plan.title, (step, *plan.steps))
+
+    def start(self, found: FoundArray, *, force: bool) -> Plan:
+        if found.refusal and not force:
+            raise ArrayError(
+                f"array {self.name} cannot be started: {found.refusal}",
+                hint="--force also takes members that are out of date, whose data may be old",
+            )
+        devices = (*found.devices, *found.former_devices) if force else found.devices
+        return operations.assemble(self.name, devices, force=force)
+
+    def stop(self) -> Plan:
+        members = [member.device for member in self.status().members if not member.is_faulty]
+        return self.unmounted(f"Stop {self.name}") + operations.stop(self.name, members)
+
+    def destroy(self) -> Plan:
+        found = self.found
+        former, plan = found.former_devices if found else (), Plan(f"Remove {self.name}")
+        if found and found not in self.arrays.found.started:
+            return plan + operations.zero_superblocks((*found.devices, *former))
+        devices = dict.fromkeys([*(member.device for member in self.status().members), *former])
+        plan += self.unmounted(plan.title) + operations.stop(self.name)
+        return plan + operations.zero_superblocks(tuple(devices))
+
+    def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
+        status = self.status()
+        member = status.member(self.arrays.node(disk))
+        if member.is_faulty:
+            raise ArrayError(
+                f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' takes it out"
+            )
+        if status.breaks_without(member) and not breaks_array:
+            raise cannot_do_without((status,), disk, forced="fails")
+        plan = operations.fail(self.name, member.device, breaks_array=not status.works_without(member))
+        return self._awake_first(status, plan)
+
+    def remove(self, disk: str) -> Plan:
+        status, node = self.status(), self.arrays.node(disk)
+        if self._was_member(node) and all(member.device != node for member in status.members):
+            return Plan(f"{disk} has left {self.name} already: a failed member stays out at the next start")
+        member = status.member(node)
+        if not (member.is_faulty or member.is_spare):
+            raise ArrayError(
+                f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
+            )
+        return self._awake_first(status, operations.remove(self.name, node))
+
+    def add(self, disk: str) -> Plan:
+        status, node = self.status(), self.arrays.node(disk)
+        self.arrays.check_free([node], besides=self.name)
+        self._check_fits(status, disk)
+        return self._awake_first(status, operations.add(self.name, node, erase_first=self._was_member(node)))
+
+    def re_add(self, disk: str) -> Plan:
+        status, node = self.status(), self.arrays.node(disk)
+        if not status.has_bitmap:
+            raise ArrayError(
+                f"array {self.name} has no bitmap, so nothing tells what {disk} missed",
+                hint=f"rebuild it as a whole: raidlab array add {self.name} {disk}",
+            )
+        faulty = [member for member in status.members if member.device == node and member.is_faulty]
+        if not faulty and not self._was_member(node):
+            raise ArrayError(f"{disk} has never been in {self.name}", hint=f"raidlab array add {self.name} {disk}")
+        before = operations.remove(self.name, node) if faulty else Plan(f"Re-add {disk} to {self.name}")
+        return self._awake_first(status, before + operations.re_add(self.name, node))
+
+    def replace(self, old: str, new: str) -> Plan:
+        status, old_node, new_node = self.status(), self.arrays.node(old), self.arrays.node(new)
+        if not status.member(old_node).is_in_sync:
+            raise ArrayError(
+                f"{old} is not working in {self.name}, so nothing can be copied from it", hint="add a disk instead"
+            )
+        is_spare = any(spare.device == new_node for spare in status.spares)
+        if not is_spare:
+            self.arrays.check_free([new_node], besides=self.name)
+            self._check_fits(status, new)
+        return self._awake_first(status, operations.replace(self.name, old_node, new_node, is_spare=is_spare))
+
+    def scrub(self, action: str = "check") -> Plan:
+        plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
+        if action not in plans:
+            raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(SCRUB_ACTIONS)}")
+        status = self._redundant_status()
+        return self._awake_first(status, plans[action](self.name))
+
+    def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
+        self._redundant_status()
+        return operations.set_sync_speed(
+            self.name,
+            minimum_kib_per_second=minimum_kib_per_second,
+            maximum_kib_per_second=maximum_kib_per_second,
+        )
+
+    def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
+        status = self._redundant_status()
+        if status.has_bitmap == (kind is not Bitmap.NONE):
+            raise ArrayError(
+                f"{self.name} already has a bitmap" if status.has_bitmap else f"{self.name} has no bitmap",
+                hint="remove it first to get another one" if status.has_bitmap else "there is nothing to remove",
+            )
+        # md answers EBUSY (location_store in drivers/md/md-bitmap.c), and waking the array would begin the sync it
+        # owes.
+        if status.sync_action.is_busy or status.awaits_rebuild:
+            raise ArrayError(
+                f"the bitmap of {self.name} cannot change while it is synchronised",
+                hint=f"wait for that: raidlab array wait {self.name}",
+            )
+        return self._awake_first(status, operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes))
+
+    def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
+        status = self.status()
+        added = self._joining(status, disks, count)
+        others = [node for node in added if all(member.device != node for member in status.members)]
+        self.arrays.check_free(others)
+        for node in others:
+            self._check_fits(status, node)
+        if level:
+            plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added)
+        elif disks or count is not None:
+            plan = operations.grow_members(self.name, status.level, status.raid_disks, added)
+        else:
+            plan = operations.grow_size(self.name)
+        return self._awake_first(status, plan)
+
+    def _joining(self, status: ArrayStatus, disks: Sequence[str], count: int | None) -> list[str]:
+        if count is None:
+            return [self.arrays.node(word) for word in disks]
+        more, free = count - status.raid_disks, self.arrays.free_disks()
+        if more < 1:
+            raise SpecError(
+                f"{self.name} has {status.raid_disks} members", hint="ask for more, or name disks that join"
+            )
+        if len(free) < more:
+            raise ArrayError(
+                f"{more} more disks are wanted, and {len(free)} are free", hint="'raidlab disks' shows them"
+            )
+        return [disk.node for disk in free[:more]]
+
+    def _check_fits(self, status: ArrayStatus, disk: str) -> None:
+        """Raises ArrayError for a disk that is smaller than what the array uses of each member."""
+        offsets = [member.data_offset_sectors or 0 for member in status.members]
+        if status.component_bytes is None or not offsets:
+            return
+        needed = status.component_bytes + min(offsets) * SECTOR_BYTES
+        size = self.arrays.lab.disk(disk).size_bytes
+        if size < needed:
+            raise ArrayError(
+                f"{disk} has {human_bytes(size)}, and {self.name} needs {human_bytes(needed)} of each member",
+                hint="use a larger disk: 'raidlab disks' shows sizes",
+            )
+
+    def _redundant_status(self) -> ArrayStatus:
+        """Raises ArrayError for an array in which nothing can ever be synchronised."""
+        status = self.status()
+        if not status.raid.is_redundant:
+            raise ArrayError(
+                f"{self.name} is {status.level}: there are no copies or parity to compare or rebuild",
+                hint="use an array of a level with redundancy",
+            )
+        return status
+
+    def _was_member(self, node: str) -> bool:
+        found = self.found
+        return bool(found and node in found.former_devices)
+
+    def text(self, status: ArrayStatus) -> ArrayText:
+        detail = read_detail(self.arrays.machine, self.name)
+        facts: dict[str, object] = {"array": self.name, "level": status.level, "state": status.state_words}
+        facts["capacity"] = f"{human_bytes(status.size_bytes)} ({status.size_bytes} bytes)"
+        if status.component_bytes:
+            facts["of each member"] = human_bytes(status.component_bytes)
+        facts |= {
+            "members": f"{status.in_sync_count} of {status.raid_disks} in sync, {len(status.spares)} spare",
+            "chunk": human_bytes(status.chunk_bytes) if status.chunk_bytes else "none",
+            "layout": detail.layout or "none",
+            "consistency policy": detail.consistency_policy,
+            "uuid": detail.uuid or "unknown",
+        }
+        if status.mismatch_sectors:
+            facts["mismatches"] = f"{status.mismatch_sectors} sectors in the last scrub"
+        if level := status.known_raid:
+            count, chunk = status.raid_disks, status.chunk_bytes
+            stripe = level.full_stripe_bytes(count, chunk) if chunk else 0
+            low, high = level.minimum_failures_survived(count), level.maximum_failures_survived(count)
+            facts |= {
+                "survives": failures_words(low, high),
+                "small write costs": f"{level.write_penalty} member I/Os",
+                "full stripe": human_bytes(stripe) if stripe else "none",
+            }
+        if status.sync_words:
+            facts["sync"] = status.sync_words
+        rows = [
+            (self.arrays.disk_name(each.device), each.device, each.slot if each.slot is not None else "-", each.role)
+            for each in status.members
+        ]
+        return ArrayText(facts, ((("disk", "device", "slot", "state"), rows, ("slot",)),))
+
+    def value(self, status: ArrayStatus) -> dict[str, Any]:
+        return status_value(self.arrays, status)
+
+    def details(self) -> dict[str, str]:
+        detail = read_detail(self.arrays.machine, self.name)
+        return {
+            "metadata": detail.metadata_version,
+            "array_size_kib": str(detail.array_size_kib),
+            "used_device_size_kib": str(detail.used_device_size_kib or "N/A"),
+            "raid_devices": str(detail.raid_devices),
+            "total_devices": str(detail.total_devices),
+            "chunk_kib": str(detail.chunk_kib or "N/A"),
+            "layout": detail.layout or "N/A",
+            "consistency_policy": detail.consistency_policy,
+            "state": detail.state,
+        }
+
+
+def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
+    """A look at an array for JSON: what it found, what follows from the level, and the names of its disks."""
+    value: dict[str, Any] = msgspec.to_builtins(status)
+    for member, entry in zip(status.members, value["members"], strict=True):
+        entry |= {"disk": arrays.disk_name(member.device), "role": member.role, "flags": sorted(member.flags)}
+    value["state_words"] = status.state_words
+    value["sync_fraction"] = status.sync_progress.fraction if status.sync_progress else None
+    value["is_degraded"] = status.is_degraded
+    if level := status.known_raid:
+        count, chunk = status.raid_disks, status.chunk_bytes or 64 * KIB
+        value["theory"] = {
+            "minimum_failures_survived": level.minimum_failures_survived(count),
+            "maximum_failures_survived": level.maximum_failures_survived(count),
+            "write_penalty": level.write_penalty,
+            "full_stripe_bytes": level.full_stripe_bytes(count, chunk),
+        }
+    return value
+
+
+def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str) -> ArrayError:
+    """The refusal to take a disk from arrays that would lose data. ``forced``: what --break-array does all the same.
+
+    While md still computes what makes up for a lost disk, the next thing to do is to wait.
+    """
+    names = ", ".join(status.name for status in statuses)
+    syncing = [status.name for status in statuses if status.sync_action.is_busy]
+    wait = f"wait until its copies or parity are complete: raidlab array wait {syncing[0]}; " if syncing else ""
+    return ArrayError(
+        f"array {names} cannot do without {disk}{' yet' if syncing else ''}: its data would be lost",
+        hint=f"{wait}--break-array {forced} it all the same",
+    )
+
+
+class MdKind(ArrayKind):
+    """Arrays that mdadm creates over whole disks."""
+
+    levels: ClassVar[tuple[str, ...]] = tuple(LevelName)
+    listed_as = "arrays"
+    default_chunk_bytes = DEFAULT_CHUNK_BYTES
+    head_bytes = MD_HEAD_BYTES
+
+    def is_name(self, word: str) -> bool:
+        return is_array_name(word)
+
+    def name(self, number: int) -> str:
+        return f"md{number}"
+
+    def raid(self, level: str) -> Level:
+        return parse_level(level)
+
+    def options(self, level: str) -> frozenset[str]:
+        return frozenset({"spares", "journal", "layout", "bitmap_chunk_bytes", "policy"})
+
+    def member_count(self, level: str, free: int) -> int:
+        return parse_level(level).minimum_members
+
+    def spec(self, options: CreateOptions) -> ArraySpec:
+        parse_level(options.level)
+        if options.reference is not None or options.utilisation is not None:
+            raise SpecError(f"{options.level} has no reference stripe and no utilisation", hint="leave them out")
+        return ArraySpec(
+            level=options.level,
+            members=tuple(disk.node for disk in options.members),
+            name=options.name,
+            spares=tuple(disk.node for disk in options.spares),
+            chunk_bytes=options.chunk_bytes,
+            layout=options.layout,
+            bitmap=options.bitmap,
+            bitmap_chunk_bytes=options.bitmap_chunk_bytes,
+            consistency_policy=options.policy,
+            journal_device=options.journal.node if options.journal else None,
+            assume_clean=options.assume_clean,
+        )
+
+    def discover(self, heads: Mapping[str, bytes], host_name: str) -> tuple[FoundArray, ...]:
+        return arrays_in(superblocks_in(heads), host_name=host_name)
+
+    def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
+        """By their members: md may know an array by another name than its superblocks."""
+        names = {member.device: status.name for status in read_arrays(machine) for member in status.members}
+        return {
+            array.uuid: name
+            for array in found
+            if (name := next((names[node] for node in array.devices if node in names), None))
+        }
+
+    def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
+        return statuses
+
+    def array(self, arrays: OpenArrays, name: str) -> MdArray:
+        return MdArray(arrays, name)
+
+
+MD = MdKind()

@@ -1,0 +1,13 @@
+"""Bundles, results as signed files that go from one computer to another, and what a folder of them says together."""
+
+from lab.parts import Part
+
+PART = Part(
+    commands=(("class", "lab.classroom.command:classroom", "A folder of bundles: what a class measured."),),
+    adds={
+        "results in .zip": "lab.classroom.bundle:read_bundle",
+        "results in a file": "lab.classroom.bundle:read_bundle",
+        "export": "lab.classroom.command:export",
+        "export file": "lab.classroom.bundle:export_results",
+    },
+)

@@ -1,0 +1,271 @@
+"""Bundles: results as one file that shows whether it was changed.
+
+::
+
+    manifest.json                  kind, format, public key, and the SHA-256 of every other file
+    manifest.sig                   the key's signature over manifest.json
+    results/<id>/record.json       the whole record
+    results/<id>/raw/NNNN.json.gz  fio's documents, word for word
+
+Every byte is covered: the checksums by the signature, the files by the checksums, and a file without a checksum is
+refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lab import __version__
+from lab.errors import ResultError
+from lab.host.files import storage_error, sync_folder, write_all, write_file
+from lab.results.elsewhere import ResultFiles, files_of
+from lab.results.formats import refuse_newer
+from lab.results.store import RECORD_NAME, ResultStore
+from lab.units import GIB
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+KEY_NAME = "signing-key.pem"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """This computer's key."""
+
+    _key: Ed25519PrivateKey
+
+    @property
+    def public_key(self) -> str:
+        """32 bytes in hexadecimal digits."""
+        return self._key.public_key().public_bytes_raw().hex()
+
+    def sign(self, data: bytes) -> bytes:
+        """64 bytes; the same for the same data."""
+        return self._key.sign(data)
+
+
+def fingerprint(public_key: str) -> str:
+    """Four groups of four digits, for people to compare."""
+    digits = hashlib.sha256(bytes.fromhex(public_key)).hexdigest()[:16]
+    return "-".join(digits[place : place + 4] for place in range(0, 16, 4))
+
+
+def load_signer(path: Path) -> Signer:
+    """The key in ``path``, made if there is none, readable by its owner only.
+
+    Raises ResultError for a key that others may read, that is damaged, or that cannot be written.
+    """
+    try:
+        if not path.exists():
+            _make_key(path)
+        if path.stat().st_mode & _OTHERS:
+            raise ResultError(f"others may read the key '{path}'", hint=f"chmod 600 {path}, or delete it for a new one")
+        data = path.read_bytes()
+    except OSError as error:
+        raise storage_error(f"the key '{path}' cannot be used", error) from error
+    return Signer(_private_key(data, path))
+
+
+def is_signed(public_key: str, signature: bytes, data: bytes) -> bool:
+    """Whether ``signature`` is the key's over ``data``; False also for what is no key or no signature."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _make_key(path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    data = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+        # A link is made only where nothing is: of two that begin at the same time, one key stays.
+        os.link(part, path)
+        sync_folder(path.parent)
+    except FileExistsError:
+        pass
+    finally:
+        os.close(descriptor)
+        part.unlink(missing_ok=True)
+
+
+def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ResultError(f"'{path}' holds no key of raidlab", hint="delete it: a new one is made on the next export")
+    return key
+
+
+SUFFIX = ".zip"
+KIND = "raidlab-export"
+FORMAT_VERSION = 2
+MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+LARGEST_BYTES = GIB
+"""Of everything in a bundle, unpacked: more is no result of this program."""
+_RAW = re.compile(r"raw/[0-9]{4,}\.json\.gz")
+_COPY_AGAIN = "copy it again, or ask for a new export"
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bundle holds."""
+
+    kind: str = KIND
+    format_version: int = FORMAT_VERSION
+    raidlab_version: str
+    public_key: str
+    """Of the key that signed, in hexadecimal digits."""
+    sha256: dict[str, str]
+    """Path in the bundle -> checksum in hexadecimal digits."""
+
+
+class _Header(msgspec.Struct, frozen=True):
+    kind: str = ""
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle(ResultFiles):
+    """A bundle that was checked as a whole."""
+
+    manifest: Manifest
+
+    @property
+    def key_fingerprint(self) -> str:
+        """Whose key signed it, for people to compare."""
+        return fingerprint(self.manifest.public_key)
+
+
+def signer_of(store: ResultStore) -> Signer:
+    """The key beside a store's folder, made on first use. Raises ResultError."""
+    return load_signer(store.root.parent / KEY_NAME)
+
+
+def export_results(store: ResultStore, names: Sequence[str], file: Path) -> tuple[str, ...]:
+    """Write results to ``file``, signed; it appears whole or not at all. Returns their ids.
+
+    Raises ResultError for one that cannot be read, or if the file cannot be written.
+    """
+    ids = tuple(dict.fromkeys(store.find(name) for name in names))
+    if not ids:
+        raise ResultError("no result was named", hint="'raidlab results' lists them")
+    results = {result_id: files_of(store, store.load(result_id)) for result_id in ids}
+    write_file(file, write_bundle(results, signer_of(store)))
+    return ids
+
+
+def write_bundle(results: Mapping[str, Mapping[str, bytes]], signer: Signer) -> bytes:
+    """The bytes of a bundle; the same for the same results and key."""
+    buffer = io.BytesIO()
+    sums: dict[str, str] = {}
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for result_id, files in results.items():
+            for path, data in files.items():
+                place = f"results/{result_id}/{path}"
+                sums[place] = hashlib.sha256(data).hexdigest()
+                archive.writestr(_entry(place), data)
+        manifest = Manifest(raidlab_version=__version__, public_key=signer.public_key, sha256=sums)
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        archive.writestr(_entry(MANIFEST), text)
+        archive.writestr(_entry(SIGNATURE), signer.sign(text))
+    return buffer.getvalue()
+
+
+def _entry(place: str) -> zipfile.ZipInfo:
+    """Without the time of writing, so that the same results make the same bytes."""
+    entry = zipfile.ZipInfo(place)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def read_bundle(file: Path, *, with_raw: bool = True) -> Bundle:
+    """A bundle, every checksum and the signature right. ``with_raw=False`` leaves fio's documents out, unchecked.
+
+    Raises ResultError that tells what is wrong: no bundle, cut off, newer, unsigned, or edited.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            places = [entry.filename for entry in archive.infolist()]
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_BYTES:
+                raise ResultError(f"'{file}' is larger than any export", hint="check the path")
+            manifest = _manifest(archive, file)
+            contents = {
+                place: archive.read(place) for place in manifest.sha256 if with_raw or place.endswith(RECORD_NAME)
+            }
+    except (KeyError, zipfile.BadZipFile, EOFError, NotImplementedError, zlib.error, ValueError) as error:
+        raise ResultError(f"'{file}' is no export of raidlab, or is damaged: {error}", hint=_COPY_AGAIN) from None
+    except OSError as error:
+        raise storage_error(f"'{file}' cannot be read", error) from error
+    strangers = sorted(set(places) - set(manifest.sha256) - {MANIFEST, SIGNATURE})
+    if strangers or len(set(places)) < len(places):
+        raise ResultError(f"'{file}' was edited: {', '.join(strangers) or 'a file is there twice'}", hint=_COPY_AGAIN)
+    return Bundle(file, _by_result(contents, manifest, file), with_raw, manifest)
+
+
+def _by_result(contents: Mapping[str, bytes], manifest: Manifest, file: Path) -> dict[str, dict[str, bytes]]:
+    found: dict[str, dict[str, bytes]] = {}
+    for place, data in contents.items():
+        if hashlib.sha256(data).hexdigest() != manifest.sha256[place]:
+            raise ResultError(f"'{file}' was edited: the checksum of {place} is wrong", hint=_COPY_AGAIN)
+        folder, _, rest = place.partition("/")
+        result_id, _, path = rest.partition("/")
+        if folder != "results" or not (path == RECORD_NAME or _RAW.fullmatch(path)):
+            raise ResultError(f"'{file}' holds '{place}', which belongs to no result", hint="do not use this file")
+        found.setdefault(result_id, {})[path] = data
+    lacking = [result_id for result_id, files in found.items() if RECORD_NAME not in files]
+    if lacking:
+        raise ResultError(f"'{file}' has no record of {', '.join(lacking)}", hint=_COPY_AGAIN)
+    return found
+
+
+def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
+    """The manifest, if its own key signed it; the format is looked at first, since a newer one may sign otherwise."""
+    data = archive.read(MANIFEST)
+    try:
+        header = msgspec.json.decode(data, type=_Header)
+        if header.kind != KIND:
+            raise ResultError(f"'{file}' is no export of raidlab", hint="check the path")
+        refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
+        if header.format_version < FORMAT_VERSION:
+            raise ResultError(f"'{file}' is not signed: an older raidlab made it", hint="export its results again")
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ResultError(f"'{file}' is no export of raidlab: {error}", hint="check the path") from None
+    if SIGNATURE not in archive.namelist():
+        raise ResultError(f"'{file}' was edited: its signature is gone", hint=_COPY_AGAIN)
+    if not is_signed(manifest.public_key, archive.read(SIGNATURE), data):
+        raise ResultError(f"'{file}' was edited: its signature does not fit its contents", hint=_COPY_AGAIN)
+    return manifest

@@ -1,0 +1,164 @@
+"""Open a lab: the machine with its lab disks, and nothing of it left when it closes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from lab.disks.backing import is_unused, needs_backing, take
+from lab.disks.drive_models import find_drive_model
+from lab.disks.guard import MOUNT_FOLDER
+from lab.disks.inventory import read_devices
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
+from lab.disks.lab import Lab
+from lab.disks.lab_files import lab_folder, read_registry, scratch_folder, ubd_disks, virtio_disks, write_registry
+from lab.errors import LabError
+from lab.machine import RUN_FOLDER, EmbeddedOptions, Host, Machine, Target, TargetKind, open_machine
+from lab.machine.embedded import DEFAULT_MEMORY_BYTES
+from lab.units import MIB
+
+DRIVE_SERVER_BYTES = 4 * MIB
+"""Memory of the machine for each spindle's server, the medium aside."""
+
+
+class Opener(Protocol):
+    """How a lab is opened; tests give another."""
+
+    def __call__(
+        self, target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
+    ) -> AbstractContextManager[Lab]: ...
+
+
+@contextmanager
+def open_lab(
+    target: Target,
+    host: Host,
+    *,
+    wanted: Sequence[DiskSpec] | None = None,
+    on_notice: Callable[[str], None] = lambda _: None,
+    on_machine: Callable[[Machine], None] = lambda _: None,
+) -> Iterator[Lab]:
+    """Open the machine with its lab disks, and close both whatever happens.
+
+    Without ``wanted`` this is the lab that lasts: the named lab of the embedded kernel (``uml:?name=…``, nine file
+    disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
+    blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio where it has them,
+    otherwise loop.
+    """
+    open_kind = _open_embedded if target.kind is TargetKind.UML else _open_attached
+    with open_kind(target, host, wanted, on_notice, on_machine) as lab:
+        yield lab
+
+
+@contextmanager
+def _open_embedded(
+    target: Target,
+    host: Host,
+    wanted: Sequence[DiskSpec] | None,
+    on_notice: Callable[[str], None],
+    on_machine: Callable[[Machine], None],
+) -> Iterator[Lab]:
+    for notice in host.state.sweep():
+        on_notice(notice)
+    with lab_folder(host.state, target.lab_name) if wanted is None else scratch_folder(host.state, wanted) as folder:
+        files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE]
+        others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
+        folder.make_files(files)
+        memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
+        memory += sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
+        options = EmbeddedOptions(disks=ubd_disks(folder, files), memory_bytes=memory, kept_locks=(folder.lock_fd,))
+        with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
+            on_machine(machine)
+            lab = Lab(machine, host, folder.lab_disks(files), folder=folder)
+            lab.attach(others)
+            try:
+                yield lab
+            finally:
+                _settle(lab)
+
+
+def _server_bytes(spec: DiskSpec) -> int:
+    mechanics = find_drive_model(spec.model).mechanics
+    return DRIVE_SERVER_BYTES + (mechanics.write_cache_bytes if mechanics else 0)
+
+
+def _settle(lab: Lab) -> None:
+    """Unmount and stop what still runs, so that the next start finds clean arrays. Does nothing on a lost machine."""
+    try:
+        devices = read_devices(lab.machine)
+        for device in devices.values():
+            for place in device.mounted_on:
+                if place.startswith(f"{MOUNT_FOLDER}/"):
+                    lab.machine.run(("umount", place), check=False)
+        # Mapped devices lie on arrays, and others under them: each time those go that nothing uses.
+        has_mapped = any(name.startswith("dm-") for name in devices)
+        if has_mapped:
+            lab.machine.run(("dmsetup", "remove_all"), check=False, timeout_seconds=30)
+        if any(name.startswith("md") for name in devices):
+            lab.machine.run(("mdadm", "--stop", "--scan"), check=False, timeout_seconds=30)
+        if has_mapped:
+            lab.machine.run(("dmsetup", "remove_all"), check=False, timeout_seconds=30)
+    except LabError:
+        return
+
+
+@contextmanager
+def _open_attached(
+    target: Target,
+    host: Host,
+    wanted: Sequence[DiskSpec] | None,
+    on_notice: Callable[[str], None],
+    on_machine: Callable[[Machine], None],
+) -> Iterator[Lab]:
+    with (
+        closing(host.state.lock_lab(target.lab_name)),
+        open_machine(target, host, on_notice=on_notice) as machine,
+    ):
+        on_machine(machine)
+        # Not there before the lab's first use since the machine started; sockets of spindles go there.
+        machine.run(("mkdir", "-p", RUN_FOLDER))
+        attached = read_registry(machine)
+        covered = {disk.backing for disk in attached if disk.kind is DiskKind.SPINDLE}
+        lab = Lab(machine, host, (*(disk for disk in virtio_disks(machine) if disk.node not in covered), *attached))
+        if wanted is None:
+            yield lab
+            write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
+            return
+        try:
+            _choose_plain_disks(lab, wanted)
+            yield lab
+        finally:
+            # Blank as they were taken: an array left on them would start with the machine.
+            with suppress(LabError):
+                lab.reset([disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)])
+            lab.release()
+
+
+def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
+    """Make the lab have exactly the wanted disks, on the machine's own extra disks as far as they go."""
+    devices = read_devices(lab.machine)
+    free = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
+    free = [disk for disk in free if is_unused(disk, devices)]
+    can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)
+    chosen: list[LabDisk] = []
+    missing: list[DiskSpec] = []
+    below: list[LabDisk] = []
+    for spec in wanted:
+        if can_lie_below and needs_backing(spec):
+            under = take(free, spec)
+            below.append(replace(under, name=f"below-{spec.name}"))
+            missing.append(replace(spec, backing=under.node))
+            continue
+        suited = next((disk for disk in free if disk.size_bytes >= spec.size_bytes), None)
+        if spec.kind is not DiskKind.FILE or suited is None:
+            kind = DiskKind.LOOP if spec.kind is DiskKind.FILE else spec.kind
+            missing.append(replace(spec, kind=kind))
+        else:
+            free.remove(suited)
+            chosen.append(replace(suited, name=spec.name))
+    lab.use([*chosen, *below])
+    lab.reset([*chosen, *below])
+    lab.attach(missing)

@@ -1,0 +1,145 @@
+"""fio's documents in folders as bench-fio leaves them, so that fio-plot draws from them.
+
+::
+
+    <folder>/<result>/<array>[-<phase>]/<block size>/<rw>-<queue depth>-<jobs>.json
+
+fio-plot (https://github.com/louwrentius/fio-plot) takes every ``.json`` of a folder, and from each the options ``rw``,
+``iodepth``, ``numjobs`` and ``bs``; of two with the same options it draws both on one place. So of the repeats only the
+one with the median IOPS is there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.cli.context import current
+from lab.cli.output import out, out_json
+from lab.errors import LabError, ResultError
+from lab.experiments.schedule import HEALTHY
+from lab.host.files import storage_error, write_file
+from lab.report.collected import Loaded, each_result
+from lab.report.series import Row, rows
+from lab.results.store import ResultStore
+
+_NEEDED = ("rw", "bs", "iodepth", "numjobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was written for one result."""
+
+    files: tuple[Path, ...]
+    left_out: tuple[str, ...]
+    """Workloads that fio-plot could not draw, and why."""
+
+
+def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
+    """Write the documents of one result below ``folder``. Raises ResultError if nothing can be written there."""
+    files: dict[Path, str] = {}
+    left_out: list[str] = []
+    for row in rows(each.record):
+        try:
+            options, text = _document(each, row)
+        except LabError as error:
+            left_out.append(f"{row.array}/{row.workload}: {error.message}")
+            continue
+        path = folder / each.record.id / _place(row, options)
+        if files.get(path, row.workload) != row.workload:
+            # Two workloads that differ in what fio-plot does not look at.
+            path = path.parent.with_name(f"{path.parent.name}-{_word(row.workload)}") / path.name
+        if path in files:
+            # Reads and writes of one mixed job are one document.
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(f"'{path.parent}' cannot be made", error) from error
+        write_file(path, text.encode())
+        files[path] = row.workload
+    return Drawn(tuple(files), tuple(dict.fromkeys(left_out)))
+
+
+def _place(row: Row, options: Mapping[str, str]) -> Path:
+    array = row.array if row.phase == HEALTHY else f"{row.array}-{row.phase}"
+    name = f"{options['rw']}-{options['iodepth']}-{options['numjobs']}.json"
+    return Path(_word(array)) / _word(_block_words(options["bs"])) / _word(name)
+
+
+def _word(text: str) -> str:
+    """Fit for a file's name: a stranger's record may say anything."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".") or "-"
+
+
+def _block_words(text: str) -> str:
+    """``4k`` for ``4096``, as bench-fio calls it."""
+    if not text.isdecimal():
+        return text
+    count = int(text)
+    for unit, factor in (("m", 1 << 20), ("k", 1 << 10)):
+        if count and count % factor == 0:
+            return f"{count // factor}{unit}"
+    return text
+
+
+def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
+    """The options and the text of the repeat with the median IOPS. Raises ResultError for what fio-plot cannot read."""
+    values = [row.section(cell).iops for cell in row.cells]
+    cell = row.cells[values.index(statistics.median_low(values))]
+    if not cell.raw_file:
+        raise ResultError("fio's document was not kept", hint="measure it again")
+    text = each.read_file(cell.raw_file)
+    try:
+        document: Any = msgspec.json.decode(text)
+        job, common = document["jobs"][0], document.get("global options", {})
+        options = {**common, **job["job options"]}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
+        raise ResultError("no single document of fio: it was written and read back, or dd did it") from None
+    missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
+    if missing:
+        raise ResultError(f"fio {document.get('fio version', '')} does not tell {', '.join(missing)}")
+    return options, text
+
+
+def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
+    """A call of fio-plot for each kind of I/O, over all arrays that were measured with it."""
+    found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
+    for each in drawn:
+        for path in each.files:
+            way, depth, jobs = path.stem.rsplit("-", 2)
+            place = found.setdefault((way, jobs, path.parent.name), {})
+            place.setdefault(str(path.parent), set()).add(depth)
+    for (way, jobs, block), folders in found.items():
+        common = sorted(set.intersection(*folders.values()), key=int)
+        if common:
+            several = len(folders) > 1
+            depths = common[:1] if several else common
+            shown = ("-r", way, "-C" if several else "-l", "-d", *depths, "-n", jobs)
+            yield shlex.join(("fio-plot", "-i", *folders, "-T", f"{way} {block}", *shown))
+
+
+def export(names: Sequence[str], folder: Path) -> None:
+    """``raidlab export --fio-plot``. Raises ResultError if there is nothing to draw."""
+    context = current()
+    found = list(each_result(names or ("latest",), ResultStore(context.host.state.results)))
+    problems = [each for each in found if isinstance(each, str)]
+    drawn = [export_for_fio_plot(each, folder) for each in found if isinstance(each, Loaded)]
+    files = [str(path) for each in drawn for path in each.files]
+    for problem in (*problems, *(f"left out: {reason}" for each in drawn for reason in each.left_out)):
+        context.narrator.notice(problem)
+    if not files:
+        raise ResultError("there is no document that fio-plot can draw", hint="'raidlab results' lists what there is")
+    lines = tuple(commands(drawn))
+    if context.json:
+        out_json({"files": files, "commands": lines, "problems": problems})
+        return
+    context.narrator.notice(f"{len(files)} documents in {folder}; these draw them:")
+    out("\n".join(lines))

@@ -1,0 +1,76 @@
+"""The only module that waits. Every wait is a bounded poll that tells what it saw last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+from lab.errors import WaitTimedOut
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Time as the lab sees it; tests pass one that jumps."""
+
+    def monotonic_seconds(self) -> float: ...
+    def utc_now(self) -> datetime: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+class HostClock:
+    """The real thing."""
+
+    def monotonic_seconds(self) -> float:
+        return time.monotonic()
+
+    def utc_now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def utc_text(clock: Clock) -> str:
+    """Now as ISO 8601 in UTC, in microseconds: what happens within a second must keep its order."""
+    return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def utc_second_text(clock: Clock) -> str:
+    """Now as results are dated: in whole seconds."""
+    return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: str) -> datetime:
+    """The time that either of the two says, the first of all for other text. As text ``…29Z`` is after ``…29.5Z``."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def wait_for(
+    observe: Callable[[], T],
+    is_reached: Callable[[T], bool],
+    *,
+    what: str,
+    timeout_seconds: float,
+    clock: Clock,
+    interval_seconds: float = 0.05,
+    hint: str = "",
+) -> T:
+    """Poll ``observe`` until ``is_reached`` holds and return that observation.
+
+    Raises WaitTimedOut with the last observation when the deadline passes.
+    """
+    deadline = clock.monotonic_seconds() + timeout_seconds
+    while True:
+        seen = observe()
+        if is_reached(seen):
+            return seen
+        if clock.monotonic_seconds() >= deadline:
+            raise WaitTimedOut(f"waited {timeout_seconds:g} s for {what}; last seen: {seen}", hint=hint)
+        clock.sleep(interval_seconds)

@@ -1,0 +1,92 @@
+"""Files of the computer on which this client runs, reached through a root folder that tests replace.
+
+What is written is put in place so that a reader finds the old text or the new, never a part, even after power fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from lab.errors import ResultError
+
+_HINTS = {
+    errno.ENOSPC: "free some space, or choose another folder",
+    errno.EDQUOT: "your quota is used up: delete old results, or choose another folder",
+    errno.EFBIG: "the limit for file sizes is too low (ulimit -f)",
+    errno.EROFS: "the file system is mounted read-only: choose another folder",
+    errno.EACCES: "make the folder writable for you, or choose another folder",
+    errno.EPERM: "make the folder writable for you, or choose another folder",
+}
+
+
+class HostFiles:
+    """Small text files below ``root`` (a test passes a temporary folder)."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def path(self, name: str) -> Path:
+        return self._root / name.lstrip("/")
+
+    def read(self, name: str) -> str | None:
+        """The file's text, or None if it is missing or may not be read."""
+        try:
+            return self.path(name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+
+def storage_error(what: str, error: OSError) -> ResultError:
+    """The error for a refusal of the file system, with what to do about it."""
+    hint = _HINTS.get(error.errno or 0, "check the disk that holds it")
+    return ResultError(f"{what}: {error.strerror or error}", hint=hint)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte; a disk that fills up may take only some at first. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in ``folder`` durable. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
+    """Put ``data`` at ``path`` in one move: temporary file, fsync, rename, fsync of the folder.
+
+    Raises OSError; then the temporary file is gone and what was at ``path`` is untouched. What is not ``is_durable``
+    may be lost when power fails, but not torn.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(descriptor, data)
+            if is_durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+        if is_durable:
+            sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """As ``replace_file``, durably. Raises ResultError with what to do about it."""
+    try:
+        replace_file(path, data)
+    except OSError as error:
+        raise storage_error(f"'{path}' cannot be written", error) from error

@@ -1,0 +1,118 @@
+"""The only module of the client that starts processes.
+
+Machines run their commands through the agent; this module starts agents, embedded kernels and ssh.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a short host command ended. ``status`` is 127 if the program does not exist."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class RunningProcess(Protocol):
+    """A started process, as far as the lab needs it."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+class Processes(Protocol):
+    """What the lab asks of the operating system about processes."""
+
+    def find(self, program: str) -> str | None: ...
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
+    ) -> Completed: ...
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: Sequence[int] = (),
+        stderr_fd: int,
+        extra_env: Mapping[str, str] | None = None,
+    ) -> RunningProcess: ...
+    def kill_group(self, group_id: int) -> None: ...
+
+
+class HostProcesses:
+    """The real thing."""
+
+    # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian.
+    _SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+
+    def find(self, program: str) -> str | None:
+        """Full path of a program, the administration folders included; None if it is not installed."""
+        return shutil.which(program, path=self._SEARCH_PATH)
+
+    def _env(self, extra_env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": self._SEARCH_PATH, **(extra_env or {})}
+
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Run to the end with stdin closed. A time-out counts as status 124, as with timeout(1)."""
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_seconds,
+                env=self._env(extra_env),
+                check=False,
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            return Completed(127, "", str(error))
+        except subprocess.TimeoutExpired:
+            return Completed(124, "", f"no answer within {timeout_seconds:g} s")
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: Sequence[int] = (),
+        stderr_fd: int,
+        extra_env: Mapping[str, str] | None = None,
+    ) -> RunningProcess:
+        """Start with pipes for standard input and output, in a session of its own.
+
+        So a Ctrl-C typed at the client reaches only the client, which can then end its machine in good order.
+        """
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr_fd,
+            pass_fds=tuple(pass_fds),
+            env=self._env(extra_env),
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    def kill_group(self, group_id: int) -> None:
+        """SIGKILL to a whole process group; a group that is gone already is fine."""
+        try:
+            os.killpg(group_id, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return

@@ -1,0 +1,88 @@
+"""Carrying a step out: its actions in order, in one open lab as far as they need one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import groupby
+
+from lab.lessons.actions import LessonAction, RunMeasurement
+from lab.lessons.engine import StepView
+from lab.lessons.measure_checks import ResultCheck
+from lab.lessons.ready import ReadyStep
+from lab.lessons.state import CheckedState
+from lab.lessons.student import LessonSession, marks_of
+from lab.session.events import events_between
+from lab.session.monitor import Snapshot, take_snapshot
+from lab.session.session import LabSession
+
+
+class Watch:
+    """What happens while a lab is open, from one look to the next, for the checks of the current step."""
+
+    def __init__(self, opened: LessonSession, session: LabSession) -> None:
+        self._opened = opened
+        self._session = session
+        self._before: Snapshot = take_snapshot(session)
+
+    def checked_state(self) -> CheckedState:
+        """What is there now, and what happened since the lab was opened."""
+        session, after = self._session, take_snapshot(self._session)
+        events = events_between(self._before, after)
+        return self._opened.checked_state(
+            after, session.disks, marks=marks_of(session, after.arrays), events=events, since=self._before
+        )
+
+    def look(self) -> StepView | None:
+        """Check the current step against the state of this moment."""
+        return self._opened.look(self.checked_state())
+
+
+def carry_out(
+    actions: Sequence[LessonAction],
+    opened: LessonSession,
+    *,
+    opener: Callable[[], AbstractContextManager[LabSession]],
+    run_measure: Callable[[str], None],
+    before_action: Callable[[LessonAction], None] = lambda _: None,
+) -> StepView | None:
+    """Do all actions, and look at the step at the end, while the lab is still open where that was needed.
+
+    A measurement takes a lab of its own, which on some machines it only gets while this one is closed.
+    """
+    view = None
+    for is_measure, group in groupby(actions, key=lambda action: isinstance(action, RunMeasurement)):
+        if is_measure:
+            for action in group:
+                if isinstance(action, RunMeasurement):
+                    before_action(action)
+                    run_measure(action.measure)
+            opened.find_results()
+            view = None
+            continue
+        with opener() as session:
+            watch = Watch(opened, session)
+            for action in group:
+                before_action(action)
+                action.perform(session, session.run)
+            view = watch.look()
+    return view or look_once_more(opened, opener)
+
+
+def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextManager[LabSession]]) -> StepView | None:
+    """Check the current step now; the lab is opened only if a check is about it."""
+    step = opened.step
+    if step is None:
+        return None
+    if not needs_lab(step):
+        return opened.look(CheckedState(results=opened.results))
+    with opener() as session:
+        return Watch(opened, session).look()
+
+
+def needs_lab(step: ReadyStep) -> bool:
+    """Whether any check of the step, or its reading, is about arrays, disks or data."""
+    if step.read is not None and step.read.source.needs_lab:
+        return True
+    checks = (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
+    return any(not isinstance(check, ResultCheck) for check in checks)

@@ -1,0 +1,57 @@
+"""What checks look at: plain values of one moment, gathered from the real lab. No check reads anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.results.record import ResultRecord
+
+Facts = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkSeen:
+    """Known data on an array, and what became of it when it was last looked at."""
+
+    verdict: str | None = None
+    """``intact``, ``changed`` or ``unreadable``; None: not looked at yet."""
+    checked_utc: str = ""
+    """When it was looked at, ISO 8601; empty: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedState:
+    """One moment of the lab, and what the student has done so far."""
+
+    arrays: Mapping[str, ArrayStatus] = field(default_factory=dict)
+    """Running arrays by name."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """Name of a disk -> its device."""
+    marks: Mapping[str, MarkSeen] = field(default_factory=dict)
+    """Array -> its data mark."""
+    events: frozenset[tuple[str, str, str]] = frozenset()
+    """What happened during this step: kind, array, disk (empty: none)."""
+    written_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Name of a disk -> bytes written to it during this step, as far as the lab was open."""
+    results: Mapping[str, ResultRecord] = field(default_factory=dict)
+    """Name of a measurement of this lesson -> its complete result."""
+    answered: frozenset[str] = frozenset()
+    """Steps whose question has an answer."""
+    step_began_utc: str = ""
+    """ISO 8601: what was looked at before does not count."""
+
+    def member(self, array: str, disk: str) -> MemberStatus | None:
+        """The member on a disk, if the array runs and has it."""
+        status, node = self.arrays.get(array), self.nodes.get(disk)
+        return next((member for member in status.members if member.device == node), None) if status else None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """What a check found. ``said`` is a key of the words of each language, ``facts`` fill its placeholders."""
+
+    is_passed: bool
+    said: str
+    facts: Facts = field(default_factory=dict)

@@ -1,0 +1,394 @@
+"""A student: opens lessons, looks at the lab, moves on. What the command line and the app both go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from lab.arrays.names import kernel_name
+from lab.arrays.status import ArrayStatus
+from lab.disks import LabDisk
+from lab.errors import LessonError, ResultError
+from lab.experiments.schema import Experiment
+from lab.experiments.service import RunRequest, run_experiment
+from lab.host.clock import Clock, moment, utc_text
+from lab.lessons import engine
+from lab.lessons.course import Course, LessonFiles, LessonWords, built_in_course, word_languages, words_in
+from lab.lessons.engine import Progress, StepView
+from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
+from lab.lessons.schema import SOURCE_LANGUAGE
+from lab.lessons.state import CheckedState, MarkSeen
+from lab.lessons.store import LessonStore, StudentState
+from lab.lessons.validation import check_file
+from lab.machine import Host, Target
+from lab.old_names import as_meant
+from lab.plans import Plan
+from lab.results.record import ResultRecord, RunStatus
+from lab.results.store import ResultStore
+from lab.session import plans
+from lab.session.data_mark import last_verdicts, read_marks
+from lab.session.events import Event
+from lab.session.monitor import Snapshot
+from lab.session.session import LabSession
+from lab.tomlfile import unknown_word
+
+
+@dataclass(frozen=True, slots=True)
+class CourseLine:
+    """One lesson in the list of the course."""
+
+    files: LessonFiles
+    progress: Progress | None
+    done_steps: int
+    missing_needs: tuple[str, ...]
+    """Lessons that come before and are not done."""
+
+    @property
+    def step_count(self) -> int:
+        """How many steps the lesson has."""
+        return len(self.files.lesson.steps)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every step was passed."""
+        return self.done_steps == self.step_count
+
+
+class LessonSession:
+    """One lesson that somebody works at. Every change is kept at once."""
+
+    def __init__(
+        self,
+        lesson: ReadyLesson,
+        progress: Progress,
+        *,
+        keep: Callable[[Progress], None],
+        results: ResultStore,
+        clock: Clock,
+    ) -> None:
+        self.lesson = lesson
+        self.progress = progress
+        self._keep_progress = keep
+        self._results = results
+        self._clock = clock
+        self._found: dict[str, ResultRecord] = {}
+
+    @property
+    def step(self) -> ReadyStep | None:
+        """The step to do; None when the lesson is done."""
+        return engine.current_step(self.lesson, self.progress)
+
+    @property
+    def done_count(self) -> int:
+        """How many steps are done."""
+        return engine.done_count(self.lesson, self.progress)
+
+    @property
+    def words(self) -> LessonWords:
+        """The sentences in the student's language."""
+        return words_in(self.lesson.language)
+
+    @property
+    def hints_shown(self) -> tuple[str, ...]:
+        """The hints of the current step that the student has asked for."""
+        step = self.step
+        return step.hints_by_hand[: self.progress.in_step(step.id).hints] if step else ()
+
+    @property
+    def results(self) -> dict[str, ResultRecord]:
+        """The measurements of this lesson that were found, by name."""
+        return dict(self._found)
+
+    def answer(self, text: str) -> None:
+        """Answer the question of the current step, or give the number that it asks for. Raises as the engine does."""
+        self._keep(engine.answer(self.lesson, self.progress, text))
+
+    def hint(self) -> str:
+        """The next hint. Raises LessonError when the lesson is done."""
+        step = self.step
+        progress, count = engine.take_hint(self.lesson, self.progress)
+        self._keep(progress)
+        return step.hints_by_hand[count - 1] if step else ""
+
+    def note_help(self) -> None:
+        """The lab is about to do the current step."""
+        self._keep(engine.note_help(self.lesson, self.progress))
+
+    def look(self, lab: CheckedState) -> StepView | None:
+        """Check the current step, and keep what it shows; None when the lesson is done."""
+        view = engine.look(self.lesson, self.progress, lab)
+        if view is not None:
+            self._keep(engine.note(self.lesson, self.progress, view, now_utc=self._now()))
+        return view
+
+    def restart(self) -> None:
+        """Begin the lesson again with the same seed."""
+        fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
+        self._found.clear()
+        self._keep(fresh)
+
+    def checked_state(
+        self,
+        look: Snapshot,
+        disks: Iterable[LabDisk],
+        *,
+        marks: Mapping[str, MarkSeen],
+        events: Iterable[Event] = (),
+        since: Snapshot | None = None,
+    ) -> CheckedState:
+        """What checks look at; ``events`` are those of the current step, ``since`` is the look at its beginning."""
+        names = {disk.node: disk.name for disk in disks}
+        step = self.step
+        answered = (each for each in self.lesson.steps if self.progress.in_step(each.id).answer)
+        return CheckedState(
+            arrays={status.name: status for status in look.arrays},
+            nodes={name: node for node, name in names.items()},
+            marks=marks,
+            written_bytes=_written(names, since, look),
+            events=frozenset((event.kind.value, event.array, names.get(event.device, "")) for event in events),
+            results=self.results,
+            answered=frozenset(each.id for each in answered),
+            step_began_utc=self.progress.in_step(step.id).began_utc if step else "",
+        )
+
+    def find_results(self) -> None:
+        """Look for results of this lesson's measurements that are complete, as the seed wants them, and new enough."""
+        for name, (_, text) in self.lesson.measures.items():
+            word = experiment_id(self.lesson.id, name)
+            # Results are dated in whole seconds.
+            began = moment(self.progress.began_utc).replace(microsecond=0)
+            for result_id in self._results.ids():
+                # The id is the time, the experiment, and perhaps a number: see ResultStore.new_id.
+                if word not in result_id or (name in self._found and self._found[name].id == result_id):
+                    continue
+                record = self._load(result_id)
+                if (
+                    record
+                    and as_meant(record.experiment_toml) == as_meant(text)
+                    and moment(record.created_utc) >= began
+                ):
+                    self._found[name] = record
+                    break
+
+    def _load(self, result_id: str) -> ResultRecord | None:
+        try:
+            record = self._results.load(result_id)
+        except ResultError:
+            return None
+        return record if record.status is RunStatus.COMPLETE else None
+
+    def experiment(self, name: str) -> tuple[Experiment, str]:
+        """A measurement of the lesson, and the text of its file. Raises SpecError with the nearest one."""
+        if name not in self.lesson.measures:
+            raise unknown_word(f"measurement of lesson {self.lesson.id}", name, self.lesson.measures)
+        return self.lesson.measures[name]
+
+    def measure(self, name: str, request: RunRequest) -> ResultRecord:
+        """Run a measurement of the lesson, on a lab of its own, and store its result."""
+        record = run_experiment(*self.experiment(name), request)
+        self.find_results()
+        return record
+
+    def _keep(self, progress: Progress) -> None:
+        if progress is not self.progress:
+            self._keep_progress(progress)
+            self.progress = progress
+
+    def _now(self) -> str:
+        return utc_text(self._clock)
+
+
+class Student:
+    """All lessons of one student."""
+
+    def __init__(self, host: Host, course: Course | None = None) -> None:
+        self._host = host
+        self._course = course
+        self._store = LessonStore(host.state)
+
+    @property
+    def course(self) -> Course:
+        """The lessons in order."""
+        return self._course or built_in_course()
+
+    @property
+    def state(self) -> StudentState:
+        """What holds for all lessons."""
+        return self._store.desk()
+
+    def lines(self) -> tuple[CourseLine, ...]:
+        """The course with the student's progress; progress that cannot be read counts as none."""
+        progress = {files.lesson.id: self._readable(files.lesson.id) for files in self.course.lessons}
+        done = {files.lesson.id: _done_steps(files, progress[files.lesson.id]) for files in self.course.lessons}
+        finished = {
+            files.lesson.id for files in self.course.lessons if done[files.lesson.id] == len(files.lesson.steps)
+        }
+        return tuple(
+            CourseLine(
+                files,
+                progress[files.lesson.id],
+                done[files.lesson.id],
+                tuple(need for need in files.lesson.needs if need not in finished),
+            )
+            for files in self.course.lessons
+        )
+
+    def find(self, word: str) -> LessonFiles:
+        """A lesson of the course, or a lesson file by its path. Raises SpecError."""
+        return check_file(Path(word)) if word.endswith(".toml") else self.course.find(word)
+
+    def language_for(self, files: LessonFiles, wanted: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
+        """The language to use. Raises SpecError if one was asked for that the lesson does not have."""
+        if wanted:
+            if wanted not in files.languages:
+                raise unknown_word(f"language of lesson {files.lesson.id}", wanted, files.languages)
+            return wanted
+        kept = self.state.language or fallback
+        return kept if kept in files.languages and kept in word_languages() else SOURCE_LANGUAGE
+
+    def start(
+        self, word: str, target: Target, *, seed: str | None = None, language: str = SOURCE_LANGUAGE
+    ) -> LessonSession:
+        """Open a lesson from its start. A seed that is not given stays what it was."""
+        files = self.find(word)
+        desk = self.state
+        chosen = desk.seed if seed is None else seed
+        lesson = files.ready(chosen, language)
+        progress = engine.begin(lesson, target=str(target), now_utc=utc_text(self._host.clock))
+        self._store.keep_progress(progress)
+        self._store.keep_desk(StudentState(lesson=_kept(word, files), seed=chosen, language=language))
+        opened = self._opened(lesson, progress)
+        for name, (_, text) in lesson.measures.items():
+            self._store.keep_experiment(f"{lesson.id}-{name}", text)
+        return opened
+
+    def resume(self, word: str) -> LessonSession | None:
+        """Open a lesson where it was left; None if it was never begun."""
+        files = self.find(word)
+        progress = self._store.progress(files.lesson.id)
+        if progress is None:
+            return None
+        self._store.keep_desk(msgspec.structs.replace(self.state, lesson=_kept(word, files)))
+        return self._opened(files.ready(progress.seed, progress.language), progress)
+
+    def translate(self, opened: LessonSession, language: str) -> LessonSession:
+        """The same lesson at the same place in another language. Raises SpecError for one that it does not have."""
+        files = self.find(self.state.lesson or opened.lesson.id)
+        chosen = self.language_for(files, language)
+        progress = msgspec.structs.replace(opened.progress, language=chosen)
+        self._store.keep_progress(progress)
+        self._store.keep_desk(msgspec.structs.replace(self.state, language=chosen))
+        return self._opened(files.ready(progress.seed, chosen), progress)
+
+    def open_lesson(self) -> LessonSession | None:
+        """The lesson that is open; None if there is none."""
+        word = self.state.lesson
+        if not word:
+            return None
+        files = self.find(word)
+        progress = self._store.progress(files.lesson.id)
+        return self._opened(files.ready(progress.seed, progress.language), progress) if progress else None
+
+    def require_lesson(self) -> LessonSession:
+        """The lesson that is open. Raises LessonError if there is none."""
+        opened = self.open_lesson()
+        if opened is None:
+            raise LessonError(
+                "no lesson is open", hint="'raidlab lesson list' shows the course, 'raidlab lesson start 1' begins it"
+            )
+        return opened
+
+    def leave(self) -> None:
+        """Close the lesson; its progress stays."""
+        self._store.keep_desk(msgspec.structs.replace(self.state, lesson=""))
+
+    def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
+        results = ResultStore(self._host.state.results)
+        opened = LessonSession(
+            lesson, progress, keep=self._store.keep_progress, results=results, clock=self._host.clock
+        )
+        opened.find_results()
+        return opened
+
+    def _readable(self, lesson_id: str) -> Progress | None:
+        try:
+            return self._store.progress(lesson_id)
+        except LessonError:
+            return None
+
+
+def _kept(word: str, files: LessonFiles) -> str:
+    """How an open lesson is remembered: one of the course by its id, any other by its file."""
+    return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
+
+
+def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
+    """Raises LessonError unless the lab has the lesson's disks, and they are free."""
+    require_disk_names(session, lesson)
+    free = {disk.name for disk in session.free_disks()}
+    busy = [name for name in lesson.disk_names if name not in free]
+    if busy or session.statuses():
+        used = f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
+        raise LessonError(
+            f"lesson {lesson.id} starts with a blank lab, and {used}",
+            hint=f"'raidlab lesson start {lesson.id} --reset' makes all disks blank: their data are gone",
+        )
+
+
+def require_disk_names(session: LabSession, lesson: ReadyLesson) -> None:
+    """Raises LessonError unless the lab has the lesson's disks, free or not."""
+    there = {disk.name for disk in session.disks}
+    missing = [name for name in lesson.disk_names if name not in there]
+    if missing:
+        raise LessonError(
+            f"lesson {lesson.id} uses {lesson.disk_names[0]} to {lesson.disk_names[-1]}, and the lab has no "
+            f"{', '.join(missing)}",
+            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
+        )
+
+
+def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
+    """What makes the lab blank for a lesson; None if it is blank already. Raises LessonError if disks are missing."""
+    require_disk_names(session, lesson)
+    free = {disk.name for disk in session.free_disks()}
+    is_blank = not session.statuses() and free.issuperset(lesson.disk_names)
+    return None if is_blank else plans.reset_all(session)
+
+
+def blank_lab(session: LabSession) -> None:
+    """A new start: no array, blank disks."""
+    session.run(plans.reset_all(session))
+
+
+def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, MarkSeen]:
+    """The data marks on these arrays, and what became of them when they were last read."""
+    marks, verdicts = read_marks(session), last_verdicts(session)
+    found = {}
+    for status in arrays:
+        # Not every kernel shows an array's UUID.
+        by_name = (mark.uuid for mark in marks.values() if mark.array == status.name)
+        uuid = status.uuid or next(by_name, "")
+        if uuid in marks:
+            verdict = verdicts.get(uuid)
+            found[status.name] = MarkSeen(verdict.verdict.value, verdict.checked_utc) if verdict else MarkSeen()
+    return found
+
+
+def _written(names: Mapping[str, str], before: Snapshot | None, after: Snapshot) -> dict[str, int]:
+    """Bytes written to each disk between two looks."""
+    if before is None:
+        return {}
+    earlier = {kernel: counters.written_bytes for kernel, counters in before.disks.items()}
+    found = {}
+    for node, name in names.items():
+        kernel = kernel_name(node)
+        if kernel in after.disks:
+            found[name] = after.disks[kernel].written_bytes - earlier.get(kernel, 0)
+    return found
+
+
+def _done_steps(files: LessonFiles, progress: Progress | None) -> int:
+    return sum(progress.is_done(step.id) for step in files.lesson.steps) if progress else 0

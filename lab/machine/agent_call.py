@@ -1,0 +1,70 @@
+"""The agent's verb for calls of programs, sent to it when a client first needs it. Stand-alone like the agent.
+
+    call    program, arguments -> {"out" or "failed": text, "seconds", "started"}
+
+A program is a stand-alone file with ``main(arguments, is_stopped)``, which returns text or raises OSError with the
+reason. It runs in the agent's own interpreter, since to start another takes an embedded kernel a seventh of a second of
+processor time; and on a thread, since a disk may be slow to answer, or never do.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import selectors
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from lab.machine.agent import Agent
+
+
+class ProgramCall:
+    """A program that runs; the pipe's end tells the agent's own thread that it has ended."""
+
+    due: float | None = None
+
+    def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
+        self.agent = agent
+        self.id: int = request["id"]
+        self.is_stopped = False
+        self.end: dict[str, Any] = {}
+        program = agent.loaded[request["program"]]["main"]
+        read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        try:
+            _thread.start_new_thread(self.work, (program, request["arguments"]))
+        except BaseException:
+            os.close(read_fd)
+            os.close(self.write_fd)
+            raise
+        agent.running[self.id] = self
+        agent.selector.register(read_fd, selectors.EVENT_READ, self.on_end)
+
+    def work(self, program: Callable[[list[str], Callable[[], bool]], str], arguments: list[str]) -> None:
+        started = time.monotonic()
+        try:
+            self.end["out"] = program(arguments, lambda: self.is_stopped)
+        except OSError as error:
+            self.end["failed"] = str(error)
+        except BaseException as error:
+            self.end["failed"] = repr(error)
+        self.end |= {"started": started, "seconds": time.monotonic() - started}
+        os.close(self.write_fd)
+
+    def on_end(self, read_fd: int) -> None:
+        self.agent.selector.unregister(read_fd)
+        os.close(read_fd)
+        self.agent.running.pop(self.id, None)
+        self.agent.send({"id": self.id, "done": True, **self.end})
+
+    def stop(self, number: int) -> None:
+        self.is_stopped = True
+
+    def on_time(self, now: float) -> None:
+        """Its client knows how long to wait."""
+
+
+verb = ProgramCall

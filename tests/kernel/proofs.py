@@ -1,0 +1,35 @@
+"""What the proofs of lessons share: one lab for all, with as many disks as the largest lesson needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab.lessons.course import LessonFiles, built_in_course
+from lab.lessons.proof import open_proof_session, prove_in
+from lab.machine import Host, parse_target
+from lab.session.session import LabSession
+
+LESSONS = built_in_course().lessons
+MEASURED = [files for files in LESSONS if files.lesson.measure]
+NOT_MEASURED = [files for files in LESSONS if not files.lesson.measure]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[LabSession]:
+    most = max(files.lesson.disks for files in LESSONS)
+    with open_proof_session(parse_target("uml:"), Host.real("tests"), disks=most) as opened:
+        yield opened
+
+
+def name_of(files: LessonFiles) -> str:
+    return files.lesson.id
+
+
+def prove(files: LessonFiles, session: LabSession) -> None:
+    """Nothing passes on a blank lab, its own solution passes all, each recorded wrong one fails as recorded."""
+    proof = prove_in(files.ready(), session)
+    assert proof.failures == (), proof.failures
+    assert (proof.passed_fresh, proof.passed_solved) == (0, proof.checks)
+    assert proof.wrong_told_apart == len(files.lesson.wrong) > 0

@@ -1,0 +1,102 @@
+"""What the tests of a session on a real kernel share: its disks, operations on it, and what a monitor tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, DiskSpec, Lab, specs
+from lab.errors import LabError
+from lab.host.clock import HostClock, wait_for
+from lab.machine import parse_target
+from lab.plans import Plan
+from lab.session import breaking, plans
+from lab.session.breaking import is_pulled
+from lab.session.events import Event, EventKind, events_between
+from lab.session.history import History
+from lab.session.monitor import Monitor, Snapshot
+from lab.session.session import LabSession
+from lab.units import KIB, MIB
+
+FILES = specs(6, DiskKind.FILE, size_bytes=64 * MIB)
+
+
+SPINDLES = tuple(
+    DiskSpec(name=f"disk{number:02d}", kind=DiskKind.SPINDLE, size_bytes=24 * MIB, model="hdd-10k")
+    for number in range(7, 11)
+)
+
+
+DISKS = (*FILES, *SPINDLES)
+"""What tests on a session have, in the lab of their module."""
+
+
+D = [f"disk{number:02d}" for number in range(1, 11)]
+
+
+@pytest.fixture
+def session(lab: Lab) -> Iterator[LabSession]:
+    """Blank disks and no array."""
+    session = LabSession(parse_target("uml:?name=session"), lab.host, lab)
+    yield session
+    for status in session.statuses():
+        session.run(session.array(status.name).stop())
+    for disk in SPINDLES:
+        if is_pulled(session, session.lab.disk(disk.name)):
+            session.run(breaking.plug_in(session, disk.name))
+        session.run(breaking.slow(session, disk.name, disk.model))
+    session.run(plans.reset_all(session))
+
+
+@dataclass
+class Watched:
+    """What a monitor told."""
+
+    session: LabSession
+    history: History = field(default_factory=History, repr=False)
+    looks: list[Snapshot] = field(default_factory=list, repr=False)
+    events: list[Event] = field(default_factory=list)
+    ends: list[LabError | None] = field(default_factory=list)
+
+    def on_look(self, look: Snapshot) -> None:
+        if self.looks:
+            self.events += events_between(self.looks[-1], look, name_of=self.session.disk_name)
+        self.looks.append(look)
+        self.history.add(look)
+
+    def kinds(self) -> list[EventKind]:
+        return [event.kind for event in self.events]
+
+    def wait(self, is_reached: Callable[[Watched], bool], what: str, seconds: float = 20.0) -> None:
+        wait_for(lambda: self, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
+
+
+@contextmanager
+def watching(session: LabSession, hertz: float = 8.0) -> Iterator[Watched]:
+    watched = Watched(session)
+    monitor = Monitor(session, on_look=watched.on_look, on_end=watched.ends.append, hertz=hertz)
+    monitor.start()
+    try:
+        watched.wait(lambda w: bool(w.looks), "a first look")
+        yield watched
+    finally:
+        monitor.stop()
+
+
+def create(session: LabSession, level: str, disks: list[str], **more: object) -> None:
+    nodes = tuple(session.node(name) for name in disks)
+    clean = level != "raid0"
+    spec = ArraySpec(level, nodes, assume_clean=clean, chunk_bytes=None if level == "raid1" else 64 * KIB, **more)  # type: ignore[arg-type]
+    do(session, session.creation(spec))
+
+
+def do(session: LabSession, plan: Plan) -> None:
+    session.run(plan)
+
+
+def by_hand(session: LabSession, line: str) -> None:
+    session.machine.run(("sh", "-c", line))

@@ -1,0 +1,130 @@
+"""Arrays broken in a session on a real kernel, silently, by a pulled disk or for good: what is told of the data."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays import members
+from lab.arrays.spec import Bitmap
+from lab.errors import ArrayError, CommandFailed, DeviceRefused, SpecError
+from lab.measure.programs import DataVerdict
+from lab.session import breaking
+from lab.session.breaking import is_pulled
+from lab.session.data_mark import mark_of, verify_mark, write_mark
+from lab.session.events import EventKind
+from lab.session.session import LabSession
+from lab.units import KIB
+from tests.kernel.sessions import DISKS, D, create, do, session, watching
+
+__all__ = ["DISKS", "session"]
+pytestmark = pytest.mark.kernel
+
+
+def test_a_mark_survives_a_failure_and_a_rebuild(session: LabSession) -> None:
+    create(session, "raid6", D[:4])
+    mark = write_mark(session, "md0")
+    assert mark_of(session, "md0") == mark
+    for disk in ("disk01", "disk03"):
+        do(session, session.array("md0").fail(disk))
+    assert verify_mark(session, mark).is_intact
+    for disk, new in (("disk01", "disk05"), ("disk03", "disk06")):
+        do(session, session.array("md0").remove(disk))
+        do(session, session.array("md0").add(new))
+    session.array("md0").wait()
+    found = verify_mark(session, mark)
+    assert found.is_intact
+    assert "all " in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "victims"),
+    [("raid0", 2, ["disk02"]), ("raid5", 3, ["disk03"]), ("raid6", 4, ["disk02"]), ("raid1", 2, ["disk01", "disk02"])],
+)
+def test_silent_corruption_is_found_by_the_mark_alone(
+    session: LabSession, level: str, members: int, victims: list[str]
+) -> None:
+    create(session, level, D[:members])
+    mark = write_mark(session, "md0")
+    for disk in victims:
+        do(session, breaking.corrupt(session, "md0", disk))
+    assert not session.array("md0").status().is_degraded
+    found = verify_mark(session, mark)
+    assert found.verdict is DataVerdict.CHANGED
+    assert all(mark.start_bytes <= start < mark.start_bytes + mark.length_bytes for start, _ in found.changed)
+    assert sum(length for _, length in found.changed) == 64 * KIB
+    assert str(found.changed[0][0]) in found.sentence
+    assert verify_mark(session, mark).changed == found.changed
+
+
+def test_corrupted_parity_changes_no_data_but_a_check_tells(session: LabSession) -> None:
+    create(session, "raid4", D[:3])
+    mark = write_mark(session, "md0")
+    plan = breaking.corrupt(session, "md0", "disk03")
+    assert "parity P" in plan.title
+    with watching(session) as watched:
+        do(session, plan)
+        assert verify_mark(session, mark).is_intact
+        do(session, session.array("md0").scrub("check"))
+        session.array("md0").wait()
+        watched.wait(lambda w: EventKind.MISMATCH in w.kinds(), "the mismatch to be told")
+
+
+def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
+    create(session, "raid5", D[:3])
+    mark = write_mark(session, "md0")
+    do(session, session.array("md0").fail("disk01"))
+    with pytest.raises(ArrayError, match="cannot do without disk02"):
+        session.array("md0").fail("disk02")
+    do(session, session.array("md0").fail("disk02", breaks_array=True))
+    found = verify_mark(session, mark)
+    assert found.verdict is DataVerdict.UNREADABLE
+    assert found.sentence
+
+
+def test_what_is_left_of_a_broken_array_can_fail_too(session: LabSession) -> None:
+    """mdadm refuses from 4.3 on, whether the member counts or not."""
+    create(session, "raid5", D[:3])
+    do(session, session.array("md0").speed(minimum_kib_per_second=100, maximum_kib_per_second=100))
+    do(session, session.array("md0").add("disk04"))
+    do(session, session.array("md0").fail("disk01"))
+    for disk in ("disk02", "disk03"):
+        do(session, session.array("md0").fail(disk, breaks_array=True))
+    do(session, session.array("md0").fail("disk04"))
+    assert all(member.is_faulty for member in session.array("md0").status().members)
+
+
+def test_a_member_that_is_not_there_cannot_break_an_array(session: LabSession) -> None:
+    create(session, "raid0", D[:2])
+    plan = members.fail("md0", session.node("disk03"), breaks_array=True)
+    with pytest.raises(CommandFailed):
+        session.run(plan)
+    assert not session.array("md0").status().state.is_broken
+
+
+def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSession) -> None:
+    create(session, "raid5", D[6:9], bitmap=Bitmap.INTERNAL, bitmap_chunk_bytes=64 * KIB)
+    mark = write_mark(session, "md0")
+    with watching(session) as watched:
+        do(session, breaking.pull(session, "disk08"))
+        watched.wait(lambda w: EventKind.DEGRADED in w.kinds(), "md to notice")
+        assert is_pulled(session, session.lab.disk("disk08"))
+        watched.wait(lambda w: EventKind.DISK_VANISHED in w.kinds(), "the disk to be missed")
+        assert verify_mark(session, mark).is_intact
+        with pytest.raises(ArrayError, match="cannot do without disk07"):
+            breaking.pull(session, "disk07")
+        do(session, breaking.plug_in(session, "disk08"))
+        do(session, session.array("md0").re_add("disk08"))
+        session.array("md0").wait()
+        watched.wait(lambda w: EventKind.RESTORED in w.kinds(), "the array to be whole")
+        watched.wait(lambda w: EventKind.DISK_RETURNED in w.kinds(), "the disk to be back")
+    assert verify_mark(session, mark).is_intact
+
+
+def test_what_cannot_be_pulled_or_slowed_is_refused_with_what_can(session: LabSession) -> None:
+    with pytest.raises(DeviceRefused, match="disk01 cannot be pulled: it is part of the embedded kernel") as refused:
+        breaking.pull(session, "disk01")
+    assert "--kind spindle" in refused.value.hint
+    with pytest.raises(DeviceRefused, match="disk01 is a file disk"):
+        breaking.slow(session, "disk01", "slow")
+    with pytest.raises(SpecError, match="cannot become a ssd"):
+        breaking.slow(session, "disk07", "ssd")

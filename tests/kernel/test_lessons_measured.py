@@ -1,0 +1,17 @@
+"""Every lesson with a measurement is true, on real arrays of emulated drives."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.lessons.course import LessonFiles
+from lab.session.session import LabSession
+from tests.kernel.proofs import MEASURED, name_of, prove, session
+
+__all__ = ["session"]
+pytestmark = pytest.mark.kernel
+
+
+@pytest.mark.parametrize("files", MEASURED, ids=name_of)
+def test_a_lesson_is_proved(files: LessonFiles, session: LabSession) -> None:
+    prove(files, session)

@@ -1,0 +1,118 @@
+"""What a user can reach, as text: commands with their options, keys and screens of the app, files of the catalogues.
+
+``python tests/surface.py TREE`` lists the tree's; ``diff`` of two lists shows what a change has added or taken away.
+Classes and modules are not named, nor is the part that a file belongs to, so that moving one changes nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+CATALOGUES = (
+    "lessons/course",
+    "experiments/catalogue",
+    "experiments/published",
+    "workloads/catalogue",
+    "lint/publications",
+)
+
+
+def main() -> None:
+    tree = Path(sys.argv[1]).resolve()
+    sys.path.insert(0, str(tree))
+    for title, lines in (
+        ("commands", command_lines()),
+        ("keys", key_lines()),
+        ("screens", screen_lines()),
+        ("text mode", text_lines()),
+        ("files of catalogues", file_lines(tree)),
+    ):
+        sys.stdout.write(f"# {title}\n" + "".join(f"{line}\n" for line in sorted(set(lines))) + "\n")
+
+
+def command_lines() -> Iterator[str]:
+    """Every command and sub-command, and a line for each argument and option."""
+    app = importlib.import_module("lab.cli.app").make_app()
+    yield from argument_lines("raidlab", app.meta)
+    yield from tree_lines("raidlab", app)
+
+
+def tree_lines(path: str, app: Any) -> Iterator[str]:
+    for name in app.resolved_commands():
+        if name.startswith("-"):
+            continue
+        command = app[name]
+        words = f"{path} {name}"
+        yield f"{words}: {command.help.strip().splitlines()[0] if command.help else ''}"
+        if command.default_command:
+            yield from argument_lines(words, command)
+        yield from tree_lines(words, command)
+
+
+def argument_lines(words: str, app: Any) -> Iterator[str]:
+    for argument in app.assemble_argument_collection():
+        if not argument.show and not argument.name.startswith("-"):
+            continue
+        field = argument.field_info
+        names = ", ".join(sorted({*argument.names, *argument.negatives}))
+        told = [f"by {'name' if field.kind is field.KEYWORD_ONLY else 'place'}"]
+        told += [] if field.default is inspect.Parameter.empty else [f"else {field.default!s}"]
+        told += ["required"] if argument.required else []
+        if choices := argument.get_choices(force=True):
+            told += [f"one of {', '.join(choices)}"]
+        yield f"{words} [{names}] {'; '.join(told)}"
+
+
+def key_lines() -> Iterator[str]:
+    """Every binding of every screen, dialog and widget: its id, keys, label and tooltip."""
+    from textual.binding import Binding
+    from textual.dom import DOMNode
+
+    import_all("tui")
+    for each in subclasses(DOMNode):
+        for declared in each.__dict__.get("BINDINGS", ()) if each.__module__.startswith("tui.") else ():
+            binding = declared if isinstance(declared, Binding) else Binding(*declared)
+            shown = "shown" if binding.show else "hidden"
+            yield f"{binding.id or '-'}\t{binding.key}\t{binding.description}\t{binding.tooltip}\t{shown}"
+
+
+def screen_lines() -> Iterator[str]:
+    """The modes of the app."""
+    from textual.app import App
+
+    for each in subclasses(App):
+        if each.__module__.startswith("tui."):
+            yield from each.__dict__.get("MODES", ())
+
+
+def text_lines() -> Iterator[str]:
+    """The help of the text mode."""
+    yield from importlib.import_module("tui.text").HELP.splitlines()
+
+
+def file_lines(tree: Path) -> Iterator[str]:
+    for folder in CATALOGUES:
+        # Those of parts too, which have the same folders in them.
+        yield from (f"lab/{folder}/{path.name}" for path in (tree / "lab").glob(f"**/{folder}/*.toml"))
+
+
+def import_all(package: str) -> None:
+    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+
+def subclasses(base: type[Any]) -> Iterator[type[Any]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Kinds of array: what each says of itself is true of its arrays."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arrays import kinds
+from lab.arrays.array import Array, ArrayKind
+from lab.errors import SpecError
+
+
+def test_a_word_that_names_no_array_is_refused() -> None:
+    with pytest.raises(SpecError, match="'big' is not an array name"):
+        kinds.kind_of_name("big")
+    assert kinds.kind_of_name("md7") is not kinds.kind_of_name("adapt7")
+    assert not kinds.names_array("disk01")
+
+
+@pytest.mark.parametrize("kind", kinds.kinds(), ids=lambda kind: type(kind).__name__)
+def test_each_kind_knows_its_levels_and_names(kind: ArrayKind) -> None:
+    for level in kind.levels:
+        assert kinds.kind_of_level(level) is kind
+        assert kind.raid(level).minimum_members <= 4
+    assert kinds.kind_of_name(kind.name(3)) is kind
+    assert kinds.free_name(kind, (kind.name(0),)) == kind.name(1)
+    assert {nickname: level for nickname, level in kind.nicknames.items() if level not in kind.levels} == {}
+
+
+def test_what_a_status_says_that_it_cannot_do_its_array_refuses() -> None:
+    from lab.adapt.kind import Volume
+    from lab.adapt.summary import VolumeArray
+
+    own = {name for name, verb in vars(Array).items() if callable(verb)}
+    plain = {name for name in VolumeArray.cannot & own if getattr(Volume, name) is getattr(Array, name)}
+    assert plain == VolumeArray.cannot & own

@@ -1,0 +1,81 @@
+"""An open lab: after a plan it knows what is on its disks, and one name leads to the verbs of one array."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.adapt.kind import Volume
+from lab.arrays.md import MdArray
+from lab.disks import DiskKind, Lab, LabDisk
+from lab.errors import ArrayError, CommandFailed, SpecError
+from lab.machine import Host, parse_target
+from lab.plans import Plan, Step
+from lab.session.session import LabSession
+from tests.unit.cli.superblocks import READS, as_read, superblock
+from tests.unit.fakes import FakeMachine, Scripted, as_machine
+
+DISKS = tuple(
+    LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=500 << 20)
+    for number, letter in enumerate("ab", start=1)
+)
+WRITES = Plan("Change a disk", (Step(("change",), "Why.", writes_devices=("/dev/ubda",)),))
+
+
+@pytest.fixture
+def machine() -> FakeMachine:
+    fake = FakeMachine(dirs={"/sys/block": ("ubda", "ubdb")})
+    for letter in "ab":
+        fake.files |= {f"/sys/block/ubd{letter}/size": "1024000", f"/sys/block/ubd{letter}/dev": f"98:{ord(letter)}"}
+    mirror = [superblock(each, [0, 1], level=1, slots=2) for each in (0, 1)]
+    fake.answers[READS] = Scripted(stdout=as_read(mirror))
+    return fake
+
+
+@pytest.fixture
+def session(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabSession:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    host = Host.real("tests")
+    return LabSession(parse_target("local:"), host, Lab(as_machine(machine), host, DISKS))
+
+
+def test_after_a_plan_the_disks_are_looked_at_anew(session: LabSession) -> None:
+    assert session.found.all == ()
+    session.run(WRITES)
+    assert [array.name for array in session.found.stopped] == ["md0"]
+
+
+def test_so_they_are_after_one_that_failed_half_way(machine: FakeMachine, session: LabSession) -> None:
+    machine.answers[("change",)] = Scripted(status=1, stderr="no")
+    with pytest.raises(CommandFailed):
+        session.run(WRITES)
+    assert [array.name for array in session.found.stopped] == ["md0"]
+
+
+def test_a_plan_without_steps_changes_nothing(machine: FakeMachine, session: LabSession) -> None:
+    session.run(Plan("Use md0"))
+    assert machine.runs == []
+
+
+def test_a_name_leads_to_the_kind_of_array_that_has_such_names(session: LabSession) -> None:
+    assert isinstance(session.array("md0"), MdArray)
+    assert isinstance(session.array("adapt0"), Volume)
+    with pytest.raises(SpecError, match="'disk01' is not an array name"):
+        session.array("disk01")
+
+
+@pytest.mark.parametrize("name", ["md0", "adapt0"])
+def test_verbs_of_an_array_that_is_not_there_say_so(session: LabSession, name: str) -> None:
+    array = session.array(name)
+    for verb in (array.status, array.stop, lambda: array.add("disk01"), lambda: array.scrub("check")):
+        with pytest.raises(ArrayError, match="no array"):
+            verb()
+
+
+def test_a_stopped_array_says_how_it_is_started(session: LabSession) -> None:
+    session.rescan()
+    with pytest.raises(ArrayError, match="array md0 is stopped") as caught:
+        session.array("md0").status()
+    assert "raidlab array assemble md0" in caught.value.hint
+    assert session.array("md0").assemble().lines() == ["mdadm --assemble --run /dev/md0 /dev/ubda /dev/ubdb"]

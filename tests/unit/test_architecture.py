@@ -1,0 +1,66 @@
+"""docs/architecture.md says what the tree is: picture, packages, programs, and every path and name in it."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from docs.pictures.packages import PAGE, REPOSITORY, drawn, mermaid, reduced
+from tests.unit.test_shape import STAND_ALONE
+
+TEXT = PAGE.read_text(encoding="utf-8")
+CODE = sorted(
+    {*re.findall(r"`([^`\n]+)`", TEXT), *re.findall(r"`([^`\n]+)`", (REPOSITORY / "CONTRIBUTING.md").read_text())}
+)
+PATHS = [each for each in CODE if re.fullmatch(r"(?!\.venv)[\w.-]+(/[\w.-]+)+/?|[\w-]+\.(py|toml|md)", each)]
+MODULES = [each for each in CODE if re.fullmatch(r"(lab|tui)(\.\w+)+", each)]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table whose first column is called so, without its head."""
+    table = TEXT.partition(f"| {heading} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table]
+
+
+def test_the_picture_of_the_packages_is_what_the_imports_give() -> None:
+    assert drawn(TEXT) == TEXT, "next: make architecture"
+
+
+def test_a_picture_leaves_out_what_follows() -> None:
+    found = reduced({"a": {"b", "c", "d"}, "b": {"c"}, "c": {"d"}, "d": set()})
+    assert found == {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": set()}
+    assert mermaid({"a": {"b"}, "b": set()}) == "```mermaid\nflowchart TD\n  a --> b\n```\n"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_exists(path: str) -> None:
+    assert (REPOSITORY / path).exists()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_name_exists(name: str) -> None:
+    package, _, last = name.rpartition(".")
+    assert hasattr(import_module(package), last) or find_spec(name)
+
+
+def test_likely_changes_begin_at_a_file() -> None:
+    changes = rows("I want to …")
+    assert len(changes) >= 20
+    assert all(len(row) == 3 and row[1].strip("`") in PATHS for row in changes)
+
+
+def test_every_package_is_told_and_no_other() -> None:
+    told = {name for row in rows("package") for name in re.findall(r"`lab\.(\w+)`", row[0])}
+    found = {
+        path.stem for path in (REPOSITORY / "lab").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert told == found - {"__init__"}
+
+
+def test_every_program_that_stands_alone_is_told() -> None:
+    told = {row[0].strip("`") for row in rows("program")}
+    programs = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "lab").glob("*/*_program.py")}
+    assert told >= STAND_ALONE | programs

@@ -1,0 +1,160 @@
+"""Whoever shows the lab, the app with its screens or the text mode in lines: what both do alike, and what each its way.
+
+Nothing blocks: answers come back as calls, on the frontend's own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tui import messages as happened
+from tui.client.client import LabClient
+from tui.client.jobs import Job, do
+from tui.plan_runs import PlanRun
+from tui.services import Background, Loads, Marks, TypedShell
+from tui.state import LabState
+from tui.updates import update
+
+if TYPE_CHECKING:
+    from textual.message import Message
+
+    from lab.errors import LabError
+    from lab.plans import Plan
+    from lab.session.session import LabSession
+
+T = TypeVar("T")
+ClientMaker = Callable[[Callable[["Message"], Any]], LabClient]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several things to choose from: a line of a menu."""
+
+    id: str
+    label: str
+    detail: str = ""
+    key: str = ""
+    """Chooses it at once; empty: only by the cursor."""
+
+
+class Frontend:
+    """The lab's state, and everything that can be asked of the lab."""
+
+    def connect(self, target: str | None, make_client: ClientMaker | None) -> None:
+        """Know a lab, which the client's ``start`` opens; ``make_client`` makes another client, for tests."""
+        self.lab = LabState(target=target or "")
+        self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
+        self.loads, self.marks = Loads(self), Marks(self)
+        self.shell, self.background = TypedShell(self), Background(self)
+        self.plan_runs: set[PlanRun] = set()
+
+    def hear(self, message: happened.LabMessage) -> None:
+        """Everything that the lab's threads tell comes through here."""
+        update(self.lab, message)
+        match message:
+            case happened.JobFinished(job=job) if job.on_done:
+                job.on_done(message.result)
+            case happened.JobFailed(job=job):
+                (job.on_error or self.tell)(message.error)
+            case happened.NoticeGiven():
+                self.say(message.text)
+            case happened.LabLooked():
+                self.marks.hear(self.lab.new_events)
+            case _:
+                pass
+        for service in (self.background, self.shell, self.loads):
+            service.hear(message)
+
+    def job(
+        self,
+        title: str,
+        work: Callable[[LabSession], T],
+        *,
+        on_done: Callable[[T], None] | None = None,
+        on_error: Callable[[LabError], None] | None = None,
+    ) -> None:
+        """Do this with the open session when its turn comes; it is shown as the running operation."""
+        self.client.submit(Job(title, work, on_done, on_error))
+
+    def look_up(
+        self,
+        work: Callable[[LabSession], T],
+        *,
+        on_done: Callable[[T], None],
+        on_error: Callable[[LabError], None] | None = None,
+    ) -> None:
+        """The same for what only looks or computes."""
+        self.client.submit(Job("look", work, on_done, on_error, is_shown=False))
+
+    def beside(
+        self,
+        title: str,
+        work: Callable[[], T],
+        *,
+        on_done: Callable[[T], None],
+        on_error: Callable[[LabError], None] | None = None,
+    ) -> None:
+        """The same on a thread of its own, beside the session's."""
+        job = Job(title, lambda _: work(), on_done, on_error, is_shown=False)
+        threading.Thread(target=do, args=(job, None, self.post_message), name=title, daemon=True).start()
+
+    def ask(
+        self, make: Callable[[LabSession], Plan], *, note: str = "", on_done: Callable[[], None] | None = None
+    ) -> None:
+        """Make a plan, show it, and run the same plan if the user wants it. A refusal is shown with its hint."""
+        show = partial(self.show_plan, note=note, on_done=on_done)
+        self.client.submit(Job("look", make, show, is_shown=False))
+
+    def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
+        """Make a plan that needs no question, and run it."""
+        self.look_up(make, on_done=self.run_plan)
+
+    def run_plan(
+        self,
+        plan: Plan,
+        *,
+        on_done: Callable[[], None] | None = None,
+        on_error: Callable[[LabError], None] | None = None,
+    ) -> None:
+        """Run a plan at once. Of one that waits for md in between ``on_done`` hears when the first wait begins."""
+        PlanRun(self, plan, on_done, on_error).go_on(plan, is_first=True)
+
+    def leave_volume(self, volume: str) -> None:
+        """Let no plan that waits for this volume go on."""
+        for run in tuple(self.plan_runs):
+            if run.volume == volume:
+                run.leave()
+
+    # What each does its own way.
+
+    def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
+        """Show a plan; run it if the user wants it."""
+        raise NotImplementedError
+
+    def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
+        """Let the user choose one of several, or none."""
+        raise NotImplementedError
+
+    def tell(self, error: LabError) -> None:
+        """Show an error with what to do next."""
+        raise NotImplementedError
+
+    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
+        """Show a sentence."""
+        raise NotImplementedError
+
+    def show_soon(self) -> None:
+        """What is shown may have changed."""
+        raise NotImplementedError
+
+    def choose_freely(self) -> None:
+        """Where arrays are put together choice by choice."""
+        raise NotImplementedError
+
+    def post_message(self, message: Message) -> Any:
+        """From any thread; ``hear`` is to get it on the frontend's own."""
+        raise NotImplementedError

@@ -1,0 +1,275 @@
+"""What a frontend has going beside its queue: a load, known data, a command typed by hand, long work.
+
+Each has at most one thing under way, and hears the messages that concern it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lab.errors import LabError
+from tui import messages as happened
+from tui.client.jobs import Job, do
+from tui.state import LoadView, MarkView
+
+if TYPE_CHECKING:
+    from lab.session.data_mark import DataMark, MarkVerdict
+    from lab.session.events import Event
+    from lab.session.load import Forecast, Load
+    from lab.session.session import LabSession
+    from lab.session.shell import Shell
+    from tui.frontend import Frontend
+
+T = TypeVar("T")
+Progress = Callable[[Any], None]
+Cancelled = Callable[[], bool]
+KEPT_CHARACTERS = 200_000
+_ASKS_FOR_VERDICT = ("restored", "sync-finished")
+# Colours and other orders to a terminal, and characters that would disturb the app's own.
+_ORDERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class Loads:
+    """One workload on one array: starts it, hears of it, and stops it."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._load: Load | None = None
+
+    def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
+        """Begin; False if another one still runs. Without a runtime it goes on until ``stop``."""
+        from lab.session.load import Load, predict
+
+        frontend, client = self._frontend, self._frontend.client
+        if client.session is None or self._load is not None:
+            return False
+        post = frontend.post_message
+        try:
+            self._load = Load(
+                client.session,
+                array,
+                workload,
+                runtime_seconds=runtime_seconds,
+                on_live=lambda interval: post(happened.LoadTicked(interval, client.machine_seconds())),
+                on_phase=lambda phase: post(happened.LoadEntered(phase)),
+                on_end=lambda outcome: post(happened.LoadEnded(outcome)),
+            )
+        except LabError as error:
+            frontend.tell(error)
+            return False
+        frontend.lab.load = LoadView(workload, array, runtime_seconds)
+        frontend.look_up(lambda session: predict(session, array, workload), on_done=self._keep, on_error=lambda _: None)
+        self._load.start()
+        frontend.show_soon()
+        return True
+
+    def stop(self) -> None:
+        """Ask it to end; its figures come soon after."""
+        if self._load is not None:
+            self._load.stop()
+
+    def hear(self, message: happened.LabMessage) -> None:
+        """The load, or the machine that it runs on, has ended."""
+        if isinstance(message, happened.LoadEnded | happened.SessionEnded):
+            self._load = None
+        if isinstance(message, happened.LoadEnded) and isinstance(message.outcome, LabError):
+            self._frontend.tell(message.outcome)
+
+    def _keep(self, forecast: Forecast) -> None:
+        if self._frontend.lab.load:
+            self._frontend.lab.load = replace(self._frontend.lab.load, forecast=forecast)
+
+
+class Marks:
+    """Known data on arrays, and the verdict on them: when asked for, and when an array is whole again."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self.is_quiet: Callable[[], bool] = lambda: False
+        """Then nothing is verified unasked: looking for oneself is part of a lesson."""
+
+    def write(self, array: str) -> None:
+        """Write known data on an array, and read them back at once."""
+
+        def work(session: LabSession) -> DataMark:
+            from lab.session.data_mark import write_mark
+
+            return write_mark(session, array)
+
+        def done(mark: DataMark) -> None:
+            self._frontend.lab.marks[array] = MarkView(mark)
+            self._frontend.say(
+                f"Known data are on {array}. After whatever you do to it, v tells whether they are intact."
+            )
+
+        self._frontend.job(f"Write known data on {array}", work, on_done=done)
+
+    def verify(self, array: str) -> None:
+        """Read the known data past the caches and say what became of them."""
+
+        def work(session: LabSession) -> tuple[DataMark, MarkVerdict]:
+            from lab.session.data_mark import require_mark, verify_mark
+
+            mark = require_mark(session, array)
+            return mark, verify_mark(session, mark)
+
+        self._frontend.job(f"Verify {array}", work, on_done=partial(self._keep, array))
+
+    def hear(self, events: tuple[Event, ...]) -> None:
+        """An array that has become whole, or whose sync is over, is verified without being asked."""
+        lab = self._frontend.lab
+        for name in dict.fromkeys(event.array for event in events if event.kind.value in _ASKS_FOR_VERDICT):
+            status = lab.array(name)
+            is_whole = status and not status.is_degraded and not status.sync_action.is_busy
+            if name in lab.marks and is_whole and not self.is_quiet():
+                self.verify(name)
+
+    def _keep(self, array: str, found: tuple[DataMark, MarkVerdict]) -> None:
+        mark, verdict = found
+        self._frontend.lab.marks[array] = MarkView(mark, verdict)
+        self._frontend.say(verdict.sentence, title=f"{array}: data {verdict.verdict}", is_bad=not verdict.is_intact)
+
+
+class TypedShell:
+    """Commands typed by hand, one at a time; folder and variables last as long as the machine."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._session: LabSession | None = None
+        self._shell: Shell | None = None
+        self.running_line = ""
+        """What runs; empty: nothing."""
+        self.output = ""
+        """The end of what was printed so far."""
+        self.count = 0
+        """All characters printed so far: a screen that has shown fewer lacks the end of ``output``."""
+
+    @property
+    def folder(self) -> str:
+        """Where the next command begins; empty before the first."""
+        return self._shell.folder if self._shell else ""
+
+    def run(self, line: str) -> bool:
+        """Start a command; False if another one still runs, or there is no machine."""
+        session = self._frontend.client.session
+        if self.running_line or session is None:
+            return False
+        if self._session is not session or self._shell is None:
+            from lab.session.shell import Shell
+
+            # Another machine knows nothing of the folder and the variables of the one before.
+            self._session, self._shell = session, Shell(session)
+        self.running_line = line
+        self._print(f"# {line}\n")
+        threading.Thread(target=self._follow, args=(self._shell, line), name="shell", daemon=True).start()
+        self._frontend.show_soon()
+        return True
+
+    def interrupt(self) -> None:
+        """Ctrl-C to the command; a second time kills it."""
+        if self._shell and self.running_line:
+            threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
+
+    def unseen(self, seen: int) -> str:
+        """What was printed after so many characters, as far as it is kept."""
+        missing = min(self.count - seen, len(self.output))
+        return self.output[-missing:] if missing else ""
+
+    def clear(self) -> None:
+        """Forget what was printed."""
+        self.output = ""
+
+    def hear(self, message: happened.LabMessage) -> None:
+        """The command has printed something, or ended."""
+        if isinstance(message, happened.ShellPrinted):
+            self._print(message.text)
+        if isinstance(message, happened.ShellEnded):
+            self._end(message)
+
+    def _end(self, message: happened.ShellEnded) -> None:
+        new_line = "" if self.output.endswith("\n") else "\n"
+        status = f"(status {message.status})\n" if message.status else ""
+        self._print(f"{new_line}{message.error}\n" if message.error else f"{new_line}{status}")
+        self.running_line = ""
+        # mdadm typed by hand makes and removes arrays.
+        client = self._frontend.client
+        if client.session is not None:
+            self._frontend.look_up(client.look_again, on_done=lambda _: None, on_error=lambda _: None)
+
+    def _print(self, text: str) -> None:
+        clean = _ORDERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+        self.output = (self.output + clean)[-KEPT_CHARACTERS:]
+        self.count += len(clean)
+
+    def _follow(self, shell: Shell, line: str) -> None:
+        """On a thread of its own."""
+        client, post = self._frontend.client, self._frontend.post_message
+        status: int | None = None
+        failure: LabError | None = None
+        forget = client.on_end(shell.interrupt)
+        try:
+            client.log.typed(line)
+            status = shell.run(line, on_output=lambda text: post(happened.ShellPrinted(text))).status
+        except LabError as error:
+            failure = error
+        finally:
+            forget()
+            post(happened.ShellEnded(status, failure))
+
+
+class Background:
+    """Long work on a thread of its own, such as experiments, which open labs of their own."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._job: Job[Any] | None = None
+        self._on_progress: Progress | None = None
+        self._cancelled = threading.Event()
+
+    def run(
+        self,
+        title: str,
+        work: Callable[[Progress, Cancelled], T],
+        *,
+        on_done: Callable[[T], None] | None = None,
+        on_error: Callable[[LabError], None] | None = None,
+        on_progress: Progress | None = None,
+    ) -> bool:
+        """Start it; False if something else still runs. The callbacks come on the frontend's own thread.
+
+        ``work`` gets two functions: one to tell progress with, one to ask whether it is to end.
+        """
+        if self._job is not None:
+            return False
+        cancelled, post = threading.Event(), self._frontend.post_message
+        self._cancelled, self._on_progress = cancelled, on_progress
+
+        def tell(progress: object) -> None:
+            post(happened.JobAdvanced(job, progress))
+
+        job: Job[T] = Job(title, lambda _: work(tell, cancelled.is_set), on_done, on_error, is_shown=False)
+        self._job = job
+        self._frontend.lab.background = title
+        threading.Thread(target=do, args=(job, None, post), name=title, daemon=True).start()
+        self._frontend.show_soon()
+        return True
+
+    def cancel(self) -> None:
+        """Ask it to end; what it has kept so far stays."""
+        self._cancelled.set()
+
+    def hear(self, message: happened.LabMessage) -> None:
+        """The work has got on, or ended."""
+        match message:
+            case happened.JobAdvanced(job=job) if job is self._job and self._on_progress:
+                self._on_progress(message.progress)
+            case happened.JobFinished(job=job) | happened.JobFailed(job=job) if job is self._job:
+                self._job = None
+                self._frontend.lab.background = ""
+            case _:
+                pass
