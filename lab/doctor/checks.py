@@ -22,7 +22,7 @@ from lab.doctor.programs import (
 )
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
 from lab.errors import LabError
-from lab.machine.embedded import DEFAULT_MEMORY_BYTES, find_kernel
+from lab.machine.embedded import DEFAULT_MEMORY_BYTES, find_kernel, wide_registers
 from lab.machine.opening import Host
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.units import GIB, human_bytes
@@ -129,6 +129,7 @@ def _embedded_kernel(host: Host) -> Check:
     packages: tuple[str, ...] = ()
     try:
         image = find_kernel(host.processes, host.files)
+        wide_registers(host.files)
     except LabError as error:
         fix = error.hint.partition(", or choose")[0]
         packages = (fix.removeprefix("apt install "),) if fix.startswith("apt install ") else ()

@@ -73,6 +73,22 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     raise ToolMissing(f"the embedded kernel {kind}is not installed", hint=f"{fix}, or choose another machine with --on")
 
 
+def wide_registers(files: HostFiles) -> Path | None:
+    """What must be preloaded where the processor has AMX (provision/kernel/wide_registers.c); None where it has not.
+
+    Raises ToolMissing if it is to be built first.
+    """
+    if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
+        return None
+    library = kernel_cache() / "wide_registers.so"
+    if not library.is_file():
+        raise ToolMissing(
+            "this processor has more registers (AMX) than an embedded kernel before Linux 6.13 can keep",
+            hint="provision/host/setup.sh lab, or choose another machine with --on",
+        )
+    return library
+
+
 def _image_in(path: Path) -> KernelImage:
     """A kernel with the drivers that lie beside it, if any do."""
     modules = path.absolute().parent / "modules"
@@ -240,6 +256,7 @@ def start_embedded(
         )
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)
     python = guest_python(processes)
+    preloaded = wide_registers(files)
     _check_path(state.root, image.path, *(disk.path for disk in options.disks))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
@@ -255,11 +272,14 @@ def start_embedded(
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
         record = str(folder / KERNEL_RECORD)
+        extra_env = {"TMPDIR": str(_memory_folder(folder, options.memory_bytes))}
+        if preloaded:
+            extra_env["LD_PRELOAD"] = str(preloaded)
         supervisor = processes.start(
             [python, "-IS", str(_HERE / "supervisor.py"), record, ",".join(map(str, kernel_fds)), *arguments],
             pass_fds=[*kernel_fds, instance.fd, *options.kept_locks],
             stderr_fd=console,
-            extra_env={"TMPDIR": str(_memory_folder(folder, options.memory_bytes))},
+            extra_env=extra_env,
         )
         kernel = EmbeddedKernel(supervisor, instance, processes, files)
         undo.callback(kernel.release, has_left=False)

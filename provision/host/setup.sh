@@ -5,7 +5,7 @@ set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
-readonly os_release="${RAIDLAB_OS_RELEASE:-/etc/os-release}"
+readonly os_release="${RAIDLAB_OS_RELEASE:-/etc/os-release}" cpuinfo="${RAIDLAB_CPUINFO:-/proc/cpuinfo}"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -25,6 +25,17 @@ distribution() {
   return 3
 }
 
+# For a processor with AMX, before the embedded kernel's first start: wide_registers.c tells why.
+prepare_registers() {
+  local cache="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels" source="$here/../kernel/wide_registers.c"
+  grep -qsw amx_tile "$cpuinfo" || return 0
+  [[ $cache/wide_registers.so -nt $source ]] && return
+  "$here/packages.sh" registers
+  mkdir -p "$cache"
+  gcc -O2 -shared -fPIC -o "$cache/wide_registers.so.new" "$source"
+  mv "$cache/wide_registers.so.new" "$cache/wide_registers.so"
+}
+
 prepare_lab() {
   local distro="$1" sets=(lab "${@:2}")
   if [[ "$(uname -m)" != x86_64 ]]; then
@@ -38,6 +49,7 @@ prepare_lab() {
     "$here/packages.sh" "${sets[@]}"
     "$here/../kernel/build-uml.sh" standard
   fi
+  prepare_registers
 }
 
 prepare_vm() {

@@ -189,6 +189,13 @@ def test_kvm_is_decided_by_the_processors_flags(
     assert report.is_ready
 
 
+def test_a_processor_with_amx_wants_the_lab_set_up_for_it(tmp_path: Path) -> None:
+    report = examine(tmp_path, files={"proc/cpuinfo": "flags\t\t: fpu amx_tile\n"})
+    check = named(report, "embedded-kernel")
+    assert (check.outcome, check.fix) == (Outcome.MISSING, "provision/host/setup.sh lab")
+    assert "AMX" in check.detail
+
+
 def test_a_state_folder_that_cannot_be_written_blocks(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     report = examine(tmp_path, state=tmp_path / "file" / "state")

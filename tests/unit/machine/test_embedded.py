@@ -17,6 +17,7 @@ from lab.machine.embedded import (
     kernel_arguments,
     loss_message,
     start_embedded,
+    wide_registers,
 )
 from lab.machine.opening import embedded_options
 from lab.machine.state_folder import StateFolder
@@ -100,6 +101,22 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
         find_kernel(processes, files, chosen="/nowhere")
 
 
+def test_a_processor_with_more_registers_needs_the_library_that_writes_them_all(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    cpuinfo, files = tmp_path / "proc" / "cpuinfo", HostFiles(tmp_path)
+    for flags in ("", "flags\t\t: fpu avx512f\n", "flags\t\t: fpu avx512f amx_tiles\n"):
+        cpuinfo.write_text(flags)
+        assert wide_registers(files) is None
+    cpuinfo.write_text("flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n")
+    with pytest.raises(ToolMissing, match="AMX") as missing:
+        wide_registers(files)
+    assert missing.value.hint.startswith("provision/host/setup.sh lab")
+    library = tmp_path / "cache" / "raidlab" / "kernels" / "wide_registers.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert wide_registers(files) == library
+
+
 def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "os-release").write_text("ID=debian\n")
@@ -150,7 +167,7 @@ def test_a_start_that_fails_half_way_leaves_nothing(
     state = StateFolder(tmp_path / folder, processes, HostClock())
     before = open_descriptors()
     with pytest.raises(error, match=message) as refused:
-        start_embedded(options, state, processes, HostFiles())
+        start_embedded(options, state, processes, HostFiles(tmp_path))
     if isinstance(refused.value, LabError):
         assert refused.value.hint
     assert open_descriptors() == before
