@@ -57,6 +57,8 @@ DRAIN_SECONDS = 0.2
 # What is still in a pipe when that time is over is read as far as this (a pipe holds 64 KiB unless it was made larger).
 DRAIN_BYTES = 1024 * 1024
 KILL_AFTER_SECONDS = 2.0
+# What was killed is waited for this long.
+END_SECONDS = 1.0
 RECEIPT_BYTES = 1024
 RUN_FOLDER = "/run/raidlab"
 """What the lab keeps on a machine until the machine starts again."""
@@ -302,9 +304,22 @@ class Agent:
         self.is_over = True
 
     def kill_all(self) -> None:
-        for task in list(self.running.values()):
-            if isinstance(task, ChildProcess):
-                task.stop(signal.SIGKILL)
+        """Kill what still runs, and give it a moment to be gone; what waits for a disk may take as long as that."""
+        children = [task for task in self.running.values() if isinstance(task, ChildProcess) and task.status is None]
+        for child in children:
+            child.stop(signal.SIGKILL)
+        until = time.monotonic() + END_SECONDS
+        for child in children:
+            while time.monotonic() < until and not has_ended(child.pid):
+                time.sleep(0.002)
+
+
+def has_ended(pid: int) -> bool:
+    """Of a child; its status stays for whoever asks for it."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 def read_whole(path: str) -> bytes:
