@@ -21,14 +21,19 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
     and turn broken.
     """
     if breaks_array:
+        folder = f"cd {md_path(name)}/dev-{_kernel_name_word(member)}"
         state = "{ echo faulty > state || grep -E 'faulty|in_sync' state; }"
-        line = f"cd {md_path(name)}/dev-{_kernel_name_word(member)} && {state}"
         why = (
             "The array cannot do without this member. md takes the note all the same: it answers busy, and the array "
             "is broken. mdadm --fail makes the same call up to 4.2; from 4.3 on it refuses to break an array."
         )
-        step = Step(("sh", "-c", line), why, (), Danger.DATA, (array_device(name), member))
-        return Plan(f"Break {name} by failing {member}", (step,))
+        devices = (array_device(name), member)
+        step = Step(("sh", "-c", f"{folder} && {state}"), why, (), Danger.DATA, devices)
+        # array_state_show in drivers/md/md.c; five seconds are for a delay that somebody made longer (safe_mode_delay).
+        shown = "for _ in $(seq 50); do grep -q broken ../array_state && break; sleep 0.1; done"
+        why = "An array that keeps the member says that it is broken once its last writes are noted, a moment later."
+        wait = Step(("sh", "-c", f"{folder} && {{ grep faulty state || {shown}; }}"), why)
+        return Plan(f"Break {name} by failing {member}", (step, wait))
     why = "md treats the member as broken from now on: it stays in the list, but is neither read nor written."
     return Plan(f"Fail {member} in {name}", (_manage(name, "--fail", member, why=why),))
 

@@ -12,7 +12,7 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.state import read_arrays
 from lab.errors import WorkloadError
 from lab.measure.job import BackgroundLoad, LoadTarget, Measured, MeasureOptions, run_workload
-from lab.measure.samples import Recorder
+from lab.measure.samples import MAX_HERTZ, Recorder
 from lab.units import MIB
 from lab.workloads.fio_job import FioPhase, fio_invocations
 from lab.workloads.fio_output import parse_figures
@@ -65,7 +65,9 @@ def test_every_workload_gives_its_directions_and_an_account(
 ) -> None:
     # A second of a trace may have no burst, and what is checked while it runs reads only when some was written.
     seconds = 5.0 if workload.trace else 3.0 if workload.verify is Verify.UNDER_LOAD else 1.0
-    measured = run_workload(standing_rig.lab, raw, workload, MeasureOptions(seconds, 0.0, file_bytes(workload)))
+    # Samples often, so that a busy computer leaves some of a second.
+    options = MeasureOptions(seconds, 0.0, file_bytes(workload), hertz=MAX_HERTZ)
+    measured = run_workload(standing_rig.lab, raw, workload, options)
     expect_directions(measured, workload)
     if workload.program is LoadProgram.DD:
         # It ends when it has copied all, between two samples perhaps: then there is nothing to count.

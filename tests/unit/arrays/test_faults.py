@@ -15,13 +15,15 @@ B = "/dev/ubdb"
 def test_breaking_an_array_is_told_to_md_itself() -> None:
     plan = member_plans.fail("md0", B, breaks_array=True)
     said = "{ echo faulty > state || grep -E '\"'\"'faulty|in_sync'\"'\"' state; }'"
-    assert plan.lines() == [f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"]
+    first, second = plan.lines()
+    assert first == f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"
+    assert "grep -q broken ../array_state && break" in second
     assert plan.destroys_data
     assert "from 4.3 on it refuses" in plan.steps[0].why
 
 
 def test_a_mapped_member_is_found_under_the_name_that_md_has_for_it() -> None:
-    (step,) = member_plans.fail("md0", "/dev/mapper/adapt0-1-2", breaks_array=True).steps
+    step, _ = member_plans.fail("md0", "/dev/mapper/adapt0-1-2", breaks_array=True).steps
     assert step.argv[2].startswith(
         "cd /sys/block/md0/md/dev-$(lsblk --nodeps --noheadings --output KNAME /dev/mapper/adapt0-1-2) && "
     )
