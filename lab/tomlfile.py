@@ -9,6 +9,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -136,7 +137,7 @@ def _problems(value: Any, wanted: Any, path: str) -> Iterator[str]:
 
 
 def _struct_problems(tree: dict[str, Any], struct: type[msgspec.Struct], path: str) -> Iterator[str]:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    fields = _fields(struct)
     tag_field = struct.__struct_config__.tag_field
     for key, value in tree.items():
         if key in fields:
@@ -148,6 +149,11 @@ def _struct_problems(tree: dict[str, Any], struct: type[msgspec.Struct], path: s
     for name, field in fields.items():
         if field.required and name not in tree:
             yield f"key '{_join(path, name)}' is missing"
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
 def _struct_in(wanted: Any, value: Any) -> type[msgspec.Struct] | None:

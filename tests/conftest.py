@@ -15,6 +15,8 @@ import platformdirs
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tui.collector import settle_collector
+
 # An example may take long where the computer is busy with other things, and that is no defect.
 hypothesis.settings.register_profile("raidlab", deadline=None)
 hypothesis.settings.load_profile("raidlab")
@@ -127,6 +129,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(file: Path) -> int:
     return LONGEST.index(file.stem) if file.stem in LONGEST else len(LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for seldom, and not among modules: it took a third of the app tests' time."""
+    settle_collector()
 
 
 @pytest.hookimpl(tryfirst=True)
