@@ -9,8 +9,7 @@ from benchmarks.support.report import finish, spread
 from lab.arrays.level_names import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
-from lab.theory.demands import demand
-from lab.theory.model import DiskRates, workload_iops
+from lab.theory.model import DiskRates, demand, workload_iops
 from lab.theory.queueing import play
 
 DISK = DiskRates(75.0, 75.0, 100e6, 100e6)

@@ -176,7 +176,12 @@ class Draft:
             self._layout_row(),
             self._bitmap_row(),
             self._spares_row(),
-            ChoiceRow("file_system", "File system", ("none", "ext4", "xfs"), _file_system_word(self.file_system)),
+            ChoiceRow(
+                "file_system",
+                "File system",
+                ("none", "ext4", "xfs"),
+                _file_system_word(self.file_system),
+            ),
         )
 
     def _chunk_row(self) -> ChoiceRow:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from lab.arrays.status import ArrayState
 from tui.actions import joining_disk
 from tui.conditions import condition
-from tui.first_syncs import purpose
 from tui.state import LabState, MachinePhase
 from tui.tones import Tone
+from tui.updates import purpose
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from lab.adapt.capacity import System, best_reference, small_writes
 from lab.adapt.tiers import default_reference, level_out
 from lab.adapt.windows import AdaptLevel, Composition, TierWindow
-from lab.arrays.geometry import usable_bytes
-from lab.arrays.levels import Raid5
+from lab.arrays.levels import Raid5, usable_bytes
 from lab.arrays.preview import ArrayPreview, SliceRow, SystemPreview
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.plans import Plan

@@ -9,7 +9,6 @@ import msgspec
 
 from lab.arrays import operations
 from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, ArrayText
-from lab.arrays.detail import read_detail
 from lab.arrays.discovery import MD_HEAD_BYTES, FoundArray, arrays_in, superblocks_in
 from lab.arrays.level_names import parse_level
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName
@@ -17,7 +16,7 @@ from lab.arrays.names import array_device, is_array_name
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.preview import failures_words
 from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions
-from lab.arrays.state import read_array, read_arrays
+from lab.arrays.state import read_array, read_arrays, read_detail
 from lab.arrays.status import ArrayState, ArrayStatus
 from lab.errors import ArrayError, SpecError
 from lab.machine.api import Machine

@@ -8,9 +8,8 @@ from enum import StrEnum
 
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.geometry import data_offset_bytes, usable_bytes
 from lab.arrays.level_names import level_with_layout, parse_level
-from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10, data_offset_bytes, usable_bytes
 from lab.arrays.names import array_device, is_array_name, is_device_node
 from lab.arrays.preview import ArrayPreview, Spec, penalty_words, sentence_of
 from lab.arrays.stripes import stripe_rows

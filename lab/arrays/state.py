@@ -5,31 +5,19 @@ Parsers are apart from reading. Every file may be missing (raid0 has no ``degrad
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from lab.arrays.level_names import layout_name
+from lab.arrays.levels import LevelName
 from lab.arrays.names import is_array_name, md_path, node_of
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
 from lab.errors import ArrayError
 from lab.machine.api import Machine
-from lab.units import SECTOR_BYTES
-
-__all__ = [
-    "ArrayState",
-    "ArrayStatus",
-    "MemberStatus",
-    "SyncAction",
-    "SyncProgress",
-    "array_paths",
-    "parse_array",
-    "parse_count",
-    "parse_flags",
-    "parse_member",
-    "parse_progress",
-    "read_array",
-    "read_arrays",
-]
+from lab.units import KIB, SECTOR_BYTES
 
 ARRAY_FILES = (
     "level",
@@ -124,7 +112,7 @@ def parse_array(
         reshape_position_sectors=parse_count(text("reshape_position")),
         resync_start_sectors=parse_count(text("resync_start")),
         uuid=text("uuid").replace("-", ""),
-        members=tuple(sorted(members, key=_slot_order)),
+        members=tuple(sorted(members, key=lambda each: (each.slot is None, each.slot or 0, each.device))),
         holders=tuple(holders),
     )
 
@@ -168,5 +156,98 @@ def _word(words: type[E], text: str) -> E:
         return words("unknown")
 
 
-def _slot_order(member: MemberStatus) -> tuple[bool, int, str]:
-    return (member.slot is None, member.slot or 0, member.device)
+@dataclass(frozen=True, slots=True)
+class ArrayDetail:
+    """What does not change while an array is merely used, and its state in words. None: not applicable."""
+
+    device: str
+    level: str
+    metadata_version: str
+    array_size_kib: int
+    used_device_size_kib: int | None
+    """Of each member; None for levels that may use members unequally (raid0)."""
+    raid_devices: int
+    total_devices: int
+    chunk_kib: int | None
+    layout: str | None
+    consistency_policy: str
+    state: str
+    uuid: str | None
+    array_name: str | None
+    """As the superblock has it, such as ``any:0``."""
+
+
+def read_detail(machine: Machine, name: str) -> ArrayDetail:
+    """Details of one array. Raises ArrayError if the machine has no such array."""
+    status = read_array(machine, name)
+    export = machine.run(("mdadm", "--detail", "--export", status.device)).stdout
+    return detail_of(status, parse_export(export))
+
+
+def detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
+    """Details from one look at sysfs and the variables that mdadm exports."""
+    return ArrayDetail(
+        device=status.device,
+        level=status.level,
+        metadata_version=status.metadata_version,
+        array_size_kib=status.size_bytes // KIB,
+        used_device_size_kib=None if status.level == LevelName.RAID0 else status.component_size_kib,
+        raid_devices=status.raid_disks,
+        total_devices=len(status.members),
+        chunk_kib=None if status.chunk_bytes is None else status.chunk_bytes // KIB,
+        layout=_layout(status),
+        consistency_policy=status.consistency_policy,
+        state=status.state_words,
+        uuid=export.get("MD_UUID"),
+        array_name=export.get("MD_NAME"),
+    )
+
+
+def parse_export(text: str) -> dict[str, str]:
+    """``KEY=value`` lines of ``mdadm --detail --export`` and ``--examine --export``."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _layout(status: ArrayStatus) -> str | None:
+    if status.layout_number is None or status.level not in tuple(LevelName):
+        return None
+    return layout_name(LevelName(status.level), status.layout_number)
+
+
+MDSTAT = "/proc/mdstat"
+_ARRAY = re.compile(r"^(md\d+)\s*:")
+_PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d+)/(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class MdStat:
+    """What one reading of /proc/mdstat tells: that something changed, and how far syncs have come, for all arrays.
+
+    Its progress is finer than md/sync_completed, which moves in steps. Source of the format: md_seq_show() and
+    status_resync() in drivers/md/md.c.
+    """
+
+    shape: str
+    """Equal in two readings if only progress, speeds and the fill of bitmaps differ."""
+    progress: dict[str, SyncProgress]
+    """Array -> how far its sync has come."""
+    names: tuple[str, ...]
+    """The arrays, as listed."""
+
+
+def parse_mdstat(text: str) -> MdStat:
+    """Read the file's text; anything unknown only counts towards the shape."""
+    shape, progress, names, name = [], {}, [], ""
+    for line in text.splitlines():
+        if found := _ARRAY.match(line):
+            name = found[1]
+            names.append(name)
+        if moving := _PROGRESS.search(line):
+            per_kib = KIB // SECTOR_BYTES
+            progress[name] = SyncProgress(int(moving[2]) * per_kib, int(moving[3]) * per_kib)
+            line = moving[1]
+        elif line.lstrip().startswith("bitmap:"):
+            line = "bitmap"
+        shape.append(line)
+    return MdStat("\n".join(shape), progress, tuple(names))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli import array_assemble, array_create, array_faults, array_grow, array_show
-from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act
+from lab.arrays.discovery import FoundArray
+from lab.arrays.kinds import kind_of_name, kinds
+from lab.cli import array_create, array_faults
+from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act, array_text
 from lab.cli.context import current
+from lab.cli.output import out, out_json
+from lab.cli.session import open_session
 from lab.parts import commands
 from lab.plans import Plan
 from lab.session.session import LabSession
@@ -16,9 +21,8 @@ from lab.units import KIB, parse_bytes
 
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
 app.command(array_create.create)
-app.command(array_assemble.assemble)
-app.command(array_show.show)
-app.command(array_grow.grow)
+app.command(array_create.assemble)
+app.command(array_create.grow)
 for _name, _place, _help in commands("array"):
     app.command(_place, name=_name, help=_help)
 array_faults.add_to(app)
@@ -106,3 +110,32 @@ def _kib_per_second(text: str | None) -> int | None:
         return None
     # A bare number is what md itself writes and reads: KiB a second.
     return int(text) if text.isdecimal() else parse_bytes(text, what="speed") // KIB
+
+
+@app.command
+def show(name: str | None = None) -> None:
+    """Show one array, or all, with members and the progress of a sync."""
+    context = current()
+    with open_session(context) as session:
+        shown = [session.array(name).status()] if name else list(session.statuses())
+        arrays = [(session.array(status.name), status) for status in shown]
+        resting = () if name else (*session.found.stopped, *session.found.refused)
+        if context.json:
+            listed: dict[str, list[dict[str, Any]]] = {kind.listed_as: [] for kind in kinds()}
+            for array, status in arrays:
+                listed[kind_of_name(array.name).listed_as].append(array.value(status))
+            more = {**listed, "not_running": [_found_value(session, found) for found in resting]}
+            out_json(arrays[0][0].value(shown[0]) if name else more)
+            return
+        if not shown and not resting:
+            context.narrator.notice("no arrays; 'raidlab array create --level raid5 --disks 3' makes one")
+        texts = [array_text(array, status) for array, status in arrays]
+        texts += [f"{found.name}: not running, {found.refusal or 'stopped'}" for found in resting]
+        if texts:
+            out("\n\n".join(texts))
+
+
+def _found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:
+    """An array that does not run: what is known of those of every kind."""
+    value = {field: msgspec.to_builtins(getattr(found, field)) for field in FoundArray.__dataclass_fields__}
+    return {**value, "disks": [session.disk_name(node) for node in found.devices]}

@@ -1,7 +1,8 @@
-"""``raidlab array create``."""
+"""``raidlab array create``, ``assemble`` and ``grow``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -13,15 +14,16 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
 from lab.arrays.preview import Spec
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
-from lab.cli.array_run import BitmapChunk, PlanFlag, tell
+from lab.cli.array_run import BitmapChunk, PlanFlag, act, tell, wait_or_tell
 from lab.cli.context import Context, current
 from lab.cli.disk_words import bytes_or_none, chosen_disks, explicit_disks, named_disks, split_words
-from lab.cli.output import out
+from lab.cli.output import out, out_json
 from lab.cli.session import open_session, show_plan, wait_with_bar
 from lab.cli.whole_numbers import whole_number
 from lab.disks import DiskKind, LabDisk
 from lab.disks.lab_files import lab_folder
 from lab.errors import SpecError
+from lab.plans import Plan
 from lab.session.session import LabSession
 from lab.tomlfile import known_word
 from lab.units import GIB
@@ -172,3 +174,79 @@ def _factors(text: str) -> tuple[float, ...]:
         raise SpecError(
             f"utilisation '{text}' is not a list of numbers", hint="write one for each disk, as 1,1,0.5"
         ) from None
+
+
+def assemble(
+    name: Annotated[str | None, Parameter(show_default=False, help="Such as md0; without it: all of them.")] = None,
+    *,
+    force: Annotated[bool, Parameter(negative="", show_default=False, help="Also take members out of date.")] = False,
+    plan: PlanFlag = False,
+) -> None:
+    """Start a stopped array from its members, or every one on the lab's disks that can be started."""
+    if name is not None:
+        act(name, lambda session: session.array(name).assemble(force=force), plan=plan)
+    elif force:
+        raise SpecError("--force needs the name of an array", hint="'raidlab array show' lists the arrays")
+    else:
+        _assemble_all(plan=plan)
+
+
+def _assemble_all(*, plan: bool) -> None:
+    """What cannot be started is told, and is no failure: a machine's start must not hang on one broken array."""
+    context = current()
+    with open_session(context) as session:
+        if plan:
+            steps = tuple(step for array in session.found.stopped for step in array.start_plan(session.machine).steps)
+            show_plan(context, Plan("Start all arrays", steps))
+            return
+        told = {array.uuid for array in session.found.refused}
+        started = session.start_all()
+        refused = session.found.refused
+        if context.json:
+            values = [session.array(status.name).value(status) for status in started]
+            out_json(
+                {
+                    "started": values,
+                    "refused": [{"name": each.name, "uuid": each.uuid, "reason": each.refusal} for each in refused],
+                }
+            )
+            return
+        for status in started:
+            out(status.summary)
+        for each in refused:
+            if each.uuid not in told:
+                context.narrator.notice(f"array {each.name} ({each.uuid}) was not started: {each.refusal}")
+        if not started:
+            context.narrator.notice("no stopped array could be started" if refused else "no array is stopped")
+
+
+def grow(
+    name: str,
+    *,
+    members: Annotated[
+        str | None, Parameter(help="Disks that join, disk04,disk05, or how many members in all.")
+    ] = None,
+    size: Annotated[str | None, Parameter(help="max: use all of each member.")] = None,
+    level: Annotated[str | None, Parameter(help="raid1 to raid5, or raid5 to raid6 with one disk more.")] = None,
+    wait: Annotated[
+        bool | None, Parameter(show_default=False, help="Wait for the end of the reshape; the default on uml:.")
+    ] = None,
+    plan: PlanFlag = False,
+) -> None:
+    """Reshape an array: more members, larger members, or another level."""
+    if size is not None and (size != "max" or members or level):
+        raise SpecError("--size takes only 'max', and stands alone", hint="grow members or level in a second command")
+    if not (members or size or level):
+        raise SpecError("grow what?", hint="give --members, --size max or --level")
+    context = current()
+    with open_session(context) as session:
+        count = int(members) if members and members.isdecimal() else None
+        disks = [] if count is not None or not members else [word for word in re.split(r"[,\s]+", members) if word]
+        made = session.array(name).grow(disks=disks, count=count, level=level)
+        if plan:
+            show_plan(context, made)
+            return
+        session.run(made)
+        wait_or_tell(context, session, name, "reshape", wait=wait)
+        array = session.array(name)
+        tell(context, array, array.status(), made, is_long=True)

@@ -10,8 +10,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab import faults
-from lab.arrays.discovery import FoundArray
-from lab.arrays.superblock import SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, parse_superblock
+from lab.arrays.discovery import SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, FoundArray, parse_superblock
 from lab.cli import calibrate
 from lab.cli.array_run import BreakArrayFlag, PlanFlag
 from lab.cli.context import Context, current, is_terminal
@@ -25,7 +24,7 @@ from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
 from lab.errors import DeviceRefused, SpecError
 from lab.plans import Plan
-from lab.session import breaking, plans
+from lab.session import breaking
 from lab.session.more_disks import add_to_list, new_specs
 from lab.session.session import LabSession
 from lab.tomlfile import known_word, unknown_word
@@ -145,7 +144,7 @@ def reset(
     context = current()
     with open_session(context, start_arrays=not all_disks) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
-        session.run(plans.reset_all(session) if all_disks else plans.reset(session, chosen))
+        session.run(session.reset_all() if all_disks else session.reset(chosen))
     _tell(context, "blank", chosen)
 
 

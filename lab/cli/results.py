@@ -12,8 +12,7 @@ from lab.cli.context import current
 from lab.cli.output import out, out_json, table
 from lab.errors import ResultError
 from lab.lint.result_checks import as_shown
-from lab.report.tables import csv_of
-from lab.report.text import render_markdown, render_result
+from lab.report.tables import csv_of, render_result
 from lab.results.elsewhere import import_results
 from lab.results.record import RunStatus
 from lab.results.store import LATEST, RECORD_NAME, ResultStore
@@ -59,7 +58,7 @@ def show(
     elif csv:
         out(csv_of(record).rstrip())
     else:
-        out(render_markdown(record) if markdown else render_result(record))
+        out(render_result(record, is_markdown=True) if markdown else render_result(record))
 
 
 @app.command

@@ -25,8 +25,7 @@ from lab.experiments.service import RunRequest, resume_experiment, run_experimen
 from lab.host.files import HostFiles
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.findings import findings_table
-from lab.report.tables import csv_of, heading
-from lab.report.text import render_result
+from lab.report.tables import csv_of, heading, render_result
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from lab.units import human_seconds

@@ -18,8 +18,7 @@ from lab.cli.output import out, out_json_line, table
 from lab.cli.session import open_session
 from lab.cli.whole_numbers import whole_number
 from lab.measure.samples import rates_between
-from lab.session.monitor import Snapshot, take_snapshot
-from lab.session.progress import recent, sync_pace
+from lab.session.monitor import Snapshot, recent, sync_pace, take_snapshot
 from lab.session.session import LabSession
 from lab.units import human_bytes, human_seconds
 

@@ -22,8 +22,7 @@ from lab.disks.attaching import (
     spindle_attachment,
 )
 from lab.disks.backing import with_backing
-from lab.disks.drive_install import install_drive
-from lab.disks.drive_models import TRANSPORT_MILLISECONDS
+from lab.disks.drive_models import TRANSPORT_MILLISECONDS, install_drive
 from lab.disks.guard import Guard
 from lab.disks.inventory import absent, read_devices, resolve_node
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, find_disk

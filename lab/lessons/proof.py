@@ -24,7 +24,6 @@ from lab.lessons.student import LessonSession
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.plans import Plan
 from lab.results.store import ResultStore
-from lab.session import plans
 from lab.session.session import LabSession
 from lab.units import MIB
 
@@ -89,7 +88,7 @@ class _Prover:
         used.update(member.device for status in session.statuses() for member in status.members)
         for array in session.found.all:
             used.update((*array.devices, *array.former_devices))
-        plan = plans.reset_all(session)
+        plan = session.reset_all()
         session.run(
             Plan(
                 plan.title,

@@ -28,7 +28,6 @@ from lab.old_names import as_meant
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
-from lab.session import plans
 from lab.session.data_mark import last_verdicts, read_marks
 from lab.session.events import Event
 from lab.session.monitor import Snapshot
@@ -355,12 +354,12 @@ def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
     require_disk_names(session, lesson)
     free = {disk.name for disk in session.free_disks()}
     is_blank = not session.statuses() and free.issuperset(lesson.disk_names)
-    return None if is_blank else plans.reset_all(session)
+    return None if is_blank else session.reset_all()
 
 
 def blank_lab(session: LabSession) -> None:
     """A new start: no array, blank disks."""
-    session.run(plans.reset_all(session))
+    session.run(session.reset_all())
 
 
 def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, MarkSeen]:

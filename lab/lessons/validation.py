@@ -15,7 +15,7 @@ from lab.lessons.checks import LessonCheck
 from lab.lessons.course import Course, LessonFiles, built_in_course, is_lesson_name, placeholders, read_lesson
 from lab.lessons.measure_checks import RatioWithin, RebuildIntact, ResultCheck
 from lab.lessons.readings import ResultFigure, ResultRatio, Source
-from lab.lessons.ready import ReadyLesson, ReadyStep, make_ready
+from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
 from lab.tomlfile import nearest
 
@@ -38,7 +38,7 @@ def lesson_problems(files: LessonFiles) -> tuple[str, ...]:
         for seed in TRIED_SEEDS:
             _require_sound(make_ready(files.lesson, seed))
     except LabError as error:
-        problems.append(_sentence(error))
+        problems.append(f"{error.message}: {error.hint}" if error.hint else error.message)
     name = files.path.name
     found = [f"{name}: {problem}" for problem in dict.fromkeys(problems)]
     for language, translation in files.translations.items():
@@ -134,14 +134,10 @@ def _require_sound(ready: ReadyLesson) -> None:
         where = f"step {step.id}"
         if step.ask and step.ask.answer and step.ask.answer not in step.ask.options:
             raise SpecError(f"{where}: the answer '{step.ask.answer}' is no option", hint=_choose("", step.ask.options))
-        for check in _all_checks(step):
+        for check in (*step.checks, *(check for mistake in step.mistakes for check in mistake.when)):
             _require_measured(ready, check, where)
         if step.read is not None:
             _require_measured(ready, step.read.source, where)
-
-
-def _all_checks(step: ReadyStep) -> Iterable[LessonCheck]:
-    return (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
 
 
 def _require_measured(ready: ReadyLesson, check: LessonCheck | Source, where: str) -> None:
@@ -251,7 +247,3 @@ def _choose(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = nearest(word, names)
     return f"did you mean '{near}'?" if near else f"known here: {', '.join(names) or 'none'}"
-
-
-def _sentence(error: LabError) -> str:
-    return f"{error.message}: {error.hint}" if error.hint else error.message

@@ -213,16 +213,12 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
         if len(cells) < 2:
             continue
         name, wanted = "/".join(key), "another one for each"
-        addresses = {_addresses(cell) for cell in cells}
+        addresses = {each.addresses or fingerprint(each.job_text, (), each.figures.fio_version) for each in cells}
         deaf, jobs = deaf_jobs(cells[0].job_text, cells[0].figures.fio_version)
         if len(addresses) == 1 and addresses != {""}:
             yield Seen(name, f"{len(cells)} repeats on one sequence of addresses", wanted)
         elif deaf and not cells[0].addresses:
             yield Seen(name, f"{deaf} of {jobs} jobs on one sequence of addresses in all {len(cells)} repeats", wanted)
-
-
-def _addresses(cell: CellRecord) -> str:
-    return cell.addresses or fingerprint(cell.job_text, (), cell.figures.fio_version)
 
 
 SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {

@@ -10,7 +10,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest
@@ -285,17 +284,14 @@ class ChannelSamples:
     def __iter__(self) -> Iterator[RawSample]:
         while not (message := self._machine.next_message(self._pending)).get("done"):
             if "sample" in message:
-                yield _raw_sample(message["sample"])
+                data = message["sample"]
+                yield RawSample(time_seconds=data["t"], files=data["files"], thread_cpu_ticks=data["threads"])
         if "error" in message:
             raise LabError(f"the machine could not sample: {message['text']}")
 
     def stop(self) -> None:
         """End the stream; the iteration finishes with what has been sent."""
         self._machine.stop_request(self._pending, 0)
-
-
-def _raw_sample(data: Mapping[str, Any]) -> RawSample:
-    return RawSample(time_seconds=data["t"], files=data["files"], thread_cpu_ticks=data["threads"])
 
 
 def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:

@@ -99,7 +99,7 @@ def sync_seconds(samples: Sequence[Sample]) -> float:
     Half an interval is taken off both ends' uncertainty by using the sample before the first as the start.
     Raises ArrayError if no sample shows a rebuild, or it had not ended.
     """
-    shown = [index for index, sample in enumerate(samples) if _is_rebuilding(sample)]
+    shown = [index for index, sample in enumerate(samples) if sample.sync_action == _RECOVER and sample.degraded_count]
     if not shown:
         raise ArrayError("no sample shows the rebuild: it was over at once", hint="use larger disks")
     first, last = shown[0], shown[-1]
@@ -107,10 +107,6 @@ def sync_seconds(samples: Sequence[Sample]) -> float:
         raise ArrayError("the rebuild had not ended when sampling stopped", hint="wait for it to end")
     start = samples[max(0, first - 1)].time_seconds
     return (samples[last + 1].time_seconds + samples[last].time_seconds) / 2 - (start + samples[first].time_seconds) / 2
-
-
-def _is_rebuilding(sample: Sample) -> bool:
-    return sample.sync_action == _RECOVER and bool(sample.degraded_count)
 
 
 def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction | None:

@@ -116,3 +116,14 @@ def foremost(record: ResultRecord) -> str:
         why = _told(record).why[:400]
         return "".join(character if character.isprintable() else " " for character in why)
     return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}" if seen else ""
+
+
+def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
+    """Heading, tables, and what to be careful about: for a terminal, or for a document."""
+    tables = (table.as_markdown() if is_markdown else table.as_text() for table in tables_of(record))
+    said = foremost(record)
+    parts = [heading(record), *((f"First of all: {said}",) if said else ()), *tables]
+    if stamps := cautions(record):
+        head, bullet = (("Be careful:", ""), "- ") if is_markdown else (("Be careful:",), "  ")
+        parts.append("\n".join((*head, *(f"{bullet}{stamp}" for stamp in stamps))))
+    return "\n\n".join(parts)

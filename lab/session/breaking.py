@@ -6,8 +6,8 @@ from lab import faults
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.md import cannot_do_without
-from lab.arrays.placing import ChunkPlace, place_on_member
 from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.arrays.stripes import ChunkPlace, place_on_member
 from lab.disks import DiskKind, LabDisk
 from lab.disks.attaching import pace_note
 from lab.disks.inventory import absent
@@ -105,7 +105,9 @@ def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, want
     wanted = max(block, wanted - wanted % block)
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)
-    if mark is None or not mark.is_raw or _has_zones(status):
+    # A RAID 0 of members of different sizes: its end lies on some of them only.
+    has_zones = status.level == LevelName.RAID0 and len({each.data_size_kib for each in status.members}) > 1
+    if mark is None or not mark.is_raw or has_zones:
         middle = used // 2
         return middle - middle % block, min(wanted, used - middle), "data"
     end = mark.start_bytes + mark.length_bytes
@@ -141,11 +143,6 @@ def _used_bytes(status: ArrayStatus, member: MemberStatus) -> int:
     if not used:
         raise LabError(f"it is unknown how much of {member.device} holds data", hint="choose another array")
     return used
-
-
-def _has_zones(status: ArrayStatus) -> bool:
-    """Whether a RAID 0 has members of different sizes, so that its end lies on some of them only."""
-    return status.level == LevelName.RAID0 and len({member.data_size_kib for member in status.members}) > 1
 
 
 def _holders(session: LabSession, disk: LabDisk) -> list[ArrayStatus]:

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from lab.measure.samples import TICKS_PER_SECOND, Rates, busy_fraction, rates_between
-from lab.session.monitor import DEFAULT_HERTZ, Snapshot
-from lab.session.progress import SyncPace, recent, sync_pace
+from lab.session.monitor import DEFAULT_HERTZ, Snapshot, SyncPace, recent, sync_pace
 from lab.workloads.live import LiveDirection, LiveInterval
 
 Point = tuple[float, float | None]

@@ -8,7 +8,7 @@ ends with MachineLost soon after the machine is gone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,8 @@ from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, start_array,
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
-from lab.errors import LabError, MachineLost
+from lab.disks.attaching import reset_plan
+from lab.errors import DeviceRefused, LabError, MachineLost
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
 
@@ -91,6 +92,29 @@ class LabSession(OpenArrays):
             self.found = bring_up(self.lab, before=self.found)
             if self._stopped:
                 self._stopped.write(array.uuid for array in self.found.stopped)
+
+    def reset(self, disks: Sequence[str]) -> Plan:
+        """Make disks blank. Raises DeviceRefused for one that an array, running or stopped, or a mount uses."""
+        chosen = [self.lab.disk(word) for word in disks]
+        for disk in chosen:
+            holder = self.found.holder_of(disk.node)
+            if holder and holder in self.found.stopped:
+                raise DeviceRefused(
+                    f"{disk.name} is a member of {holder.name}, which is stopped",
+                    hint=f"'raidlab array destroy {holder.name}' removes it for good",
+                )
+        self.lab.check_unused(chosen)
+        steps = [step for disk in chosen for step in reset_plan(disk).steps]
+        return Plan.of(f"Make {', '.join(disk.name for disk in chosen)} blank", steps)
+
+    def reset_all(self) -> Plan:
+        """A new start: stop every array that consists of lab disks alone, and make all disks blank."""
+        nodes = {disk.node for disk in self.disks}
+        plan = Plan("Start anew with blank disks")
+        for status in self.statuses():
+            if {member.device for member in status.members} <= nodes:
+                plan += self.array(status.name).stop()
+        return plan + Plan.of("", [step for disk in self.disks for step in reset_plan(disk).steps])
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """What an array should do, each figure with its reason in a sentence or two.
 
-Two kinds. **Closed forms** to teach from and to check by hand: capacity in I/Os, penalties, bounds. And **a load played
+Two kinds. **Closed forms** to teach from and to check by hand: capacity in I/Os, penalties, bounds (operational
+analysis, Denning and Buzen, 1978: an array does at most one request in the time that its busiest member needs for its
+share of one, and with few requests in flight at most ``depth`` in the time that one takes alone). And **a load played
 through** (``predict_load``, ``workload_iops``): md's own order of member reads and writes on members that serve one
 I/O after another, for a given queue depth. Both leave out the processor, the file system and merging.
 A measured figure far from them has another limiter, and that is the question to ask (Gregg's benchmarking checklist).
@@ -12,13 +14,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from lab.arrays.levels import Level
 from lab.disks.drive_models import DriveModel
 from lab.errors import SpecError
-from lab.theory.demands import Demand, ceiling_iops, demand
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
-from lab.theory.requests import Server
+from lab.theory.requests import Requests, Server, Servers, requests_for
 from lab.units import MIB, human_bytes
 from lab.workloads.workload import AccessPattern, Direction, Workload
 
@@ -266,3 +268,63 @@ def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
     return tuple(
         Server(1 / disk.random_read_iops, 1 / disk.random_write_iops, disk.concurrent_requests) for disk in disks
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Average member I/Os of one small request."""
+
+    reads: tuple[float, ...]
+    """By slot."""
+    writes: tuple[float, ...]
+    """By slot."""
+    stages: float
+    """Steps that wait for each other: 2 where md reads before it writes."""
+
+    @property
+    def total_reads(self) -> float:
+        return sum(self.reads)
+
+    @property
+    def total_writes(self) -> float:
+        return sum(self.writes)
+
+
+@lru_cache(maxsize=1024)
+def demand(level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset()) -> Demand:
+    """The demand of a small read or write, md's stripe cache left aside. Raises SpecError for a lost array."""
+    idle = Servers([Server(1.0, 1.0)] * members, follows_heads=True)
+    requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True)
+    work = ([0.0] * members, [0.0] * members)
+    stages = 0
+    for place in range(requests.places):
+        found = requests.stages(place, is_write, 0.0)
+        stages += len(found)
+        for slots, writes in found:
+            chosen = _copies(requests, place, slots, is_write)
+            for slot in chosen:
+                work[writes][slot] += len(slots) / len(chosen)
+    reads, writes_by_slot = ([amount / requests.places for amount in amounts] for amounts in work)
+    return Demand(tuple(reads), tuple(writes_by_slot), stages / requests.places)
+
+
+def _copies(requests: Requests, place: int, slots: tuple[int, ...], is_write: bool) -> tuple[int, ...]:
+    """A mirror's reads spread evenly over the copies; everything else is where it is."""
+    return slots if is_write else requests.copies_of(place) or slots
+
+
+def ceiling_iops(
+    level: Level, servers: Sequence[Server], *, is_write: bool, failed: frozenset[int] = frozenset()
+) -> float:
+    """Requests per second that no queue depth exceeds: then the busiest member never rests.
+
+    Raises SpecError without disks.
+    """
+    if not servers:
+        raise SpecError("an array without disks does no work", hint="give the members' rates")
+    work = demand(level, len(servers), is_write=is_write, failed=failed)
+    seconds = [
+        (reads * server.read_seconds + writes * server.write_seconds) / server.concurrent_requests
+        for reads, writes, server in zip(work.reads, work.writes, servers, strict=True)
+    ]
+    return 1 / max(seconds)

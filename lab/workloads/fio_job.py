@@ -147,7 +147,8 @@ def fio_invocations(
     steps: list[Invocation] = []
     if prepare if prepare is not None else workload.verify is Verify.REREAD:
         steps.append(prepare_invocation(workload, target))
-    for phase in _phases(workload):
+    phases = (FioPhase.WRITE, FioPhase.VERIFY) if workload.verify is Verify.REREAD else (FioPhase.MEASURE,)
+    for phase in phases:
         traces = _traces(workload, target, size, runtime)
         # A recipe is measured as its authors did, and a trace or a reread from its beginning to its end.
         is_cut = phase is FioPhase.MEASURE and not workload.recipe and not traces
@@ -224,10 +225,6 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
             hint=f"set file_bytes to {max(0, room) // jobs} or less",
         )
     return wanted
-
-
-def _phases(workload: Workload) -> tuple[FioPhase, ...]:
-    return (FioPhase.WRITE, FioPhase.VERIFY) if workload.verify is Verify.REREAD else (FioPhase.MEASURE,)
 
 
 def _argv(status_interval_seconds: float | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from lab.errors import LabError
 from lab.host.clock import HostClock, wait_for
 from lab.machine import parse_target
 from lab.plans import Plan
-from lab.session import breaking, plans
+from lab.session import breaking
 from lab.session.breaking import is_pulled
 from lab.session.events import Event, EventKind, events_between
 from lab.session.history import History
@@ -49,7 +49,7 @@ def session(lab: Lab) -> Iterator[LabSession]:
         if is_pulled(session, session.lab.disk(disk.name)):
             session.run(breaking.plug_in(session, disk.name))
         session.run(breaking.slow(session, disk.name, disk.model))
-    session.run(plans.reset_all(session))
+    session.run(session.reset_all())
 
 
 @dataclass

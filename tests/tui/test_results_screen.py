@@ -149,8 +149,7 @@ def test_unlike_results_are_compared_only_when_asked_for(tmp_path: Path, store: 
 
 def test_exports_are_what_the_command_line_writes(tmp_path: Path, store: ResultStore) -> None:
     from lab.report.collected import collect, each_result
-    from lab.report.tables import csv_of
-    from lab.report.text import render_markdown
+    from lab.report.tables import csv_of, render_result
     from lab.report.written import html_report
     from lab.results.elsewhere import import_results
 
@@ -167,7 +166,7 @@ def test_exports_are_what_the_command_line_writes(tmp_path: Path, store: ResultS
 
     show(tmp_path, act)
     assert (tmp_path / f"{made.id}.csv").read_text() == csv_of(made).rstrip() + "\n"
-    assert (tmp_path / f"{made.id}.md").read_text() == render_markdown(made) + "\n"
+    assert (tmp_path / f"{made.id}.md").read_text() == render_result(made, is_markdown=True) + "\n"
     assert (tmp_path / f"{made.id}.html").read_text() == html_report(collect(each_result([made.id], store)))
     assert decode_record((tmp_path / f"{made.id}.json").read_bytes(), source="the export") == made
     elsewhere = ResultStore(tmp_path / "elsewhere")

@@ -249,12 +249,9 @@ class Guide:
             self._try(seat.restart)
             self._sit(seat)
 
-        def plan(session: LabSession) -> Plan:
-            from lab.session import plans
-
-            return plans.reset_all(session)
-
-        self._frontend.look_up(plan, on_done=lambda found: self._clear_then(found, restart))
+        self._frontend.look_up(
+            lambda session: session.reset_all(), on_done=lambda found: self._clear_then(found, restart)
+        )
 
     def _clear_then(self, plan: Plan | None, then: Callable[[], None]) -> None:
         if plan is None or not plan.steps:

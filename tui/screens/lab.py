@@ -2,24 +2,172 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.events import Resize
+from textual.widgets import Static
 
+from lab.units import human_bytes
 from tui.actions import ACTIONS, DoneTo, applying, build, carry_out, selected_disk, start_array, target_array
+from tui.drafts import FIRST_MEMBERS, Draft
 from tui.frontend import Choice
+from tui.glyphs import glyphs_of
+from tui.level_rows import level_rows
+from tui.registry import SCREENS
 from tui.screens.mode import ModeScreen
-from tui.state import LabState
-from tui.views import bays_of
+from tui.state import LabState, MachinePhase
+from tui.views import STOPPED, bays_of
+from tui.volume_views import running_picture
 from tui.widgets.array_list import ArrayList
 from tui.widgets.array_panel import ArrayPanel
-from tui.widgets.details import Details
-from tui.widgets.empty_lab import EmptyLab
-from tui.widgets.rack import Rack
-from tui.widgets.words import entitle, titled
+from tui.widgets.level_table import LevelTable
+from tui.widgets.rack import Bay, BayState, Rack
+from tui.widgets.slice_diagram import SliceDiagram
+from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
+from tui.widgets.words import ChangingText, entitle, titled
+
+if TYPE_CHECKING:
+    from lab.arrays.status import ArrayStatus
+    from lab.disks import LabDisk
+
+
+_WORDS = {
+    BayState.FREE: "free",
+    BayState.MEMBER: "in sync",
+    BayState.SPARE: "a spare",
+    BayState.JOURNAL: "the journal",
+    BayState.FAULTY: "faulty",
+    BayState.REBUILDING: "being filled",
+    BayState.VANISHED: "vanished",
+    BayState.REFUSED: "refused",
+}
+
+
+class Details(Vertical):
+    """Fills what the rack and the arrays leave."""
+
+    def compose(self) -> ComposeResult:
+        yield ChangingText("", id="details-disk")
+        yield ChangingText("", id="details-array")
+        yield StripeDiagram(id="details-stripe", empty_text="")
+        yield SliceDiagram(id="details-slices")
+
+    def show(self, state: LabState) -> None:
+        """Bring both up to date."""
+        bay = next((each for each in bays_of(state) if each.name == state.selected_disk), None)
+        entitle(self, bay.name if bay else "Disk", human_bytes(bay.size_bytes) if bay else "")
+        self.query_one("#details-disk", Static).update(
+            Content("\n").join(self._disk(state, bay)) if bay else "no disk is selected"
+        )
+        self._show_stripe(state, state.selected)
+
+    def _disk(self, state: LabState, bay: Bay) -> list[Content]:
+        words = _WORDS[bay.state]
+        if bay.note == STOPPED:
+            words = f"in {bay.array}, which does not run"
+        elif bay.array:
+            words = f"{words} in {bay.array}" + ("" if bay.slot is None else f", slot {bay.slot}")
+        lines = [
+            Content.assemble((f"{bay.state.glyph(glyphs_of(self))} ", "bold"), (words, "bold")),
+            _fact("device", f"{bay.node}  {bay.model}"),
+            _fact("serial", bay.serial or "none"),
+        ]
+        counters = state.look.disks.get(bay.node.removeprefix("/dev/")) if state.look else None
+        if counters:
+            lines += [
+                _fact("read", human_bytes(counters.read_bytes)),
+                _fact("written", human_bytes(counters.written_bytes)),
+                _fact("waiting", f"{counters.in_flight} requests"),
+            ]
+        status, member = state.member_of(bay.name) or (None, None)
+        if status and member and status.use_words(member):
+            lines.append(_fact("used", status.use_words(member)))
+        if member and member.error_count is not None:
+            lines.append(_fact("md repaired", f"{member.error_count} read errors"))
+        return lines
+
+    def _show_stripe(self, state: LabState, status: ArrayStatus | None) -> None:
+        title, diagram = self.query_one("#details-array", Static), self.query_one(StripeDiagram)
+        slices = self.query_one(SliceDiagram)
+        picture = running_picture(state, status) if status else None
+        diagram.display = picture is None
+        slices.show(picture)
+        if status and picture:
+            title.update(Content.styled(f"\nWhich disks are in which arrays of {status.name}", "bold"))
+            return
+        level = status.known_raid if status else None
+        if status is None or level is None:
+            title.update("")
+            diagram.clear("")
+            return
+        from lab.arrays.level_names import layout_name
+
+        number = status.layout_number
+        layout = layout_name(level.name, number) if number is not None else None
+        title.update(Content.styled(f"\nWhere {status.name} puts its data", "bold"))
+        diagram.show(level, layout, _columns(state, status), status.chunk_bytes)
+
+
+def _fact(label: str, value: str) -> Content:
+    return Content.assemble((f"{label:<12}", "$foreground-muted"), value)
+
+
+def _columns(state: LabState, status: ArrayStatus) -> list[DiagramMember]:
+    by_slot = {member.slot: member for member in status.members if member.slot is not None}
+    columns = []
+    for slot in range(status.raid_disks):
+        member = by_slot.get(slot)
+        if member is None or member.is_faulty:
+            columns.append(DiagramMember("gone" if member is None else state.disk_name(member.device), failed=True))
+        else:
+            columns.append(DiagramMember(state.disk_name(member.device), rebuilding=member.is_rebuilding))
+    return columns
+
+
+_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
+_TITLES = {MachinePhase.OPEN: "Nothing is built yet.", MachinePhase.OPENING: "The machine is starting."}
+_INVITES = {
+    "build": "lets you choose level, disks, chunk and layout",
+    "lessons": "leads you through everything, step by step",
+}
+
+
+class EmptyLab(VerticalScroll):
+    """Shown while no array is selected."""
+
+    def compose(self) -> ComposeResult:
+        yield ChangingText("", id="empty-words")
+        yield LevelTable(id="empty-levels")
+
+    def on_mount(self) -> None:
+        self.can_focus = False
+        self._shown: tuple[str, tuple[LabDisk, ...]] | None = None
+
+    def show(self, state: LabState) -> None:
+        """Costs nothing unless the free disks have changed."""
+        has_looked = state.is_open and state.look is not None
+        free = state.free_disks[:FIRST_MEMBERS] if has_looked else ()
+        title = _TITLES.get(state.phase, "There is no machine.") if has_looked or not state.is_open else "Looking."
+        if state.resting_arrays and has_looked:
+            title = "No array runs."
+        if (title, free) == self._shown:
+            return
+        self._shown = (title, free)
+        lines = ["", f"[bold $accent]{title}[/]", ""]
+        if len(free) == FIRST_MEMBERS:
+            lines.append("[b]b[/b]  builds a RAID 5 of four disks: a good first array")
+        lines += [f"[b]{entry.key}[/b]  {_INVITES[entry.mode]}" for entry in SCREENS if entry.mode in _INVITES]
+        if free:
+            count = _NUMBERS[len(free)]
+            lines += ["", "", f"[b]What the first {count} free disks could become[/b]" if len(free) > 1 else ""]
+        self.query_one("#empty-words", Static).update(Content.from_markup("\n".join(lines) + "\n"))
+        draft = Draft().with_disks([disk.name for disk in free])
+        self.query_one(LevelTable).show(level_rows(draft, free, has_current=False) if len(free) > 1 else ())
+
 
 _TALL_ROWS = 36
 """From here on there is room for the details of what is selected."""

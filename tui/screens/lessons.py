@@ -234,7 +234,7 @@ class LessonsScreen(ModeScreen):
             self.guide.answer(view.step.options[number].key)
 
     def action_type_number(self) -> None:
-        from tui.screens.typed import NumberScreen
+        from tui.screens.menu import NumberScreen
 
         view = self.guide.view
         if view and view.step and view.step.reading:
@@ -276,7 +276,7 @@ class LessonsScreen(ModeScreen):
         self.app.pick("Language", choices, self.guide.speak)
 
     def action_variant(self) -> None:
-        from tui.screens.typed import VariantScreen
+        from tui.screens.menu import VariantScreen
 
         view = self.guide.view
         if view:

@@ -14,14 +14,45 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from tui.widgets.frame import HintLine, ProblemBar, TopBar
-from tui.widgets.lesson_side import WIDE_CELLS, LessonSide
 
 if TYPE_CHECKING:
     from textual import getters
 
     from tui.app import RaidlabApp
+    from tui.lessons.view import LessonView
     from tui.state import LabState
     from tui.widgets.lesson_panel import LessonPanel
+
+
+WIDE_CELLS = 110
+_KEYS = (
+    "[b $footer-key-foreground]F6[/] large  [b $footer-key-foreground]F7[/] hint  [b $footer-key-foreground]F8[/] go on"
+)
+
+
+class LessonSide(Vertical):
+    """Takes no room without a lesson, or where there is little: then the line at the bottom tells what is missing."""
+
+    DEFAULT_CSS = """
+    LessonSide { width: auto; height: 1fr; display: none; }
+    LessonSide > LessonPanel { width: 44; height: 1fr; }
+    LessonSide.-roomy > LessonPanel { width: 56; }
+    """
+
+    def show(self, view: LessonView | None) -> None:
+        """Show the lesson, or nothing."""
+        width = self.screen.size.width
+        self.display = view is not None and width >= WIDE_CELLS
+        if view is None or not self.display:
+            return
+        from tui.widgets.lesson_panel import LessonPanel
+
+        self.set_class(width >= 150, "-roomy")
+        panel = next(iter(self.query(LessonPanel)), None)
+        if panel is None:
+            panel = LessonPanel(reads_on="F8", keys=_KEYS)
+            self.mount(panel)
+        panel.show(view)
 
 
 @dataclass(frozen=True, slots=True)

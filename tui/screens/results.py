@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,9 +14,8 @@ from textual.events import ScreenResume
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from lab.errors import LabError
+from lab.errors import LabError, RequirementMissing, ResultError
 from lab.results.record import RunStatus
-from tui.exports import ExportKind, export
 from tui.frontend import Choice
 from tui.result_views import summary_facts, summary_tone
 from tui.screens.mode import ModeScreen
@@ -27,6 +27,56 @@ if TYPE_CHECKING:
     from lab.results.record import ResultRecord
     from lab.results.store import ResultStore, ResultSummary
     from tui.state import LabState
+
+
+class ExportKind(StrEnum):
+    """What a result can be written as."""
+
+    BUNDLE = "zip"
+    """Everything, with fio's documents and checksums: ``raidlab export``, read back by ``raidlab results import``."""
+    HTML = "html"
+    """``raidlab report``."""
+    CSV = "csv"
+    MARKDOWN = "md"
+    JSON = "json"
+
+
+def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -> Path:
+    """Write one result to ``folder`` and return the file. Raises ResultError if it cannot be read or written.
+
+    A report also raises RequirementMissing without the extra ``report``.
+    """
+    from lab.host.files import write_file
+    from lab.parts import added
+    from lab.report.collected import collect, each_result
+    from lab.report.tables import csv_of, render_result
+    from lab.report.written import html_report
+    from lab.results.record import encode_record
+
+    file = folder / f"{result_id}.{kind}"
+    if kind is ExportKind.BUNDLE:
+        export_file = added("export file")
+        if export_file is None:
+            raise RequirementMissing("this raidlab has no part that makes bundles", hint="install the whole of it")
+        export_file(store, [result_id], file)
+        return file
+    if kind is ExportKind.HTML:
+        write_file(file, html_report(collect(each_result([result_id], store))).encode())
+        return file
+    record = store.load(result_id)
+    if kind is ExportKind.JSON:
+        data = encode_record(record)
+    else:
+        text = csv_of(record) if kind is ExportKind.CSV else render_result(record, is_markdown=True)
+        data = f"{text.rstrip()}\n".encode()
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise ResultError(
+            f"{file} cannot be written: {error.strerror}", hint="start raidlab in a folder of your own"
+        ) from error
+    return file
+
 
 _EMPTY = (
     "No results yet.\n\nAn experiment measures arrays several times and stores a result here, with the conditions "

@@ -46,7 +46,7 @@ class LevelTable(RowsWidget[LevelRow]):
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
             return []
-        cells = [_words(row) for row in self._rows]
+        cells = [(row.level, row.usable, row.survives, row.small_write) for row in self._rows]
         titles, gap = self.titles, _GAP_CELLS
         widths = _widths([titles, *cells])
         if 2 + sum(widths) + gap * (len(titles) - 1) > width:
@@ -69,7 +69,3 @@ class LevelTable(RowsWidget[LevelRow]):
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-
-def _words(row: LevelRow) -> tuple[str, str, str, str]:
-    return row.level, row.usable, row.survives, row.small_write

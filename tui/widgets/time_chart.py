@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
-from rich.style import Style
 
 from tui.quantities import Scale, Unit, format_seconds, format_value, linear_scale, log_scale, ticks
 from tui.tones import Tone, tone_css
@@ -208,16 +207,13 @@ class TimeChart(LineWidget):
         legend = self.line(width + 1)
         for series, value in newest:
             legend.add("  " if legend.length else "")
-            legend.add(f"{self.glyphs.legend} ", self._series_style(series))
+            legend.add(f"{self.glyphs.legend} ", self.style(f"series-{series.colour % SERIES_COLOURS}"))
             blank = " " if with_values and series.name else ""
             legend.add(f"{series.name}{blank}", self.style("legend"))
             if with_values:
                 # A field as wide as most values, so that the legend does not jump about.
                 legend.add(format_value(value, self.unit).rjust(5), self.style("title"))
         return legend
-
-    def _series_style(self, series: Series) -> Style:
-        return self.style(f"series-{series.colour % SERIES_COLOURS}")
 
     def _first_second(self, dot_columns: int) -> tuple[float, float]:
         """Time of the first dot column, and seconds per column.

@@ -89,7 +89,10 @@ def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels)
         layout["shapes"].append(_band(stretch.start_seconds, stretch.end_seconds, number))
         layout["annotations"].append(_name_of(stretch.start_seconds, stretch.name))
     events = _events(found)
-    layout["shapes"] += [_mark(seconds) for seconds, _ in events]
+    layout["shapes"] += [
+        {**_over_all(seconds, seconds), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
+        for seconds, _ in events
+    ]
     told = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
     return Plot(
         f"{_what(labels, rebuild.array, rebuild.under_workload)}: a rebuild, second by second",
@@ -175,10 +178,6 @@ def _legend(top: float) -> dict[str, Any]:
 def _band(start: float, end: float, number: int) -> dict[str, Any]:
     role = f"@band{number % 4 + 1}"
     return {**_over_all(start, end), "type": "rect", "fillcolor": role, "line": {"width": 0}, "layer": "below"}
-
-
-def _mark(seconds: float) -> dict[str, Any]:
-    return {**_over_all(seconds, seconds), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
 
 
 def _over_all(start: float, end: float) -> dict[str, Any]:

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays.discovery import FoundArray, arrays_in
+from lab.arrays.discovery import FoundArray, arrays_in, parse_superblock
 from lab.arrays.kinds import kinds
 from lab.arrays.md import MD
-from lab.arrays.superblock import parse_superblock
 from lab.disks.inventory import read_heads
 from tests.unit.cli.superblocks import READS, as_read, heads, superblock
 from tests.unit.fakes import FakeMachine, Scripted, as_machine

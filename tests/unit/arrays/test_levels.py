@@ -7,9 +7,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lab.arrays.geometry import data_offset_bytes, usable_bytes
 from lab.arrays.level_names import layout_name, level_with_layout, parse_level
-from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
+from lab.arrays.levels import (
+    Level,
+    LevelName,
+    Raid0,
+    Raid1,
+    Raid4,
+    Raid5,
+    Raid6,
+    Raid10,
+    Raid10Layout,
+    Single,
+    data_offset_bytes,
+    usable_bytes,
+)
 from lab.errors import SpecError
 from lab.units import GIB, KIB, MIB
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays.level_names import level_with_layout
-from lab.arrays.placing import place_on_member
-from lab.arrays.stripes import ChunkKind, stripe_rows
+from lab.arrays.stripes import ChunkKind, place_on_member, stripe_rows
 
 CASES = [
     ("raid0", None, 3),

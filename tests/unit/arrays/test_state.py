@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.arrays import state
-from lab.arrays.detail import parse_export, read_detail
-from lab.arrays.state import ArrayState, ArrayStatus, SyncAction, SyncProgress, read_array, read_arrays
+from lab.arrays.state import parse_export, read_array, read_arrays, read_detail
+from lab.arrays.status import ArrayState, ArrayStatus, SyncAction, SyncProgress
 from lab.errors import ArrayError
 from tests.unit.arrays.captures import labels, load, machine_with
 from tests.unit.fakes import FakeMachine

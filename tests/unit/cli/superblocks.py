@@ -8,8 +8,8 @@ import uuid
 import zlib
 from collections.abc import Sequence
 
+from lab.arrays.discovery import SUPERBLOCK_OFFSET
 from lab.arrays.kinds import kinds
-from lab.arrays.superblock import SUPERBLOCK_OFFSET
 
 UUID = "8289b1b6-da01-902e-5c34-d7ae6fb932ca"
 

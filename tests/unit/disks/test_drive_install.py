@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.disks.drive_install import install_drive
+from lab.disks.drive_models import install_drive
 from lab.errors import LabError, ToolMissing
 from tests.unit.fakes import FakeMachine, Scripted
 

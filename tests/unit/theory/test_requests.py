@@ -6,7 +6,7 @@ import pytest
 
 from lab.arrays.levels import Level, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
 from lab.errors import SpecError
-from lab.theory.demands import ceiling_iops, demand
+from lab.theory.model import ceiling_iops, demand
 from lab.theory.requests import Requests, Server, Servers, requests_for
 
 NONE: frozenset[int] = frozenset()

@@ -12,12 +12,12 @@ from pathlib import Path
 from lab import faults
 from lab.arrays import operations as ops
 from lab.arrays import state
-from lab.arrays.detail import read_detail
 from lab.arrays.filesystem import FileSystem, check, free_bytes, make, mount, mount_point, unmount
-from lab.arrays.geometry import usable_bytes
+from lab.arrays.levels import usable_bytes
 from lab.arrays.names import md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.arrays.state import ArrayStatus, read_array, read_arrays
+from lab.arrays.state import read_array, read_arrays, read_detail
+from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.errors import CommandFailed
 from lab.machine.api import CommandResult
