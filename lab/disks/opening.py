@@ -48,19 +48,10 @@ def open_lab(
     blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio where it has them,
     otherwise loop.
     """
-    open_kind = _open_embedded if target.kind is TargetKind.UML else _open_attached
-    with open_kind(target, host, wanted, on_notice, on_machine) as lab:
-        yield lab
-
-
-@contextmanager
-def _open_embedded(
-    target: Target,
-    host: Host,
-    wanted: Sequence[DiskSpec] | None,
-    on_notice: Callable[[str], None],
-    on_machine: Callable[[Machine], None],
-) -> Iterator[Lab]:
+    if target.kind is not TargetKind.UML:
+        with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
+            yield lab
+        return
     for notice in host.state.sweep():
         on_notice(notice)
     with lab_folder(host.state, target.lab_name) if wanted is None else scratch_folder(host.state, wanted) as folder:

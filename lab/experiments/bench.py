@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.arrays import filesystem
@@ -20,8 +20,10 @@ from lab.disks import DiskKind, Lab, LabDisk
 from lab.disks.inventory import read_heads
 from lab.errors import LabError, WorkloadError
 from lab.experiments.array_plans import ArrayPlan, Sharing
+from lab.experiments.linting import lint_bench, require_sound
 from lab.experiments.progress import ProgressMeter, Stopwatch
 from lab.experiments.schema import Experiment
+from lab.lint.rules import LintFinding
 from lab.measure.job import LoadTarget, prepare
 from lab.plans import Plan, Step, write_file_step
 from lab.results.journal import RunJournal
@@ -77,22 +79,23 @@ class BuiltArray:
 
 
 class Bench:
-    """Builds on demand; with shared disks, one array at a time.
+    """Builds on demand; with shared disks, one array at a time."""
 
-    ``on_built`` is told of every array once it is there.
-    """
-
-    def __init__(self, context: RunContext, on_built: Callable[[BuiltArray], None]) -> None:
+    def __init__(self, context: RunContext) -> None:
+        self.records = {array.name: array for array in context.journal.record.arrays}
+        """Of every array that was built, before an interruption too."""
+        self.findings: list[LintFinding] = []
+        """Of the lint, on every array that was built."""
         self._lab = context.lab
         self._experiment = context.experiment
         self._stopwatch = context.stopwatch
         self._progress = context.progress
-        self._on_built = on_built
+        self._allowed_rules = context.allowed_rules
         self._built: dict[str, BuiltArray] = {}
         self._used: set[str] = set()
 
     def array(self, array_id: str) -> BuiltArray:
-        """The array, built if need be."""
+        """The array, built if need be. Raises ExperimentError if the lint refuses it."""
         if array_id in self._built:
             return self._built[array_id]
         if self._experiment.disks.sharing is Sharing.SHARED:
@@ -101,10 +104,48 @@ class Bench:
         self._progress.doing(f"build {plan.label}", STEP_SECONDS)
         disks, number = self._disks_for(plan)
         self._make_blank(disks)
-        built = self._build(plan, plan.spec(disks, number), disks)
+        spec = plan.spec(disks, number)
+        arrays = OpenArrays(self._lab)
+        steps = arrays.creation(spec, checks_disks=False)
+        self._lab.execute(steps)
+        array, status = None, None
+        inner: tuple[str, ...] = ()
+        if spec.is_array:
+            kind = kind_of_level(plan.level)
+            if plan.is_volume:
+                # md knows its own arrays by name; of others their disks tell.
+                machine = self._lab.machine
+                heads = read_heads(machine, spec.devices, kind.head_bytes)
+                arrays.found = BroughtUp(kind.discover(heads, machine.facts.host_name))
+            array = kind.array(arrays, spec.name)
+            status = array.read()
+            inner = tuple(each.name for each in status.inner)
+            self._wait_and_tune(plan, inner or (spec.name,))
+        size_bytes = status.size_bytes if status else disks[0].size_bytes
+        steps += self._make_file_system(spec, size_bytes)
+        # The account of CPU time follows the threads of one array by its name; a volume has several.
+        target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
+        details = array.details() if array else {}
+        used = details.get("used_device_size_kib", "")
+        record = ArrayRecord(
+            name=plan.id,
+            level=status.level if status else plan.level,
+            layout=details.get("layout", ""),
+            members=spec.devices,
+            chunk_bytes=spec.effective_chunk_bytes,
+            size_bytes=size_bytes,
+            used_device_bytes=int(used) * 1024 if used.isdecimal() else None,
+            consistency_policy=details.get("consistency_policy", status.consistency_policy if status else ""),
+            file_system=self._experiment.file_system.value,
+            commands=tuple(steps.lines()),
+            details=details,
+        )
+        built = BuiltArray(plan, spec, disks, target, record, array, inner)
         self._write_files(built)
-        self._built[array_id] = built
-        self._on_built(built)
+        self._built[array_id], self.records[array_id] = built, record
+        found = lint_bench(self._lab, [built])
+        self.findings += found
+        require_sound(found, self._experiment, self._allowed_rules)
         return built
 
     def take_apart(self) -> None:
@@ -147,45 +188,7 @@ class Bench:
         self._used.update(disk.name for disk in disks)
         # Emulated drives take their time for each look, and what was just discarded holds nothing.
         unknown = [disk for disk in disks if disk not in stale or not reads_as_zeros_after_reset(disk)]
-        self._lab.check_blank([disk.node for disk in unknown])
-
-    def _build(self, plan: ArrayPlan, spec: Spec, disks: tuple[LabDisk, ...]) -> BuiltArray:
-        arrays = OpenArrays(self._lab)
-        steps = arrays.creation(spec, checks_disks=False)
-        self._lab.execute(steps)
-        array, status = None, None
-        inner: tuple[str, ...] = ()
-        if spec.is_array:
-            kind = kind_of_level(plan.level)
-            if plan.is_volume:
-                # md knows its own arrays by name; of others their disks tell.
-                machine = self._lab.machine
-                heads = read_heads(machine, spec.devices, kind.head_bytes)
-                arrays.found = BroughtUp(kind.discover(heads, machine.facts.host_name))
-            array = kind.array(arrays, spec.name)
-            status = array.read()
-            inner = tuple(each.name for each in status.inner)
-            self._wait_and_tune(plan, inner or (spec.name,))
-        size_bytes = status.size_bytes if status else disks[0].size_bytes
-        steps += self._make_file_system(spec, size_bytes)
-        # The account of CPU time follows the threads of one array by its name; a volume has several.
-        target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
-        details = array.details() if array else {}
-        used = details.get("used_device_size_kib", "")
-        record = ArrayRecord(
-            name=plan.id,
-            level=status.level if status else plan.level,
-            layout=details.get("layout", ""),
-            members=spec.devices,
-            chunk_bytes=spec.effective_chunk_bytes,
-            size_bytes=size_bytes,
-            used_device_bytes=int(used) * 1024 if used.isdecimal() else None,
-            consistency_policy=details.get("consistency_policy", status.consistency_policy if status else ""),
-            file_system=self._experiment.file_system.value,
-            commands=tuple(steps.lines()),
-            details=details,
-        )
-        return BuiltArray(plan, spec, disks, target, record, array, inner)
+        self._lab.guard.check_blank([disk.node for disk in unknown])
 
     def _wait_and_tune(self, plan: ArrayPlan, names: Iterable[str]) -> None:
         """After the first resync of these md arrays, if there is one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import LevelName
@@ -13,7 +13,6 @@ from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.array_plans import ArrayPlan
-from lab.experiments.bench import BuiltArray
 from lab.experiments.schema import Cache, Experiment, Order
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
 from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
@@ -25,6 +24,9 @@ from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
 from lab.workloads.workload import SYNCHRONOUS_ENGINES, AccessPattern, Direction, Workload
+
+if TYPE_CHECKING:  # The bench lints what it has built.
+    from lab.experiments.bench import BuiltArray
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 _DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")

@@ -97,12 +97,12 @@ class Stopwatch:
 
     Args:
         clock: this process's clock.
-        started_seconds: when the whole began on that clock.
+        started_seconds: when the whole began on that clock; None: now.
     """
 
-    def __init__(self, clock: Clock, started_seconds: float) -> None:
+    def __init__(self, clock: Clock, started_seconds: float | None) -> None:
         self._clock = clock
-        self._started = started_seconds
+        self._started = clock.monotonic_seconds() if started_seconds is None else started_seconds
         self._seconds = {"fio": 0.0, "mkfs": 0.0, "mdadm": 0.0, "resync": 0.0}
         self._is_in_resync = False
 

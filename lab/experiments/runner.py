@@ -7,7 +7,7 @@ import msgspec
 from lab.errors import MachineLost, SpecError, WorkloadError
 from lab.experiments.array_plans import Sharing
 from lab.experiments.bench import Bench, BuiltArray, RunContext
-from lab.experiments.linting import lint_bench, lint_kernel, lint_measured, require_sound, stamps_of
+from lab.experiments.linting import lint_kernel, lint_measured, stamps_of
 from lab.experiments.rebuilds import RebuildRunner
 from lab.experiments.schedule import (
     DEGRADED,
@@ -47,8 +47,7 @@ class ExperimentRunner:
         self._progress = context.progress
         self._notes: list[str] = []
         self._findings: list[LintFinding] = []
-        self._arrays = {array.name: array for array in context.journal.record.arrays}
-        self._bench = Bench(context, self._on_built)
+        self._bench = Bench(context)
         self._rates: DiskRates | None = None
         self._spare = SpareMeasurements(
             len(planned_keys(context.experiment)),
@@ -71,7 +70,10 @@ class ExperimentRunner:
                     # All exist side by side, so that measurements can alternate.
                     for plan in self._experiment.arrays:
                         self._bench.array(plan.id)
-                self._measure_idle()
+                self._progress.doing("measure the idle machine", IDLE_SECONDS)
+                with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
+                    self._lab.host.clock.sleep(IDLE_SECONDS)
+                self._idle_baseline = idle_fraction(recorder.samples)
                 for cell in jobs:
                     self._measure_cell(cell)
                 self._measure_until_narrow()
@@ -86,9 +88,10 @@ class ExperimentRunner:
             self._bench.abandon()
             raise
         finally:
-            record = self._journal.record
-            built = [self._arrays[plan.id] for plan in self._experiment.arrays if plan.id in self._arrays]
-            found = stamps_of(self._experiment, record.conditions, self._findings, record.cells)
+            record, arrays = self._journal.record, self._bench.records
+            built = [arrays[plan.id] for plan in self._experiment.arrays if plan.id in arrays]
+            findings = [*self._findings, *self._bench.findings]
+            found = stamps_of(self._experiment, record.conditions, findings, record.cells)
             wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
             record = self._journal.finish(
                 status=status,
@@ -98,12 +101,6 @@ class ExperimentRunner:
             )
         return record
 
-    def _on_built(self, built: BuiltArray) -> None:
-        self._arrays[built.plan.id] = built.record
-        found = lint_bench(self._lab, [built])
-        self._findings += found
-        require_sound(found, self._experiment, self._context.allowed_rules)
-
     def _probe(self) -> None:
         experiment = self._experiment
         if experiment.rebuild or experiment.disks.model:
@@ -111,12 +108,6 @@ class ExperimentRunner:
             workloads = [job.build() for job in experiment.jobs]
             self._rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=experiment.rebuild is not None)
             self._bench.mark_used(self._lab.disks[0])
-
-    def _measure_idle(self) -> None:
-        self._progress.doing("measure the idle machine", IDLE_SECONDS)
-        with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
-            self._lab.host.clock.sleep(IDLE_SECONDS)
-        self._idle_baseline = idle_fraction(recorder.samples)
 
     def _options(self, workload: Workload) -> MeasureOptions:
         return MeasureOptions(

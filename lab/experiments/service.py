@@ -20,7 +20,7 @@ from lab.experiments.progress import ProgressMeter, RunProgress, Stopwatch
 from lab.experiments.runner import ExperimentRunner
 from lab.experiments.schedule import planned_keys
 from lab.experiments.schema import Experiment, check, seeded
-from lab.host.clock import Clock, utc_second_text
+from lab.host.clock import utc_second_text
 from lab.lint.result_checks import summarised
 from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import make_folder
@@ -80,8 +80,7 @@ def run_experiment(
     if earlier is None:
         _tell_of_incomplete(store, experiment, request)
     clock = request.host.clock
-    started = request.started_seconds if request.started_seconds is not None else clock.monotonic_seconds()
-    stopwatch = Stopwatch(clock, started)
+    stopwatch = Stopwatch(clock, request.started_seconds)
     findings = lint_experiment(experiment)
     require_sound(findings, experiment, request.allowed_rules)
     for stamp in summarised(findings):
@@ -104,35 +103,24 @@ def run_experiment(
             _require_same(earlier.conditions, conditions, earlier.id)
             journal = store.resume(earlier.id)
         else:
-            journal = store.begin(_draft(store, experiment, text, seed, conditions, clock))
+            draft = ResultRecord(
+                id=store.new_id(experiment.id, clock.utc_now()),
+                created_utc=utc_second_text(clock),
+                raidlab_version=__version__,
+                experiment=experiment.id,
+                experiment_toml=text,
+                seed=seed,
+                conditions=conditions,
+                planned_cells=planned_keys(experiment),
+            )
+            journal = store.begin(draft)
         context = RunContext(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
         with journal:
             try:
                 return ExperimentRunner(context).run()
-            except LabError as error:
-                _say_what_is_kept(error, journal)
+            except BaseException as error:
+                _say_what_is_kept(error, journal, request.on_notice)
                 raise
-            except BaseException:
-                if journal.record.cells:
-                    request.on_notice(
-                        f"stored as incomplete; 'raidlab run --resume {journal.record.id}' goes on with it"
-                    )
-                raise
-
-
-def _draft(
-    store: ResultStore, experiment: Experiment, text: str, seed: int | None, conditions: Conditions, clock: Clock
-) -> ResultRecord:
-    return ResultRecord(
-        id=store.new_id(experiment.id, clock.utc_now()),
-        created_utc=utc_second_text(clock),
-        raidlab_version=__version__,
-        experiment=experiment.id,
-        experiment_toml=text,
-        seed=seed,
-        conditions=conditions,
-        planned_cells=planned_keys(experiment),
-    )
 
 
 def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
@@ -166,7 +154,13 @@ def _require_room(results: Path) -> None:
         )
 
 
-def _say_what_is_kept(error: LabError, journal: RunJournal) -> None:
+def _say_what_is_kept(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
+    """As the hint of an error of ours, as a notice before any other."""
+    resume = f"'raidlab run --resume {journal.record.id}' goes on"
+    if not isinstance(error, LabError):
+        if journal.record.cells:
+            on_notice(f"stored as incomplete; {resume} with it")
+        return
     hints = [error.hint] if error.hint else []
     if isinstance(error, ResultNotStored):
         # What its folder would not take goes to the folder for temporary files.
@@ -174,5 +168,5 @@ def _say_what_is_kept(error: LabError, journal: RunJournal) -> None:
             file.write(error.payload)
         hints.append(f"it is saved as {file.name}")
     if journal.record.cells:
-        hints.append(f"'raidlab run --resume {journal.record.id}' goes on where it stopped")
+        hints.append(f"{resume} where it stopped")
     error.hint = "; ".join(hints)

@@ -101,12 +101,21 @@ class RunJournal:
 
         Raises ResultError; then the entry is not in the record, and the earlier ones are as they were.
         """
-        if isinstance(entry, CellRecord) and entry.figures.raw_json:
-            name = self._write_raw(entry.figures.raw_json)
-            figures = msgspec.structs.replace(entry.figures, raw_json="")
-            entry = msgspec.structs.replace(entry, figures=figures, raw_file=name)
-        elif isinstance(entry, RebuildRecord) and timeline:
-            entry = msgspec.structs.replace(entry, timeline_file=self._write_raw(encode_timeline(timeline)))
+        if isinstance(entry, CellRecord):
+            text = entry.figures.raw_json
+        else:
+            text = encode_timeline(timeline) if timeline else ""
+        if text:
+            number = len(self.record.files)
+            while (self.folder / f"raw/{number:04d}.json.gz").exists():
+                number += 1
+            name = f"raw/{number:04d}.json.gz"
+            write_file(self.folder / name, gzip.compress(text.encode(errors="replace"), mtime=0))
+            if isinstance(entry, CellRecord):
+                figures = msgspec.structs.replace(entry.figures, raw_json="")
+                entry = msgspec.structs.replace(entry, figures=figures, raw_file=name)
+            else:
+                entry = msgspec.structs.replace(entry, timeline_file=name)
         try:
             line = msgspec.json.encode(entry) + b"\n"
         except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
@@ -165,12 +174,3 @@ class RunJournal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _write_raw(self, text: str) -> str:
-        """Store a document beside the record, and return its path in the result's folder."""
-        number = len(self.record.files)
-        while (self.folder / f"raw/{number:04d}.json.gz").exists():
-            number += 1
-        name = f"raw/{number:04d}.json.gz"
-        write_file(self.folder / name, gzip.compress(text.encode(errors="replace"), mtime=0))
-        return name
