@@ -50,10 +50,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class LabAction:
-    """One thing that a user can do on the Lab screen: a plan that is shown first, unless ``do`` is given."""
+    """One thing that a user can do on the Lab screen: ``plan``, which is shown before it runs, or ``do``."""
 
     name: str
-    """Of its plan too, in ``tui.lab_plans``."""
     key: str
     label: str
     tooltip: str
@@ -62,6 +61,7 @@ class LabAction:
     done_to: DoneTo
     applies: Callable[[LabState], bool]
     in_footer: bool = False
+    plan: Callable[[Selection, LabSession], Plan] | None = None
     note: str | Callable[[LabState], str] = ""
     """What a user should know before the plan runs. Here and below names of the selection stand in braces."""
     title: str = ""
@@ -242,6 +242,24 @@ def _slow(frontend: Frontend, it: Selection, model: str) -> None:
     frontend.make_and_run(lambda session: breaking.slow(session, it.disk, model))
 
 
+def _pull(it: Selection, session: LabSession) -> Plan:
+    from lab.session import breaking
+
+    return breaking.pull(session, it.disk, breaks_array=True)
+
+
+def _plug_in(it: Selection, session: LabSession) -> Plan:
+    from lab.session import breaking
+
+    return breaking.plug_in(session, it.disk)
+
+
+def _corrupt(it: Selection, session: LabSession) -> Plan:
+    from lab.session import breaking
+
+    return breaking.corrupt(session, it.array, it.disk)
+
+
 ACTIONS = (
     LabAction("load", "w", "Load", "Put a workload on the array: reads and writes until you stop it", "load",
               DoneTo.ARRAY, _can_load, in_footer=True, title="Load on {array}", choices=workload_choices,
@@ -249,11 +267,12 @@ ACTIONS = (
     LabAction("stop_load", "w", "Stop load", "End the workload that runs; its figures are shown", "load",
               DoneTo.ARRAY, _has_load, in_footer=True, do=lambda frontend, it, _: frontend.loads.stop()),
     LabAction("pull", "p", "Pull", "The selected disk vanishes while in use, as if its cable were pulled", "array pull",
-              DoneTo.DISK, _present, note=_failing),
+              DoneTo.DISK, _present, plan=_pull, note=_failing),
     LabAction("plug_in", "p", "Plug in", "Bring a pulled disk back; then add or re-add it", "array plug-in",
-              DoneTo.DISK, _pulled, note="{disk} comes back as it was; md does not take it in by itself."),
+              DoneTo.DISK, _pulled, plan=_plug_in,
+              note="{disk} comes back as it was; md does not take it in by itself."),
     LabAction("corrupt", "c", "Corrupt", "Overwrite some of the member's data behind md's back: no error, wrong data",
-              "array corrupt", DoneTo.DISK, _corruptible,
+              "array corrupt", DoneTo.DISK, _corruptible, plan=_corrupt,
               note="md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."),
     LabAction("slow", "d", "Slow down", "Let an emulated drive answer more slowly from now on", "disks slow",
               DoneTo.DISK, _is_spindle, title="Pace of {disk}", choices=_paces, do=_slow,
@@ -263,15 +282,19 @@ ACTIONS = (
     LabAction("verify", "v", "Verify", "Read the known data past all caches: intact, changed or unreadable",
               "array verify", DoneTo.ARRAY, _has_mark, do=lambda frontend, it, _: frontend.marks.verify(it.array)),
     LabAction("fail", "f", "Fail", "Mark the selected disk as faulty, as md does when it stops answering", "array fail",
-              DoneTo.DISK, _working_member, in_footer=True, note=_failing),
+              DoneTo.DISK, _working_member, in_footer=True, note=_failing,
+              plan=lambda it, session: session.array(it.array).fail(it.disk, breaks_array=True)),
     LabAction("remove", "x", "Remove", "Take a faulty disk or a spare out of its array", "array remove",
-              DoneTo.DISK, _removable, in_footer=True, note="The disk leaves the array and is free for other things."),
+              DoneTo.DISK, _removable, in_footer=True, note="The disk leaves the array and is free for other things.",
+              plan=lambda it, session: session.array(it.array).remove(it.disk)),
     LabAction("add", "a", "Add", "Add a disk: a degraded array rebuilds on it, a whole one keeps it as a spare",
-              "array add", DoneTo.ARRAY, _can_add, in_footer=True, note=_adding),
+              "array add", DoneTo.ARRAY, _can_add, in_footer=True, note=_adding,
+              plan=lambda it, session: session.array(it.array).add(it.new)),
     LabAction("replace", "e", "Replace", "Copy the selected member to a free disk, then retire it", "array replace",
-              DoneTo.DISK, _can_replace, note="{disk} is copied to {new}; {array} keeps its redundancy throughout."),
+              DoneTo.DISK, _can_replace, note="{disk} is copied to {new}; {array} keeps its redundancy throughout.",
+              plan=lambda it, session: session.array(it.array).replace(it.disk, it.new)),
     LabAction("re_add", "r", "Re-add", "Put a former member back; the bitmap tells what it missed", "array re-add",
-              DoneTo.DISK, _can_re_add,
+              DoneTo.DISK, _can_re_add, plan=lambda it, session: session.array(it.array).re_add(it.disk),
               note="Only what changed while it was away is copied: the bitmap tells which regions."),
     LabAction("throttle", "t", "Throttle", "Limit how fast rebuilds and checks run, and see what it does to the load",
               "array speed", DoneTo.ARRAY, _is_redundant, in_footer=True, title="Throttle {array}", choices=_speeds,
@@ -279,9 +302,10 @@ ACTIONS = (
     LabAction("scrub", "s", "Scrub", "Compare copies or parity everywhere (check), or make them agree (repair)",
               "array scrub", DoneTo.ARRAY, _is_redundant, title="Scrub {array}", choices=_scrubs, do=_scrub),
     LabAction("stop", "z", "Stop array", "Stop the array; its data stay on the disks", "array stop",
-              DoneTo.ARRAY, _has_array, note="The data stay on the disks; Enter on the array starts it again."),
+              DoneTo.ARRAY, _has_array, plan=lambda it, session: session.array(it.array).stop(),
+              note="The data stay on the disks; Enter on the array starts it again."),
     LabAction("destroy", "delete", "Destroy", "Stop the array and erase its superblocks: its data are lost",
-              "array destroy", DoneTo.ARRAY, _has_array,
+              "array destroy", DoneTo.ARRAY, _has_array, plan=lambda it, session: session.array(it.array).destroy(),
               note="The array's data cannot be brought back after this. Its disks become free."),
 )  # fmt: skip
 
@@ -303,17 +327,14 @@ def carry_out(frontend: Frontend, name: str) -> None:
     def told(text: str) -> str:
         return text.format(array=it.array, disk=it.disk, new=it.new)
 
-    if action.do and action.choices:
+    if action.plan:
+        note = action.note if isinstance(action.note, str) else action.note(state)
+        frontend.ask(partial(action.plan, it), note=told(note))
+    elif action.do and action.choices:
         chosen = partial(action.do, frontend, it)
         frontend.pick(told(action.title), action.choices(), chosen, intro=told(action.intro))
     elif action.do:
         action.do(frontend, it, "")
-    else:
-        # Imported here: the first frame is on the screen long before.
-        from tui.lab_plans import PLANS
-
-        note = action.note if isinstance(action.note, str) else action.note(state)
-        frontend.ask(partial(PLANS[name], it), note=told(note))
 
 
 def build(frontend: Frontend) -> None:

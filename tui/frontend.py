@@ -111,17 +111,7 @@ class Frontend:
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
         """Make a plan that needs no question, and run it."""
-        self.look_up(make, on_done=self.run_plan)
-
-    def run_plan(
-        self,
-        plan: Plan,
-        *,
-        on_done: Callable[[], None] | None = None,
-        on_error: Callable[[LabError], None] | None = None,
-    ) -> None:
-        """Run a plan at once. Of one that waits for md in between ``on_done`` hears when the first wait begins."""
-        PlanRun(self, plan, on_done, on_error).go_on(plan, is_first=True)
+        self.look_up(make, on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def leave_volume(self, volume: str) -> None:
         """Let no plan that waits for this volume go on."""

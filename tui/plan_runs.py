@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 
 class PlanRun:
-    """One plan on its way. ``on_done`` comes when its first part has run; what follows goes on by itself."""
+    """``PlanRun(frontend, plan).go_on()`` runs a plan; of one that waits for md in between the first part, at first.
+
+    ``on_done`` comes when that has run: what follows goes on by itself.
+    """
 
     def __init__(
         self,
         frontend: Frontend,
         plan: Plan,
-        on_done: Callable[[], None] | None,
-        on_error: Callable[[LabError], None] | None,
+        *,
+        on_done: Callable[[], None] | None = None,
+        on_error: Callable[[LabError], None] | None = None,
     ) -> None:
         self.plan = plan
         words = (word.strip(":,") for word in plan.title.split())
@@ -49,10 +53,10 @@ class PlanRun:
             session.going_on.discard(self.volume)
         self._frontend.plan_runs.discard(self)
 
-    def go_on(self, rest: Plan, *, is_first: bool = False) -> None:
-        """Hand the next part to the queue."""
+    def go_on(self, rest: Plan | None = None) -> None:
+        """Hand the next part to the queue: of what is left, at first of all."""
         client, post = self._frontend.client, self._frontend.post_message
-        acting, wait, after = rest.until_wait
+        acting, wait, after = (rest or self.plan).until_wait
         numbers = itertools.count(1)
 
         def tell(step: Step) -> None:
@@ -65,7 +69,7 @@ class PlanRun:
                 session.run(acting, before_step=tell)
             finally:
                 # Which disk is in which place is settled by the first part.
-                if is_first:
+                if rest is None:
                     client.tell_disks(session)
 
         job = Job(self.plan.title, act, partial(self._acted, wait, after), self._failed, plan=acting)

@@ -20,6 +20,7 @@ from tui import messages as happened
 from tui.actions import applying, build, carry_out, selected_disk, start_array
 from tui.frontend import Choice, ClientMaker, Frontend
 from tui.plain import to_ascii
+from tui.plan_runs import PlanRun
 from tui.state import MachinePhase
 from tui.story import next_step
 from tui.text_build import TextBuild
@@ -247,7 +248,7 @@ class TextApp(Frontend):
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
-                self.run_plan(plan, on_done=lambda: self._done(plan, on_done))
+                PlanRun(self, plan, on_done=lambda: self._done(plan, on_done)).go_on()
             else:
                 self._line("left as it was.")
 

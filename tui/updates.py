@@ -27,8 +27,19 @@ if TYPE_CHECKING:
 def update(state: LabState, message: happened.LabMessage) -> None:
     """Bring the state up to date with what has happened."""
     match message:
-        case happened.LabLooked():
-            _looked(state, message.look)
+        case happened.LabLooked(look=look):
+            from lab.session.events import events_between
+
+            before, state.look = state.look, look
+            state.is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
+            found = events_between(before, look, name_of=state.disk_name) if before else ()
+            state.new_events = first_syncs_told(found, look, state.first_syncs)
+            for event in state.new_events:
+                state.events.append(event)
+                if (view := state.marks.get(event.array)) and view.verdict:
+                    state.marks[event.array] = replace(view, is_stale=True)
+            if state.history:
+                state.history.add(look)
         case happened.MachineOpening():
             state.phase, state.target, state.problem = MachinePhase.OPENING, message.target, None
         case happened.SessionOpened():
@@ -60,22 +71,6 @@ def update(state: LabState, message: happened.LabMessage) -> None:
             state.operation = None
         case _:
             pass
-
-
-def _looked(state: LabState, look: Snapshot) -> None:
-    from lab.session.events import events_between
-
-    before = state.look
-    state.is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
-    found = events_between(state.look, look, name_of=state.disk_name) if state.look else ()
-    state.new_events = first_syncs_told(found, look, state.first_syncs)
-    for event in state.new_events:
-        state.events.append(event)
-        if (view := state.marks.get(event.array)) and view.verdict:
-            state.marks[event.array] = replace(view, is_stale=True)
-    state.look = look
-    if state.history is not None:
-        state.history.add(look)
 
 
 def _load_ended(state: LabState, message: happened.LoadEnded) -> None:

@@ -122,8 +122,24 @@ class Monitor:
 
     def _run(self) -> None:
         try:
-            while self._open_stream():
-                self._follow()
+            while not self._stopping.is_set():
+                stream = self._session.machine.sample(self._maker.request(self._interval))
+                with self._state:
+                    self._stream = stream
+                    is_late = self._stopping.is_set()
+                if is_late:
+                    stream.stop()
+                    break
+                for raw in stream:
+                    look = self._maker.look(raw)
+                    self._newest = (look.time_seconds, self._session.host.clock.monotonic_seconds())
+                    self._on_look(look)
+                    if self._maker.misses_devices:
+                        # A device has come that this stream does not tell of: the next one does.
+                        stream.stop()
+                        break
+                else:
+                    break
         except LabError as error:
             self._on_end(None if self._stopping.is_set() and not isinstance(error, MachineLost) else error)
         except Exception as error:
@@ -131,31 +147,6 @@ class Monitor:
             raise
         else:
             self._on_end(None)
-
-    def _open_stream(self) -> bool:
-        """Ask for samples of what is there now; False if nobody wants any."""
-        request = self._maker.request(self._interval)
-        if self._stopping.is_set():
-            return False
-        stream = self._session.machine.sample(request)
-        with self._state:
-            self._stream = stream
-            if not self._stopping.is_set():
-                return True
-        stream.stop()
-        return False
-
-    def _follow(self) -> None:
-        """Until the stream ends, or a device has come that it does not tell of."""
-        assert self._stream is not None
-        for raw in self._stream:
-            look = self._maker.look(raw)
-            self._newest = (look.time_seconds, self._session.host.clock.monotonic_seconds())
-            self._on_look(look)
-            if self._maker.misses_devices:
-                self._stream.stop()
-                return
-        self._stopping.set()
 
 
 class SnapshotMaker:

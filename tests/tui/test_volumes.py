@@ -18,6 +18,7 @@ from tui.actions import applying, joining_disk
 from tui.app import RaidlabApp
 from tui.drafts import Draft
 from tui.level_rows import level_rows
+from tui.plan_runs import PlanRun
 from tui.screens.build import BuildScreen
 from tui.settings import Settings
 from tui.story import next_step
@@ -176,7 +177,7 @@ async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(
             ("sh", "-c", "wait for md"): Scripted(status=status),
         }
         done: list[bool] = []
-        app.run_plan(PLAN, on_done=lambda: done.append(True))
+        PlanRun(app, PLAN, on_done=lambda: done.append(True)).go_on()
         for _ in range(4):
             await idle(pilot, app)
             await pilot.pause(0.05)
@@ -192,7 +193,7 @@ async def test_a_plan_that_is_left_does_not_go_on(app_on: AppMaker, fake_lab: Fa
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
-        app.run_plan(PLAN, on_done=lambda: app.leave_volume("adapt0"))
+        PlanRun(app, PLAN, on_done=lambda: app.leave_volume("adapt0")).go_on()
         for _ in range(4):
             await idle(pilot, app)
             await pilot.pause(0.05)

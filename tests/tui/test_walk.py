@@ -75,6 +75,10 @@ def test_every_key_either_only_looks_or_has_a_command(binding_id: str) -> None:
     assert (binding_id in DOES) != (binding_id in VIEWS), "tui/parity.py says what it is on the command line"
 
 
+def test_every_action_either_shows_a_plan_or_does_something() -> None:
+    assert [action.name for action in ACTIONS if bool(action.plan) == bool(action.do)] == []
+
+
 @pytest.mark.parametrize("words", sorted(set(DOES.values()) | {action.cli for action in ACTIONS}))
 def test_the_command_line_can_do_what_the_app_can(words: str) -> None:
     command: Any = make_app()

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Static
 
 from lab.plans import Danger
+from tui.plan_runs import PlanRun
 from tui.screens.modal import Modal
 from tui.widgets.plan_view import PlanProgress, PlanView
 
@@ -129,7 +130,7 @@ class PlanScreen(Modal[bool]):
         self._is_running = True
         self.query_one("#run", Button).disabled = True
         self.query_one("#cancel", Button).label = "Hide (Esc)"
-        self.app.run_plan(self.plan, on_done=self._done, on_error=self._failed)
+        PlanRun(self.app, self.plan, on_done=self._done, on_error=self._failed).go_on()
 
     def action_copy(self) -> None:
         if self.plan.steps:

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from tui.actions import first_array
+from tui.plan_runs import PlanRun
 from tui.registry import SCREENS
 from tui.screens.modal import Modal
 
@@ -128,7 +129,7 @@ class WelcomeScreen(Modal[None]):
         assert self._plan is not None
         app, plan = self.app, self._plan
         self.dismiss()
-        app.run_plan(plan, on_done=lambda: app.built(plan))
+        PlanRun(app, plan, on_done=lambda: app.built(plan)).go_on()
 
     def action_close(self) -> None:
         self._is_closed = True

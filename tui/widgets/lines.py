@@ -120,19 +120,15 @@ class LineWidget(Widget):
 
     def changed_somewhere(self) -> None:
         """As ``changed``, for what looks much the same each time: only lines that differ go to the screen."""
-        size, before = self.size, self._painted
-        if before is None or self._painted_size != size:
+        if self._painted is None or self._painted_size != self.size:
             self.changed()
             return
-        after = self._paint_all(size)
-        self._painted = after
-        if len(before) != len(after):
-            self.refresh()
-            return
+        before = [self.render_line(y) for y in range(self.size.height)]
+        self._painted = None
         regions = [
             Region(first, y, last - first, 1)
-            for y, (old, new) in enumerate(zip(before, after, strict=True))
-            for first, last in (differing_cells(old, new),)
+            for y, old in enumerate(before)
+            for first, last in (differing_cells(old, self.render_line(y)),)
             if first < last
         ]
         if regions:
@@ -148,26 +144,20 @@ class LineWidget(Widget):
     def render_line(self, y: int) -> Strip:
         size = self.size
         if self._painted is None or self._painted_size != size:
-            self._painted = self._paint_all(size)
-            self._painted_size = size
-        if y < len(self._painted):
-            return self._painted[y]
-        return Strip.blank(size.width, self.rich_style)
-
-    def _paint_all(self, size: Size) -> list[Strip]:
-        if not size.area:
-            return []
-        self._brushes = {(): self.rich_style}
-        try:
-            strips = [line.strip() for line in self.paint(size.width, size.height)]
-        finally:
-            self._brushes = None
-        if self.glyphs is not ASCII:
-            return strips
-        return [
-            Strip([Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width)
-            for strip in strips
-        ]
+            self._brushes = {(): self.rich_style}
+            try:
+                strips = [line.strip() for line in self.paint(size.width, size.height)] if size.area else []
+            finally:
+                self._brushes = None
+            if self.glyphs is ASCII:
+                strips = [
+                    Strip(
+                        [Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width
+                    )
+                    for strip in strips
+                ]
+            self._painted, self._painted_size = strips, size
+        return self._painted[y] if y < len(self._painted) else Strip.blank(size.width, self.rich_style)
 
 
 class RowsWidget(LineWidget, Generic[Row]):

@@ -248,9 +248,17 @@ class Rack(LineWidget, can_focus=True):
         self._columns = self._columns_for(width, cards=not is_compact)
         self._row_height = 1 if is_compact else CARD_ROWS
         self._scroll_to_cursor(max(1, height // self._row_height))
-        lines = []
-        for start in range(self._first_row * self._columns, len(self._bays), self._columns):
-            lines += self._paint_row(start, width)
+        cell = self._cell_width(width)
+        cells = RowCells.fitting(self._bays, cell, toggles=self.toggles, glyphs=self.glyphs)
+        lines: list[Line] = []
+        for index in range(self._first_row * self._columns, len(self._bays)):
+            if index % self._columns == 0:
+                lines += [self.line(width) for _ in range(self._row_height)]
+            bay = self._bays[index]
+            look = BayLook(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
+            painted = [paint_row(self, bay, look, cell, cells)] if is_compact else paint_card(self, bay, look, cell)
+            for line, part in zip(lines[-self._row_height :], painted, strict=True):
+                line.extend(part).add(" " * _GAP_CELLS)
         return lines[:height]
 
     def bay_style(self, name: str, look: BayLook) -> Style:
@@ -269,18 +277,3 @@ class Rack(LineWidget, can_focus=True):
         rows = math.ceil(len(self._bays) / self._columns)
         self._first_row = max(0, min(self._first_row, rows - visible_rows))
         self._first_row = min(max(self._first_row, row - visible_rows + 1), row)
-
-    def _paint_row(self, start: int, width: int) -> list[Line]:
-        lines = [self.line(width) for _ in range(self._row_height)]
-        cell = self._cell_width(width)
-        columns = RowCells.fitting(self._bays, cell, toggles=self.toggles, glyphs=self.glyphs)
-        for index in range(start, min(start + self._columns, len(self._bays))):
-            bay = self._bays[index]
-            look = BayLook(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
-            if self._row_height == 1:
-                painted = [paint_row(self, bay, look, cell, columns)]
-            else:
-                painted = paint_card(self, bay, look, cell)
-            for line, part in zip(lines, painted, strict=True):
-                line.extend(part).add(" " * _GAP_CELLS)
-        return lines

@@ -14,7 +14,7 @@ from tui.widgets.plan_view import PlanProgress, PlanView
 
 pytestmark = pytest.mark.tui
 
-CREATE = operations.create(ArraySpec("raid5", ("/dev/ubda", "/dev/ubdb", "/dev/ubdc")))
+CREATE = ArraySpec("raid5", ("/dev/ubda", "/dev/ubdb", "/dev/ubdc")).creation()
 STOP = operations.stop("md0")
 ERASE = STOP + operations.zero_superblocks(("/dev/ubda", "/dev/ubdb"))
 
