@@ -23,7 +23,6 @@ from typing import Any
 
 from benchmarks.support.report import finish, private_state
 from benchmarks.support.windows import Run, measured_rates, settling_seconds
-from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
@@ -79,7 +78,7 @@ def build(lab: Lab) -> dict[str, str]:
         own, nodes = tuple(nodes[:members]), nodes[members:]
         # Blank drives agree with each other as they are.
         spec = ArraySpec(level, own, name=f"md{number}", assume_clean=level != "raid0")
-        lab.execute(operations.create(spec))
+        lab.execute(spec.creation())
         devices[level] = spec.device
     return devices
 

@@ -26,7 +26,6 @@ from statistics import fmean, median, pstdev
 
 from benchmarks.support.report import finish, private_state
 from benchmarks.support.windows import Run, measured_rates
-from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab
 from lab.disks.kinds import DiskSpec
@@ -78,7 +77,7 @@ def build(lab: Lab) -> tuple[str, str]:
     nodes = [disk.node for disk in lab.disks]
     specs = [ArraySpec("raid0", tuple(nodes[2 * n : 2 * n + 2]), name=f"md{n}") for n in range(2)]
     for spec in specs:
-        lab.execute(operations.create(spec))
+        lab.execute(spec.creation())
     return specs[0].device, specs[1].device
 
 

@@ -105,7 +105,7 @@ def remade(lab: Lab, before: ArraySpec | None, level: str) -> ArraySpec:
     if before:
         lab.execute(operations.destroy(before))
     spec = ArraySpec(level, tuple(disk.node for disk in lab.disks), assume_clean=level != "raid0")
-    lab.execute(operations.create(spec))
+    lab.execute(spec.creation())
     return spec
 
 

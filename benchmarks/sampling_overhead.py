@@ -10,7 +10,6 @@ import sys
 import time
 
 from benchmarks.support.report import finish, private_state, spread
-from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -51,7 +50,7 @@ def main() -> None:
     disks = specs(MEMBERS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
         spec = ArraySpec(level="raid5", members=tuple(disk.node for disk in lab.disks))
-        lab.execute(operations.create(spec))
+        lab.execute(spec.creation())
         wait_until_idle(lab.machine, spec.name)
         lab.machine.run(("dd", "if=/dev/urandom", f"of={spec.device}", "bs=1M", "oflag=direct"), check=False)
         # Random 4K reads of written data, four at a time.

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from benchmarks.support.report import finish, private_state
-from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -48,7 +47,7 @@ def places(lab: Lab) -> list[LoadTarget]:
     """A bare drive, and an array of two others."""
     alone, *members = lab.disks
     spec = ArraySpec("raid0", tuple(disk.node for disk in members))
-    lab.execute(operations.create(spec))
+    lab.execute(spec.creation())
     size = sum(disk.size_bytes for disk in members) - 8 * MIB
     names = tuple(disk.kernel_name for disk in members)
     return [

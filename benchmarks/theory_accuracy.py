@@ -102,7 +102,7 @@ class Rig:
                 self.lab.execute(operations.destroy(self._spec))
             self._spec = ArraySpec(cell.level, self.nodes[: MEMBERS[cell.level]], assume_clean=cell.level in FAILURES)
             self._failed = 0
-            self.lab.execute(operations.create(self._spec))
+            self.lab.execute(self._spec.creation())
         while self._failed < cell.failed:
             self.lab.execute(operations.fail(self._spec.name, self.nodes[self._failed]))
             self._failed += 1

@@ -82,7 +82,7 @@ def bring_up(
     as long as it does not run: ``before`` is what was found the last time.
     """
     is_new = stopped is not None
-    nodes = [disk.node for disk in lab.disks if not is_new or lab.can_hold_data(disk.node)]
+    nodes = [disk.node for disk in lab.disks if not is_new or lab.guard.can_hold_data(disk.node)]
     could_not_start = {array.uuid: array.refusal for array in before.refused} if before else {}
     started: list[FoundArray] = []
     rests: list[FoundArray] = []

@@ -97,4 +97,4 @@ class OpenArrays:
                     f"{', '.join(held)} belongs to array {array.name}, which is not running",
                     hint=f"remove it for good with 'raidlab array destroy {array.name}', or choose other disks",
                 )
-        self.lab.check_blank(nodes)
+        self.lab.guard.check_blank(nodes)

@@ -1,9 +1,8 @@
-"""Every operation on arrays as a plan, under one name: create, members, reshape, tuning."""
+"""Every operation on arrays that are there as a plan, under one name: whole arrays, members, reshape, tuning."""
 
 from lab.arrays.create import assemble, destroy, stop, zero_superblocks
 from lab.arrays.members import add, fail, re_add, remove, replace
 from lab.arrays.reshape import grow_level, grow_members, grow_size
-from lab.arrays.spec import create
 from lab.arrays.tuning import (
     scrub_check,
     scrub_repair,
@@ -15,7 +14,6 @@ from lab.arrays.tuning import (
 __all__ = [
     "add",
     "assemble",
-    "create",
     "destroy",
     "fail",
     "grow_level",

@@ -166,11 +166,25 @@ class ArraySpec(Spec):
             raise SpecError(f"{', '.join(strangers)}: no disk of this lab", hint="choose lab disks")
         return [by_node[node] for node in nodes]
 
-    def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
-        plan, own, chunk = create(self), self._on(self.devices, disks), self.effective_chunk_bytes
+    def creation(
+        self,
+        disks: Sequence[LabDisk] | None = None,
+        file_system: FileSystem = FileSystem.RAW,
+        taken: Collection[str] = (),
+    ) -> Plan:
+        """As Spec.creation; no steps for a single disk, which is used as it is. Without ``disks`` none is measured.
+
+        Raises SpecError that lists every problem.
+        """
+        self.validate()
+        own, chunk = [] if disks is None else self._on(self.devices, disks), self.effective_chunk_bytes
         if small := self.small_disks(own):
             hint = "use larger disks" + (", or a smaller chunk" if chunk else "")
             raise SpecError(f"array {self.name}: too small: {'; '.join(small)}", hint=hint)
+        undo, plan = ("mdadm", "--stop", self.device), Plan("Use the bare disk")
+        if self.is_array:
+            step = Step(tuple(_create_argv(self)), _create_why(self), undo, Danger.DATA, writes_devices=self.devices)
+            plan = Plan(f"Create {self.name} as {self.raid.name.value}", (step,))
         if file_system is FileSystem.RAW:
             return plan
         size, stripe = self.expected_bytes(own), self.full_stripe_bytes
@@ -285,24 +299,6 @@ def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
         yield f"journal device {spec.journal_device} needs policy journal, not {policy.value}"
     if spec.assume_clean and not level.is_redundant:
         yield f"{name.value} has no first resync to leave out (assume_clean)"
-
-
-def create(spec: ArraySpec) -> Plan:
-    """Create the array that ``spec`` describes; no steps for a single disk, which is used as it is.
-
-    Raises SpecError that lists every problem of the spec.
-    """
-    spec.validate()
-    if not spec.is_array:
-        return Plan("Use the bare disk")
-    step = Step(
-        argv=tuple(_create_argv(spec)),
-        why=_create_why(spec),
-        undo=("mdadm", "--stop", spec.device),
-        danger=Danger.DATA,
-        writes_devices=spec.devices,
-    )
-    return Plan(f"Create {spec.name} as {spec.raid.name.value}", (step,))
 
 
 def _create_argv(spec: ArraySpec) -> Iterator[str]:

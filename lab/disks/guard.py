@@ -88,11 +88,13 @@ class Guard:
     Args:
         machine: where the devices are.
         disks: the lab's disks; replaced as a whole when disks are attached or detached.
+        never_written: nodes of disks that nobody has written on since they were made, so that nothing is on them.
     """
 
-    def __init__(self, machine: Machine, disks: Iterable[LabDisk]) -> None:
+    def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:
         self._machine = machine
         self._disks = {disk.kernel_name: disk for disk in disks}
+        self._never_written = set(never_written)
 
     def set_disks(self, disks: Iterable[LabDisk]) -> None:
         """Make these, and no others, the disks that may be written on."""
@@ -118,6 +120,15 @@ class Guard:
                 "the lab does not write on " + " | ".join(problems),
                 hint="'raidlab disks' shows the disks that the lab may use, and why it refuses the others",
             )
+        self._never_written.difference_update(step.writes_devices)
+
+    def can_hold_data(self, node: str) -> bool:
+        """False for a disk that was never written on since it was made: then there is nothing to look for."""
+        return node not in self._never_written
+
+    def expect_data(self) -> None:
+        """Any disk may hold data from now on: someone worked on the machine past this lab."""
+        self._never_written.clear()
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Every device of the machine that is refused, with its reasons."""
@@ -126,8 +137,13 @@ class Guard:
         return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)
 
     def check_blank(self, nodes: Iterable[str]) -> None:
-        """Raises DeviceRefused for disks in use, or with a signature other than that of a stopped array."""
-        nodes = tuple(nodes)
+        """Raises DeviceRefused for disks in use, or with a signature other than that of a stopped array.
+
+        Disks that were never written on need no look.
+        """
+        nodes = tuple(filter(self.can_hold_data, nodes))
+        if not nodes:
+            return
         devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in nodes])
         problems = []
         for node in nodes:
@@ -146,8 +162,6 @@ class Guard:
             )
 
     def _signatures(self, nodes: tuple[str, ...]) -> dict[str, list[str]]:
-        if not nodes:
-            return {}
         result = self._machine.run(("wipefs", "--json", *nodes), check=False)
         try:
             listed = msgspec.json.decode(result.stdout or '{"signatures":[]}', type=_Signatures).signatures

@@ -46,12 +46,11 @@ class Lab:
         self.machine = machine
         self.host = host
         self._disks = tuple(disks)
-        self.guard = Guard(machine, self._disks)
         self._detach: list[tuple[tuple[LabDisk, ...], Plan]] = []
         self.folder = folder
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE] if folder else []
         blank = {spec.name for spec in files if folder and folder.is_never_written(spec)}
-        self._never_written = {disk.node for disk in self._disks if disk.name in blank}
+        self.guard = Guard(machine, self._disks, [disk.node for disk in self._disks if disk.name in blank])
 
     @property
     def disks(self) -> tuple[LabDisk, ...]:
@@ -69,7 +68,6 @@ class Lab:
                 before_step(step)
             self.guard.check(step)
             self._install_programs(step)
-            self._never_written.difference_update(step.writes_devices)
             try:
                 argv, text = packed(step.argv, step.stdin_text)
                 self.machine.run(argv, timeout_seconds=step.timeout_seconds, stdin_text=text)
@@ -189,7 +187,7 @@ class Lab:
         left = {disk.name for disk in self._disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
-        self.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
+        self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
         wanted = {disk.name for disk in disks}
         for index, (attached, plan) in reversed(list(enumerate(self._detach))):
             if wanted & {disk.name for disk in attached}:
@@ -221,20 +219,6 @@ class Lab:
         self.check_unused(disks)
         for disk in disks:
             self.execute(reset_plan(disk))
-
-    def can_hold_data(self, node: str) -> bool:
-        """False for a disk that was never written on since it was made: then there is nothing to look for."""
-        return node not in self._never_written
-
-    def expect_data(self) -> None:
-        """Any disk may hold data from now on: someone worked on the machine past this lab."""
-        self._never_written.clear()
-
-    def check_blank(self, nodes: Iterable[str]) -> None:
-        """As Guard.check_blank; disks that were never written on need no look."""
-        looked_at = [node for node in nodes if self.can_hold_data(node)]
-        if looked_at:
-            self.guard.check_blank(looked_at)
 
     def drop_host_cache(self, disks: Iterable[LabDisk]) -> bool:
         """Make this computer forget its cached copy of these disks' images; False where there are none here."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 import base64
 import codecs
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -103,6 +104,7 @@ class ChildProcess:
             # Decoded piece by piece: a character may be cut in two by the end of a piece.
             self.pipes[pipe] = (kind, codecs.getincrementaldecoder("utf-8")("replace"))
             agent.selector.register(pipe, selectors.EVENT_READ, self.on_output)
+        agent.running[self.id] = self
 
     def on_output(self, pipe: int) -> int:
         """Pass on one piece and return its size; 0 if there is none just now."""
@@ -171,6 +173,7 @@ class Agent:
         self.channel_out = channel_out
         self.is_init = init_environ is not None
         self.running: dict[int, Task] = {}
+        self.verb_run = functools.partial(ChildProcess, self)
         self.loaded: dict[str, dict[str, Any]] = {}
         self.selector = selectors.DefaultSelector()
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -241,18 +244,15 @@ class Agent:
             self.received = 0
         *lines, self.pending = (self.pending + data).split(b"\n")
         for line in filter(bytes.strip, lines):
-            self.handle(line)
+            request_id = None
+            try:
+                request = json.loads(line)
+                request_id = request["id"]
+                getattr(self, "verb_" + request["verb"])(request)
+            except Exception as error:
+                self.refuse(request_id, error)
         if len(self.pending) > MESSAGE_LIMIT_BYTES:
             self.is_over = True
-
-    def handle(self, line: bytes) -> None:
-        request_id = None
-        try:
-            request = json.loads(line)
-            request_id = request["id"]
-            getattr(self, "verb_" + request["verb"])(request)
-        except Exception as error:
-            self.refuse(request_id, error)
 
     def refuse(self, request_id: int | None, error: Exception) -> None:
         """Whatever a request holds, the agent answers it and lives on."""
@@ -260,9 +260,6 @@ class Agent:
         if not isinstance(error, OSError):
             kind, text = "request", repr(error)
         self.send({"id": request_id, "done": True, "error": kind, "text": text})
-
-    def verb_run(self, request: dict[str, Any]) -> None:
-        self.running[request["id"]] = ChildProcess(self, request)
 
     def verb_read(self, request: dict[str, Any]) -> None:
         files: dict[str, str | None] = dict.fromkeys(request["paths"])

@@ -103,39 +103,34 @@ class Channel:
             if self._loss or self._is_closing:
                 raise self._loss or MachineLost("the machine was closed")
             self._pending[pending.request_id] = pending
-        text = json.dumps({"id": pending.request_id, "verb": verb, **fields}, separators=(",", ":"))
+        line = json.dumps({"id": pending.request_id, "verb": verb, **fields}, separators=(",", ":")).encode("ascii")
         try:
-            self._send(text.encode("ascii") + b"\n")
-        except BaseException:
+            with self._send_lock:
+                line = b"\n" * self._is_line_torn + line + b"\n"
+                # Stays true if a Ctrl-C ends this half-way: what is left must not become the start of the next line.
+                self._is_line_torn = True
+                for start in range(0, len(line), PIECE_BYTES):
+                    piece = line[start : start + PIECE_BYTES]
+                    self._wait_for_room(len(piece))
+                    while piece:
+                        piece = piece[os.write(self._write_fd, piece) :]
+                self._is_line_torn = False
+        except BaseException as error:
             with self._state:
                 self._pending.pop(pending.request_id, None)
-            raise
-        return pending
-
-    def _send(self, line: bytes) -> None:
-        with self._send_lock:
-            if self._is_line_torn:
-                line = b"\n" + line
-            # Stays true if a Ctrl-C ends this half-way: the rest of the line must not become the start of the next.
-            self._is_line_torn = True
-            for start in range(0, len(line), PIECE_BYTES):
-                self._send_piece(line[start : start + PIECE_BYTES])
-            self._is_line_torn = False
-
-    def _send_piece(self, piece: bytes) -> None:
-        with self._state:
-            self._state.wait_for(
-                lambda: self._loss or self._is_closing or self._under_way_bytes + len(piece) <= WINDOW_BYTES
-            )
-            if self._loss or self._is_closing:
-                raise self._loss or MachineLost("the machine was closed")
-            self._under_way_bytes += len(piece)
-        try:
-            while piece:
-                piece = piece[os.write(self._write_fd, piece) :]
-        except OSError:
+            if not isinstance(error, OSError):
+                raise
             self._lose()
             raise self._loss or MachineLost("the machine is gone") from None
+        return pending
+
+    def _wait_for_room(self, size: int) -> None:
+        """The agent says how much it has received. Raises MachineLost once nothing can be sent any more."""
+        with self._state:
+            self._state.wait_for(lambda: self._loss or self._is_closing or self._under_way_bytes + size <= WINDOW_BYTES)
+            if self._loss or self._is_closing:
+                raise self._loss or MachineLost("the machine was closed")
+            self._under_way_bytes += size
 
     def hang_up(self) -> None:
         """Send nothing more and let the agent see the end of its input; answers may still come."""

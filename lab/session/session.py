@@ -88,7 +88,7 @@ class LabSession(OpenArrays):
         """
         # A load mounts its array on a thread of its own, by a plan like any other.
         with self._rescanning:
-            self.lab.expect_data()
+            self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
             if self._stopped:
                 self._stopped.write(array.uuid for array in self.found.stopped)

@@ -47,7 +47,7 @@ class Rig:
 
     def create(self, level: str, members: int, **more: object) -> ArraySpec:
         spec = self.spec(level, members, **more)
-        self.lab.execute(operations.create(spec))
+        self.lab.execute(spec.creation())
         return spec
 
     def blank(self) -> None:

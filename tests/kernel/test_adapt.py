@@ -144,7 +144,7 @@ def test_the_shr_like_layout_reads_before_it_writes(session: LabSession, k: int,
 def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int, reads: bool) -> None:
     disks = nine(session, k)[:k]
     spec = ArraySpec("raid5", tuple(disk.node for disk in disks), chunk_bytes=CHUNK, assume_clean=True)
-    session.run(operations.create(spec))
+    session.run(spec.creation())
     try:
         assert (sectors_read_by_aligned_writes(session, spec.device, disks) > 0) == reads
     finally:

@@ -74,7 +74,7 @@ def test_other_kinds_attach_with_their_exact_size(lab: Lab, others: dict[str, La
 def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
     spec = ArraySpec("raid6", rig.nodes[:16], assume_clean=True, chunk_bytes=64 * KIB)
     assert {lab.disk(node).kind for node in spec.members} == {DiskKind.FILE}
-    lab.execute(operations.create(spec))
+    lab.execute(spec.creation())
     assert rig.status.in_sync_count == 16
     assert rig.size_bytes() == spec.raid.capacity_bytes(16, rig.status.component_bytes or 0, 64 * KIB)
     lab.execute(operations.destroy(spec))

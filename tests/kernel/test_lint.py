@@ -93,7 +93,7 @@ def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
     spec = ArraySpec("raid1", rig.nodes[:2])
     # As slow as md goes under load, and before it begins: then the resync outlasts the job on any computer.
     with slow_resyncs(rig.lab.machine):
-        rig.lab.execute(operations.create(spec))
+        rig.lab.execute(spec.creation())
         rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=1000, maximum_kib_per_second=1000))
     array = built(rig, spec)
     assert rules(rig, array) == {"resync-running"}

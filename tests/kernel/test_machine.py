@@ -23,6 +23,7 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
+from lab.machine.embedded import kernel_cache
 from lab.machine.state_folder import StateFolder
 
 pytestmark = pytest.mark.kernel
@@ -269,6 +270,11 @@ def test_an_ordinary_user_needs_no_rights(tmp_path: Path) -> None:
         for package in (msgspec, platformdirs):
             folder = Path(str(package.__file__)).parent
             shutil.copytree(folder, home / folder.name)
+        # What this user's own set-up would build, where the processor needs it.
+        for library in kernel_cache().glob("*.so"):
+            kept = home / ".cache" / "raidlab" / "kernels"
+            kept.mkdir(parents=True)
+            shutil.copy(library, kept)
         for path in [home, *home.rglob("*")]:
             os.chown(path, 65534, 65534)
         script = (

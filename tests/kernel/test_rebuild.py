@@ -111,7 +111,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
     with open_lab(target, crash_host) as lab:
         rig = Rig(lab)
         spec = ArraySpec(level, rig.nodes[:members], assume_clean=True, consistency_policy=policy)
-        lab.execute(operations.create(spec))
+        lab.execute(spec.creation())
         fail_and_remove(lab, NAME, spec.members[1])
         rig.limit_sync(HELD_BACK_KIB)
         lab.execute(operations.add(NAME, spec.members[1], erase_first=True))
@@ -197,7 +197,7 @@ def test_replace_is_never_degraded(rig: Rig, level: str, members: int) -> None:
 @pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid5", 3)])
 def test_a_bitmap_spares_the_copy_of_what_did_not_change(rig: Rig, level: str, members: int, bitmap: Bitmap) -> None:
     spec = ArraySpec(level, rig.nodes[5 : 5 + members], bitmap=bitmap, assume_clean=True)
-    rig.lab.execute(operations.create(spec))
+    rig.lab.execute(spec.creation())
     victim = spec.members[1]
     fail_and_remove(rig.lab, NAME, victim)
     write = ("dd", "if=/dev/urandom", f"of={DEVICE}", "bs=1M", "count=4", "seek=100", "oflag=direct", "status=none")

@@ -78,10 +78,10 @@ class Standing:
             # Same members in the same slots, and nobody wrote: creating it anew finds the same data, twenty times as
             # fast as rebuilding members.
             self.rig.lab.machine.run(("mdadm", "--stop", DEVICE), check=False)
-            self.rig.lab.execute(operations.create(spec))
+            self.rig.lab.execute(spec.creation())
         else:
             self.rig.blank()
-            self.rig.lab.execute(operations.create(spec))
+            self.rig.lab.execute(spec.creation())
             self.before = self.rig.fill()
         self.spec = spec
         return spec, self.before
@@ -155,7 +155,7 @@ def test_a_single_disk_that_dies_is_unreadable(standing: Standing) -> None:
     wanted = DiskSpec(name="lone", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, model="ssd")
     (disk,) = rig.lab.attach([wanted])
     spec = ArraySpec("single", (disk.node,))
-    rig.lab.execute(operations.create(spec))
+    rig.lab.execute(spec.creation())
     before = rig.fill(spec.device)
     assert verdict(before, rig.sum(spec.device)) is DataVerdict.INTACT
     rig.lab.machine.run(("pkill", "-KILL", "-F", "/run/raidlab/lone.pid"))

@@ -58,7 +58,7 @@ CREATE = {
 @pytest.mark.parametrize("name", CREATE)
 def test_create(name: str) -> None:
     spec, line = CREATE[name]
-    plan = ops.create(spec)
+    plan = spec.creation()
     assert plan.lines() == [line]
     step = plan.steps[0]
     assert step.danger is Danger.DATA
@@ -67,13 +67,13 @@ def test_create(name: str) -> None:
 
 
 def test_a_bare_disk_needs_no_steps() -> None:
-    assert ops.create(ArraySpec("single", (A,))).steps == ()
+    assert ArraySpec("single", (A,)).creation().steps == ()
     assert ops.destroy(ArraySpec("single", (A,))).steps == ()
 
 
 def test_a_bad_spec_gives_no_plan() -> None:
     with pytest.raises(SpecError):
-        ops.create(ArraySpec("raid5", (A,)))
+        ArraySpec("raid5", (A,)).creation()
 
 
 MANAGE = "mdadm --manage /dev/md0"

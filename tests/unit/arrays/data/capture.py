@@ -163,7 +163,7 @@ def creates() -> None:
     for label, spec in CREATES.items():
 
         def act(spec: ArraySpec = spec, label: str = label) -> None:
-            run(ops.create(spec))
+            run(spec.creation())
             status = show()
             detail = read_detail(guest, "md0")  # type: ignore[arg-type]
             say("  ", detail)
@@ -184,7 +184,7 @@ def creates() -> None:
 
 def member_life(spec: ArraySpec) -> Callable[[], None]:
     def act() -> None:
-        run(ops.create(spec))
+        run(spec.creation())
         fast()
         idle()
         slow()
@@ -226,7 +226,7 @@ def member_life(spec: ArraySpec) -> Callable[[], None]:
 
 def grow(label: str, spec: ArraySpec, *plans: Plan, wait: bool = True) -> None:
     def act() -> None:
-        run(ops.create(spec))
+        run(spec.creation())
         if wait:
             fast()
             idle()
@@ -250,7 +250,7 @@ def grow(label: str, spec: ArraySpec, *plans: Plan, wait: bool = True) -> None:
 
 
 def tuning() -> None:
-    run(ops.create(ArraySpec("raid5", (A, B, C))))
+    run(ArraySpec("raid5", (A, B, C)).creation())
     fast()
     idle()
     run(ops.set_bitmap("md0", Bitmap.INTERNAL))
@@ -259,7 +259,7 @@ def tuning() -> None:
     say("   ", show().bitmap_location)
     run(ops.grow_size("md0"))
     run(ops.stop("md0"))
-    run(ops.create(ArraySpec("raid5", (A, B, C), consistency_policy=ConsistencyPolicy.PPL, assume_clean=True)))
+    run(ArraySpec("raid5", (A, B, C), consistency_policy=ConsistencyPolicy.PPL, assume_clean=True).creation())
     say("   ", show().consistency_policy)
     run(ops.set_sync_speed("md0", minimum_kib_per_second=None, maximum_kib_per_second=None))
     say("   ", _text("/sys/block/md0/md/sync_speed_min"), _text("/sys/block/md0/md/sync_speed_max"))
@@ -267,7 +267,7 @@ def tuning() -> None:
 
 def corruption(level: str, members: Sequence[str]) -> Callable[[], None]:
     def act() -> None:
-        run(ops.create(ArraySpec(level, tuple(members), chunk_bytes=None if level == "raid1" else 65536)))
+        run(ArraySpec(level, tuple(members), chunk_bytes=None if level == "raid1" else 65536).creation())
         fast()
         idle()
         guest.run(("dd", "if=/dev/urandom", "of=/run/rnd", "bs=1M", "count=16"))
@@ -290,7 +290,7 @@ def corruption(level: str, members: Sequence[str]) -> Callable[[], None]:
 
 def broken(level: str, members: Sequence[str], lost: Sequence[str]) -> Callable[[], None]:
     def act() -> None:
-        run(ops.create(ArraySpec(level, tuple(members), assume_clean=level != "raid0")))
+        run(ArraySpec(level, tuple(members), assume_clean=level != "raid0").creation())
         for member in lost:
             try:
                 run(ops.fail("md0", member, breaks_array=member == lost[-1]))
@@ -307,7 +307,7 @@ def broken(level: str, members: Sequence[str], lost: Sequence[str]) -> Callable[
 
 
 def file_systems() -> None:
-    run(ops.create(ArraySpec("raid5", (A, B, C), assume_clean=True)))
+    run(ArraySpec("raid5", (A, B, C), assume_clean=True).creation())
     status = show()
     for kind in (FileSystem.EXT4, FileSystem.XFS):
         try:
