@@ -22,7 +22,7 @@ lab: setup-lab ## set up what is missing, then open the lab; without a terminal:
 vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
 	@vagrant up
 
-test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (a quarter of an hour on two processors)
+test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (ten minutes on two processors)
 	@$(PYTEST) -m "not vm"
 
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
