@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ START_TIMEOUT_SECONDS = 60.0
 POWER_OFF_SECONDS = 5.0
 SUPERVISOR_SECONDS = 10.0
 CONSOLE_LOG = "console.log"
+# tag_set.queue_depth in arch/um/drivers/ubd_kern.c.
+UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
 ANSWER_PIPE_BYTES = 1024 * 1024
@@ -204,6 +207,24 @@ def _how_it_ended(status: int | None) -> str:
     return f"ended with status {status}"
 
 
+def most_requests(disks: int) -> int:
+    """How many requests each of so many file disks may have under way, so that the driver turns none away.
+
+    It hands those of all disks to its thread through one socket. When that is full, it promises to ask again as soon as
+    a request of the same disk is done (BLK_STS_DEV_RESOURCE in ubd_queue_rq, arch/um/drivers/ubd_kern.c), also where
+    none is under way: that disk then stands still for good. Six disks with 64 requests each bring a seventh to that
+    within seconds (Linux 6.1). How many fit is for the computer to say (socket(7), wmem_default); a fifth is left free.
+    """
+    sender, receiver = socket.socketpair()
+    room = 0
+    with sender, receiver, suppress(BlockingIOError):
+        sender.setblocking(False)
+        # What the driver sends: a pointer.
+        while sender.send(bytes(8)):
+            room += 1
+    return max(room * 4 // 5 // max(1, disks), 4)
+
+
 def kernel_arguments(
     options: EmbeddedOptions, image: KernelImage, folder: Path, channel_fds: tuple[int, int], console_fd: int
 ) -> list[str]:
@@ -233,6 +254,8 @@ def kernel_arguments(
         arguments.append("time-travel=inf-cpu")
     if image.modules:
         arguments.append(f"RAIDLAB_MODULES={image.modules}")
+    if (most := most_requests(len(options.disks))) < UBD_REQUESTS:
+        arguments.append(f"RAIDLAB_UBD_REQUESTS={most}")
     arguments += [f"ubd{number}={disk.path.absolute()},,{disk.serial}" for number, disk in enumerate(options.disks)]
     if sum(len(argument) + 1 for argument in arguments) >= COMMAND_LINE_BYTES:
         raise SpecError(

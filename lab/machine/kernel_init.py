@@ -60,6 +60,12 @@ def prepare() -> None:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
     os.chmod(loader, 0o755)
+    # See most_requests in lab/machine/embedded.py. Without it, or with few disks, the driver's own number stands.
+    most = os.environ.get("RAIDLAB_UBD_REQUESTS", "")
+    for disk in os.listdir("/sys/block") if most else ():
+        if disk.startswith("ubd"):
+            with open(f"/sys/block/{disk}/queue/nr_requests", "w", encoding="ascii") as file:
+                file.write(most)
     # The loopback interface, for programs that talk to themselves: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))

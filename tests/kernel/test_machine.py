@@ -17,6 +17,7 @@ import msgspec
 import platformdirs
 import pytest
 
+from lab.disks.inventory import read_heads
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
@@ -131,6 +132,26 @@ def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
     assert [(text or "").strip() for text in serials.values()] == [f"RAIDLAB-{number:02}" for number in range(16)]
     sizes = machine.read([f"/sys/block/{name}/size" for name in names])
     assert {(text or "").strip() for text in sizes.values()} == {str((64 << 20) // 512)}
+
+
+def test_no_disk_stands_still_while_all_others_are_busy(machine: Machine) -> None:
+    busy = ":".join(f"/dev/ubd{letter}" for letter in "abcdefghijklmno")
+    job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
+    load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job], keeps_output=False)
+    try:
+        before = reads_of(machine, "ubda")
+        # With 64 requests of each disk under way one of the first hundred stood still.
+        for _ in range(400):
+            read_heads(machine, ["/dev/ubdp"], 4096)
+        assert reads_of(machine, "ubda") > before + 1000
+    finally:
+        load.stop()
+        load.result()
+
+
+def reads_of(machine: Machine, name: str) -> int:
+    path = f"/sys/block/{name}/stat"
+    return int((machine.read([path])[path] or "0").split()[0])
 
 
 def test_facts_are_the_guests(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lab.machine.embedded import (
     find_kernel,
     kernel_arguments,
     loss_message,
+    most_requests,
     start_embedded,
     wide_registers,
 )
@@ -70,6 +72,22 @@ def test_disks_modules_and_virtual_time_are_named() -> None:
         "ubd0=/d/0,,RAIDLAB-01",
         "ubd1=/d/1,,RAIDLAB-02",
     ]
+
+
+def test_many_disks_share_what_the_drivers_socket_holds() -> None:
+    def told(disks: int) -> list[str]:
+        options = EmbeddedOptions(disks=tuple(UbdDisk(Path(f"/d/{number}"), "S") for number in range(disks)))
+        return [word.removeprefix("RAIDLAB_UBD_REQUESTS=") for word in arguments(options) if "REQUESTS" in word]
+
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        sender.setblocking(False)
+        (each,) = told(16)
+        # All that sixteen disks may have under way fits, and as much again as one may.
+        assert [sender.send(bytes(8)) for _ in range(int(each) * 17)] == [8] * int(each) * 17
+    assert int(each) >= 4
+    assert most_requests(1) > most_requests(2) > most_requests(16)
+    assert told(0) == []
 
 
 def test_a_command_line_that_the_kernel_would_cut_is_refused() -> None:
