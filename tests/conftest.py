@@ -32,6 +32,7 @@ MEASURING = (
     "test_mechanical_drives",
     "test_cli",
     "test_app_run",
+    "test_app_lessons",
 )
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
@@ -43,7 +44,6 @@ LONGEST = (
     "test_filesystem_and_workloads",
     "test_app_kills",
     "test_breaking",
-    "test_app_lessons",
 )
 # Files whose tests take more than a second of a processor's time each: marked slow as a whole.
 SLOW = (
