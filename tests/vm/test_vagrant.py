@@ -373,14 +373,16 @@ def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab) -> 
         process.wait()
     assert len(computer.volumes()) > len(base)
     (system,) = [name for name in computer.volumes() if name.endswith("raidlab.img")]
-    if not computer.domains():
-        # The kill may also come a moment later: the machine is defined, and Vagrant has not noted it.
-        definition = computer.folder / "defined.xml"
-        definition.write_text(
-            f"<domain type='qemu'><name>{system.removesuffix('.img')}</name><memory>65536</memory>"
-            "<os><type arch='x86_64'>hvm</type></os></domain>"
-        )
-        computer.run("virsh", "define", str(definition))
+    # The kill may also come a moment later: the machine is defined, and Vagrant has not noted it. It came then if
+    # libvirt refuses the definition here, for libvirt ends what was asked of it before the kill.
+    machine = system.removesuffix(".img")
+    definition = computer.folder / "defined.xml"
+    definition.write_text(
+        f"<domain type='qemu'><name>{machine}</name><memory>65536</memory>"
+        "<os><type arch='x86_64'>hvm</type></os></domain>"
+    )
+    defined = computer.run("virsh", "define", str(definition), check=False)
+    assert machine in computer.run("virsh", "list", "--all", "--name").lines, defined.text
     up = computer.run("vagrant", "up", timeout=1200, env={"RAIDLAB_DISKS": "1"})
     assert up.lines[-1].endswith("then: raidlab")
     computer.run("vagrant", "destroy", "-f")
