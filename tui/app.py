@@ -14,7 +14,6 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tui import messages as happened
 from tui.collector import settle_collector
 from tui.experiments import Experiments
 from tui.frontend import Choice, ClientMaker, Frontend
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 SHOW_SECONDS = 0.1
 """The screen is brought up to date no more often than this."""
-_STILL_LOOKS, _STILL_EVERY = 20, 20
-"""After so many looks in which nothing moved, one of so many is shown."""
 _BAD_NEWS_SECONDS = 12.0
 
 
@@ -99,6 +96,7 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
         self.experiments, self.guide = Experiments(self), Guide(self, on_passed=self.bell)
+        self.services += (self.guide,)
         self.marks.is_quiet = lambda: self.guide.is_following
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
@@ -106,7 +104,6 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         self._is_show_due = False
         self.ends_on: tuple[signal.Signals, ...] = ()
         """Signals that close the app; none where it does not own its process."""
-        self._dull_looks = 0
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
 
@@ -145,23 +142,6 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: Any) -> None:
         names = ", ".join(sorted(binding.id or binding.key for binding in clashed_bindings))
         self.notify(f"The keymap gives one key to several: {names}", title="Keymap", severity="warning", markup=False)
-
-    def on_lab_message(self, message: happened.LabMessage) -> None:
-        """See ``Frontend.hear``."""
-        self.hear(message)
-        if isinstance(message, happened.SessionOpened):
-            self.settle()
-        if isinstance(message, happened.LabLooked):
-            self.guide.hear()
-            if self._is_dull():
-                return
-        self.show_soon()
-
-    def _is_dull(self) -> bool:
-        """Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing."""
-        self._dull_looks = self._dull_looks + 1 if self.lab.is_quiet else 0
-        every = 4 if self._dull_looks <= _STILL_LOOKS else _STILL_EVERY
-        return self._dull_looks % every > 0
 
     def show_soon(self) -> None:
         """Bring the screens up to date within a tenth of a second, however much happens meanwhile."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tui import messages as happened
 from tui.client.client import LabClient
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ClientMaker = Callable[[Callable[["Message"], Any]], LabClient]
+
+
+class Service(Protocol):
+    """What a frontend has for one purpose."""
+
+    def hear(self, message: happened.LabMessage) -> None:
+        """Something has happened; the state knows it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,11 @@ class Frontend:
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
         self.shell, self.background = TypedShell(self), Background(self)
+        self.services: tuple[Service, ...] = (self.marks, self.background, self.shell, self.loads)
         self.plan_runs: set[PlanRun] = set()
 
-    def hear(self, message: happened.LabMessage) -> None:
-        """Everything that the lab's threads tell comes through here."""
+    def on_lab_message(self, message: happened.LabMessage) -> None:
+        """Everything that the lab's threads tell comes through here; Textual calls it by its name."""
         update(self.lab, message)
         match message:
             case happened.JobFinished(job=job) if job.on_done:
@@ -62,12 +70,14 @@ class Frontend:
                 (job.on_error or self.tell)(message.error)
             case happened.NoticeGiven():
                 self.say(message.text)
-            case happened.LabLooked():
-                self.marks.hear(self.lab.new_events)
+            case happened.SessionOpened():
+                self.settle()
             case _:
                 pass
-        for service in (self.background, self.shell, self.loads):
+        for service in self.services:
             service.hear(message)
+        if not (isinstance(message, happened.LabLooked) and self.lab.is_dull):
+            self.show_soon()
 
     def job(
         self,
@@ -84,7 +94,7 @@ class Frontend:
         self,
         work: Callable[[LabSession], T],
         *,
-        on_done: Callable[[T], None],
+        on_done: Callable[[T], None] | None = None,
         on_error: Callable[[LabError], None] | None = None,
     ) -> None:
         """The same for what only looks or computes."""
@@ -141,10 +151,13 @@ class Frontend:
         """What is shown may have changed."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Much has been loaded that stays."""
+
     def choose_freely(self) -> None:
         """Where arrays are put together choice by choice."""
         raise NotImplementedError
 
     def post_message(self, message: Message) -> Any:
-        """From any thread; ``hear`` is to get it on the frontend's own."""
+        """From any thread; ``on_lab_message`` is to get it on the frontend's own."""
         raise NotImplementedError

@@ -48,7 +48,7 @@ def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
         if _is_embedded(state):
             frontend.beside("Two larger disks", lambda: _add_to_list(frontend.client, size), on_done=told)
         else:
-            frontend.job("Two larger disks", lambda session: _attach(frontend.client, session, size), on_done=told)
+            frontend.job("Two larger disks", lambda session: _attach(session, size), on_done=told)
 
     title = f"Two disks of {human_bytes(size)}"
     frontend.pick(title, choices, then, intro=f"The lab gets two larger disks. {anew}")
@@ -58,12 +58,12 @@ def _is_embedded(state: LabState) -> bool:
     return state.facts is not None and state.facts.is_embedded
 
 
-def _attach(client: LabClient, session: LabSession, size_bytes: int) -> tuple[str, ...]:
+def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
     from lab.disks import DiskKind
 
     taken = [disk.name for disk in session.disks]
     made = session.lab.attach(new_specs(taken, DiskKind.LOOP, LARGER_COUNT, size_bytes))
-    client.look_again(session)
+    session.rescan()
     return tuple(disk.name for disk in made)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 from lab.arrays.kinds import names_array
 from lab.errors import LabError, MachineLost
 from tui.client.jobs import Job
-from tui.messages import StepStarted
 
 if TYPE_CHECKING:
     from lab.plans import Plan, Step
@@ -55,25 +53,11 @@ class PlanRun:
 
     def go_on(self, rest: Plan | None = None) -> None:
         """Hand the next part to the queue: of what is left, at first of all."""
-        client, post = self._frontend.client, self._frontend.post_message
         acting, wait, after = (rest or self.plan).until_wait
-        numbers = itertools.count(1)
-
-        def tell(step: Step) -> None:
-            post(StepStarted(job, next(numbers), step.shell_line()))
-
-        def act(session: LabSession) -> None:
-            if wait:
-                session.going_on.add(self.volume)
-            try:
-                session.run(acting, before_step=tell)
-            finally:
-                # Which disk is in which place is settled by the first part.
-                if rest is None:
-                    client.tell_disks(session)
-
-        job = Job(self.plan.title, act, partial(self._acted, wait, after), self._failed, plan=acting)
-        client.submit(job)
+        client = self._frontend.client
+        if wait and client.session:
+            client.session.going_on.add(self.volume)
+        client.submit(Job(self.plan.title, acting, partial(self._acted, wait, after), self._failed))
 
     def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
         on_done, self._on_done = self._on_done, None

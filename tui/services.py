@@ -19,7 +19,6 @@ from tui.state import LoadView, MarkView
 
 if TYPE_CHECKING:
     from lab.session.data_mark import DataMark, MarkVerdict
-    from lab.session.events import Event
     from lab.session.load import Forecast, Load
     from lab.session.session import LabSession
     from lab.session.shell import Shell
@@ -120,10 +119,12 @@ class Marks:
 
         self._frontend.job(f"Verify {array}", work, on_done=partial(self._keep, array))
 
-    def hear(self, events: tuple[Event, ...]) -> None:
+    def hear(self, message: happened.LabMessage) -> None:
         """An array that has become whole, or whose sync is over, is verified without being asked."""
+        if not isinstance(message, happened.LabLooked):
+            return
         lab = self._frontend.lab
-        for name in dict.fromkeys(event.array for event in events if event.kind.value in _ASKS_FOR_VERDICT):
+        for name in dict.fromkeys(event.array for event in lab.new_events if event.kind.value in _ASKS_FOR_VERDICT):
             status = lab.array(name)
             is_whole = status and not status.is_degraded and not status.sync_action.is_busy
             if name in lab.marks and is_whole and not self.is_quiet():
@@ -197,9 +198,8 @@ class TypedShell:
         self._print(f"{new_line}{message.error}\n" if message.error else f"{new_line}{status}")
         self.running_line = ""
         # mdadm typed by hand makes and removes arrays.
-        client = self._frontend.client
-        if client.session is not None:
-            self._frontend.look_up(client.look_again, on_done=lambda _: None, on_error=lambda _: None)
+        if self._frontend.client.session is not None:
+            self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
 
     def _print(self, text: str) -> None:
         clean = _ORDERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 KEPT_COMMANDS = 500
 KEPT_EVENTS = 200
 KEPT_LOADS = 50
+_STILL_LOOKS, _STILL_EVERY = 20, 20
+"""After so many looks in which nothing moved, one of so many is shown."""
 
 
 class MachinePhase(StrEnum):
@@ -124,8 +126,8 @@ class LabState:
     found: BroughtUp | None = None
     look: Snapshot | None = None
     history: History | None = None
-    is_quiet: bool = False
-    """Nothing was read, written or changed between the last two looks."""
+    quiet_looks: int = 0
+    """The newest looks in a row before which nothing was read, written or changed."""
     new_events: tuple[Event, ...] = ()
     """Those that the newest look has brought."""
     first_syncs: set[str] = field(default_factory=set)
@@ -148,6 +150,15 @@ class LabState:
     def arrays(self) -> tuple[ArrayStatus, ...]:
         """The running arrays, by number."""
         return self.look.arrays if self.look else ()
+
+    @property
+    def is_dull(self) -> bool:
+        """Whether the newest look need not be shown.
+
+        Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing.
+        """
+        every = 4 if self.quiet_looks <= _STILL_LOOKS else _STILL_EVERY
+        return self.quiet_looks % every > 0
 
     @property
     def is_open(self) -> bool:

@@ -105,7 +105,7 @@ class TextApp(Frontend):
         return True
 
     def _heard(self, message: happened.LabMessage) -> None:
-        self.hear(message)
+        self.on_lab_message(message)
         match message:
             case happened.StepStarted():
                 self._line(f"running: {message.line}")

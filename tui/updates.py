@@ -31,7 +31,8 @@ def update(state: LabState, message: happened.LabMessage) -> None:
             from lab.session.events import events_between
 
             before, state.look = state.look, look
-            state.is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
+            is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
+            state.quiet_looks = state.quiet_looks + 1 if is_quiet else 0
             found = events_between(before, look, name_of=state.disk_name) if before else ()
             state.new_events = first_syncs_told(found, look, state.first_syncs)
             for event in state.new_events:

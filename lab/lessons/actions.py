@@ -7,7 +7,6 @@ show before it runs.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -17,9 +16,6 @@ from lab.plans import Plan
 from lab.session import breaking, data_mark
 from lab.session.session import LabSession
 from lab.units import parse_bytes
-
-RunPlan = Callable[[Plan], object]
-"""Runs a plan in the student's lab and looks at the disks anew."""
 
 
 class LessonAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
@@ -35,7 +31,7 @@ class LessonAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The same as a command of the shell."""
 
     @abstractmethod
-    def perform(self, session: LabSession, run: RunPlan) -> None:
+    def perform(self, session: LabSession) -> None:
         """Do it in an open lab. Raises what the lab raises."""
 
 
@@ -46,8 +42,8 @@ class PlanAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=
     def plan(self, session: LabSession) -> Plan:
         """What would be done. Raises LabError for what cannot be."""
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
-        run(self.plan(session))
+    def perform(self, session: LabSession) -> None:
+        session.run(self.plan(session))
 
 
 class ArrayAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,9 +135,9 @@ class Fail(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         insists = " --break-array" if self.break_array else ""
         return "\n".join(f"raidlab array fail {self.array} {disk}{insists}" for disk in self.disk.split(","))
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
+    def perform(self, session: LabSession) -> None:
         for disk in self.disk.split(","):
-            run(session.array(self.array).fail(disk, breaks_array=self.break_array))
+            session.run(session.array(self.array).fail(disk, breaks_array=self.break_array))
 
 
 class Remove(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.remove"):
@@ -183,8 +179,8 @@ class Scrub(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).scrub("repair" if self.repair else "check")
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
-        run(self.plan(session))
+    def perform(self, session: LabSession) -> None:
+        session.run(self.plan(session))
         session.array(self.array).wait()
 
 
@@ -193,7 +189,7 @@ class Wait(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
     command = "wait"
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
+    def perform(self, session: LabSession) -> None:
         session.array(self.array).wait()
 
 
@@ -211,7 +207,7 @@ class WriteMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     command = "mark"
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
+    def perform(self, session: LabSession) -> None:
         data_mark.write_mark(session, self.array)
 
 
@@ -220,7 +216,7 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     command = "verify"
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
+    def perform(self, session: LabSession) -> None:
         data_mark.verify_mark(session, data_mark.require_mark(session, self.array))
 
 
@@ -232,7 +228,7 @@ class RunMeasurement(LessonAction, frozen=True, kw_only=True, forbid_unknown_fie
     def by_hand(self) -> str:
         return f"raidlab lesson measure {self.measure}"
 
-    def perform(self, session: LabSession, run: RunPlan) -> None:
+    def perform(self, session: LabSession) -> None:
         """Nothing here: a measurement takes disks of its own, and on some machines this lab must be closed first."""
 
 

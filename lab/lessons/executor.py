@@ -64,7 +64,7 @@ def carry_out(
             watch = Watch(opened, session)
             for action in group:
                 before_action(action)
-                action.perform(session, session.run)
+                action.perform(session)
             view = watch.look()
     return view or look_once_more(opened, opener)
 

@@ -35,7 +35,9 @@ class LabSession(OpenArrays):
         *,
         stopped: StoppedArrays | None = None,
         on_plan: Callable[[Plan], None] = lambda _: None,
+        on_found: Callable[[LabSession], None] = lambda _: None,
     ) -> None:
+        """``on_plan`` is told each plan before it runs, ``on_found`` the session when ``found`` is another."""
         super().__init__(lab, found)
         self.target = target
         self.host = host
@@ -46,6 +48,7 @@ class LabSession(OpenArrays):
         self._rescanning = threading.Lock()
         self._stopped = stopped
         self._on_plan = on_plan
+        self._on_found = on_found
 
     @property
     def folder(self) -> Path:
@@ -78,6 +81,7 @@ class LabSession(OpenArrays):
         self.found = BroughtUp((*self.found.started, *started), (), (*self.found.refused, *failed))
         if self._stopped:
             self._stopped.write(())
+        self._on_found(self)
         names = {array.name for array in started}
         return tuple(status for status in self.statuses() if status.name in names)
 
@@ -92,6 +96,7 @@ class LabSession(OpenArrays):
             self.found = bring_up(self.lab, before=self.found)
             if self._stopped:
                 self._stopped.write(array.uuid for array in self.found.stopped)
+        self._on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
         """Make disks blank. Raises DeviceRefused for one that an array, running or stopped, or a mount uses."""
@@ -126,16 +131,17 @@ def open_session(
     on_notice: Callable[[str], None] = lambda _: None,
     on_machine: Callable[[Machine], None] = lambda _: None,
     on_plan: Callable[[Plan], None] = lambda _: None,
+    on_found: Callable[[LabSession], None] = lambda _: None,
     opener: Opener | None = None,
 ) -> Iterator[LabSession]:
     """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens.
 
     ``on_notice`` is told what a user should know, ``on_machine`` the machine before its first command, ``on_plan``
-    every plan before it runs.
+    every plan before it runs, and ``on_found`` the session when the disks have been looked at anew, on that thread.
     """
     with (opener or open_lab)(target, host, on_notice=on_notice, on_machine=on_machine) as lab:
         stopped = stopped_arrays(target, host.state)
         found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else BroughtUp()
         for array in found.refused:
             on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
-        yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan)
+        yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)

@@ -17,10 +17,10 @@ from lab.lessons.actions import LessonAction
 from lab.lessons.ready import make_action
 from lab.machine import Host
 from lab.results.store import ResultStore
+from lab.session.session import LabSession
 from lab.units import MIB
 from tui.app import RaidlabApp
 from tui.lessons.view import LessonView
-from tui.lessons.work import lab_work
 from tui.screens.plan import PlanScreen
 from tui.settings import Settings, save_settings
 
@@ -146,7 +146,13 @@ async def test_a_measurement_decides_a_prediction(tmp_path: Path, monkeypatch: p
 def do(app: RaidlabApp, *written: dict[str, object]) -> None:
     """What a student does elsewhere in the app."""
     actions: list[LessonAction] = [make_action(each, where="test") for each in written]
-    app.job("by the student", lab_work(app.client, actions))
+
+    def work(session: LabSession) -> None:
+        for action in actions:
+            action.perform(session)
+        session.rescan()
+
+    app.job("by the student", work)
 
 
 def mistake(app: RaidlabApp) -> str:

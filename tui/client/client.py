@@ -174,29 +174,15 @@ class LabClient:
         self._helpers.append(stop)
         return lambda: self._helpers.remove(stop) if stop in self._helpers else None
 
-    def run_plan(self, session: LabSession, plan: Plan) -> None:
-        """Run a plan on the lab's thread, then tell what is on the disks."""
-        try:
-            session.run(plan)
-        finally:
-            self.tell_disks(session)
-
-    def look_again(self, session: LabSession) -> None:
-        """Find out what is on the disks now, and tell."""
-        with suppress(MachineLost):
-            session.rescan()
-            self.tell_disks(session)
-
-    def tell_disks(self, session: LabSession) -> None:
-        """What is on the disks, as far as the session knows it."""
-        with suppress(MachineLost):
-            self._post(messages.DisksChanged(session.lab.disks, session.found))
-            self._tell_marks(session)
-
     def machine_seconds(self) -> float:
         """What the machine's clock shows now, on the axis of the looks; 0 before the first look."""
         monitor = self._monitor
         return (monitor.machine_seconds() if monitor else None) or 0.0
+
+    def _tell_disks(self, session: LabSession) -> None:
+        with suppress(MachineLost):
+            self._post(messages.DisksChanged(session.disks, session.found))
+            self._tell_marks(session)
 
     def _tell_marks(self, session: LabSession) -> None:
         from lab.session.data_mark import read_marks
@@ -246,6 +232,7 @@ class LabClient:
                 on_notice=lambda text: self._post(messages.NoticeGiven(text)),
                 on_machine=lambda machine: machine.on_command(self.log.on_command),
                 on_plan=self.log.announce,
+                on_found=self._tell_disks,
                 opener=self._opener,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +13,7 @@ from tui import messages
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.plans import Plan
+    from lab.plans import Plan, Step
     from lab.session.session import LabSession
 
 T = TypeVar("T")
@@ -23,24 +24,29 @@ class Job(Generic[T]):
     """Something to be done with the open session, and who hears of it. The callbacks run on the app's own thread."""
 
     title: str
-    work: Callable[[LabSession], T]
+    work: Callable[[LabSession], T] | Plan
+    """What to do, or a plan to run, whose steps can be followed."""
     on_done: Callable[[T], None] | None = None
     on_error: Callable[[LabError], None] | None = None
     is_shown: bool = True
     """Whether it counts as an operation that the screens show."""
-    plan: Plan | None = None
-    """Set if ``work`` runs this plan, so that its steps can be followed."""
 
     @property
     def step_count(self) -> int:
         """Steps that can be followed."""
-        return len(self.plan.steps) if self.plan else 0
+        return 0 if callable(self.work) else len(self.work.steps)
 
 
 def do(job: Job[Any], session: Any, post: Callable[[Message], object]) -> LabError | None:
     """Do it, and post what came of it; returns why it failed. A bug in it must not take the lab or the app away."""
+    numbers = itertools.count(1)
+
+    def tell(step: Step) -> None:
+        post(messages.StepStarted(job, next(numbers), step.shell_line()))
+
     try:
-        post(messages.JobFinished(job, job.work(session)))
+        done = job.work(session) if callable(job.work) else session.run(job.work, before_step=tell)
+        post(messages.JobFinished(job, done))
         return None
     except LabError as error:
         failure = error

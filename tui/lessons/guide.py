@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lab.errors import LabError
 from tui.experiments import request_of
 from tui.lessons.view import CourseItem, LessonView
+from tui.messages import LabLooked, LabMessage
 
 if TYPE_CHECKING:
     from lab.experiments.progress import RunProgress
@@ -91,8 +92,13 @@ class Guide:
         self._read_count = seat.done_count if seat else 0
         self.refresh()
 
-    def hear(self) -> None:
-        """The lab was looked at: gather what happened in the step, and check it."""
+    def hear(self, message: LabMessage) -> None:
+        """The lab was looked at: check the step."""
+        if isinstance(message, LabLooked):
+            self.check()
+
+    def check(self) -> None:
+        """Gather what happened in the step since the last look, and check it."""
         if not self._was_asked:
             self.open(only_if_begun=True)
         seat, state = self._seat, self._frontend.lab
@@ -269,7 +275,7 @@ class Guide:
         except LabError as error:
             return f"{error.message}: {error.hint}" if error.hint else error.message
         self._look_without_lab(seat)
-        self.hear()
+        self.check()
         return ""
 
     def _look_without_lab(self, seat: LessonSession) -> None:
@@ -314,7 +320,7 @@ class Guide:
             read = self._read_count
             self._sit(desk.translate(seat, language))
             self._read_count = read
-            self.hear()
+            self.check()
             self.refresh()
 
         self._try(change)
@@ -325,12 +331,15 @@ class Guide:
         step = seat.step if seat else None
         if seat is None or step is None:
             return
-        from tui.lessons.work import lab_work
+
+        def work(session: LabSession) -> None:
+            for action in step.do:
+                action.perform(session)
+            # Known data are written by no plan.
+            session.rescan()
 
         self._try(seat.note_help)
-        self._frontend.job(
-            f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", lab_work(self._frontend.client, step.do)
-        )
+        self._frontend.job(f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", work)
 
     def measure(self, name: str) -> bool:
         """Run a measurement of the lesson on a lab of its own, beside the open one; False if other long work runs."""
