@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class PlanRun:
     """``PlanRun(frontend, plan).go_on()`` runs a plan; of one that waits for md in between the first part, at first.
 
-    ``on_done`` comes when that has run: what follows goes on by itself.
+    All of ``on_done`` come when that has run: what follows goes on by itself.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class PlanRun:
         frontend: Frontend,
         plan: Plan,
         *,
-        on_done: Callable[[], None] | None = None,
+        on_done: Sequence[Callable[[], object] | None] = (),
         on_error: Callable[[LabError], None] | None = None,
     ) -> None:
         self.plan = plan
@@ -60,7 +60,7 @@ class PlanRun:
         client.submit(Job(self.plan.title, acting, partial(self._acted, wait, after), self._failed))
 
     def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
-        on_done, self._on_done = self._on_done, None
+        on_done, self._on_done = self._on_done, ()
         # From here on nobody waits for the answer.
         self._on_error = None
         session = self._frontend.client.session
@@ -73,8 +73,8 @@ class PlanRun:
                 on_done=partial(self._waited, after),
                 on_error=self._wait_failed,
             )
-        if on_done:
-            on_done()
+        for each in filter(None, on_done):
+            each()
 
     def _wait(self, session: LabSession, step: Step) -> int:
         """On a thread of its own; returns the status."""

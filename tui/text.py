@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from tui import messages as happened
@@ -248,16 +249,11 @@ class TextApp(Frontend):
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
-                PlanRun(self, plan, on_done=lambda: self._done(plan, on_done)).go_on()
+                PlanRun(self, plan, on_done=(partial(self._line, f"done: {plan.title}."), on_done)).go_on()
             else:
                 self._line("left as it was.")
 
         self._answer = answer
-
-    def _done(self, plan: Plan, on_done: Callable[[], None] | None) -> None:
-        self._line(f"done: {plan.title}.")
-        if on_done:
-            on_done()
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
         """Print them with numbers."""

@@ -177,7 +177,7 @@ async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(
             ("sh", "-c", "wait for md"): Scripted(status=status),
         }
         done: list[bool] = []
-        PlanRun(app, PLAN, on_done=lambda: done.append(True)).go_on()
+        PlanRun(app, PLAN, on_done=(lambda: done.append(True),)).go_on()
         for _ in range(4):
             await idle(pilot, app)
             await pilot.pause(0.05)
@@ -193,7 +193,7 @@ async def test_a_plan_that_is_left_does_not_go_on(app_on: AppMaker, fake_lab: Fa
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
-        PlanRun(app, PLAN, on_done=lambda: app.leave_volume("adapt0")).go_on()
+        PlanRun(app, PLAN, on_done=(lambda: app.leave_volume("adapt0"),)).go_on()
         for _ in range(4):
             await idle(pilot, app)
             await pilot.pause(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
@@ -130,7 +131,8 @@ class PlanScreen(Modal[bool]):
         self._is_running = True
         self.query_one("#run", Button).disabled = True
         self.query_one("#cancel", Button).label = "Hide (Esc)"
-        PlanRun(self.app, self.plan, on_done=self._done, on_error=self._failed).go_on()
+        close = partial(self.dismiss, True)
+        PlanRun(self.app, self.plan, on_done=(close, self._on_done), on_error=self._failed).go_on()
 
     def action_copy(self) -> None:
         if self.plan.steps:
@@ -139,12 +141,6 @@ class PlanScreen(Modal[bool]):
 
     def action_cancel(self) -> None:
         self.dismiss(False)
-
-    def _done(self) -> None:
-        self._is_running, self._is_over = False, True
-        self.dismiss(True)
-        if self._on_done:
-            self._on_done()
 
     def _failed(self, error: LabError) -> None:
         self._is_running, self._is_over = False, True

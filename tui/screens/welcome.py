@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -129,7 +130,7 @@ class WelcomeScreen(Modal[None]):
         assert self._plan is not None
         app, plan = self.app, self._plan
         self.dismiss()
-        PlanRun(app, plan, on_done=lambda: app.built(plan)).go_on()
+        PlanRun(app, plan, on_done=(partial(app.built, plan),)).go_on()
 
     def action_close(self) -> None:
         self._is_closed = True
