@@ -115,11 +115,12 @@ module RaidlabVM
   end
 
   # vagrant-libvirt removes the disks that are configured now, not those the machine was made with, and an `up` that
-  # was killed half-way leaves volumes, or a machine that Vagrant has not noted yet, on which the next one stumbles.
+  # was killed half-way leaves volumes, or a machine that Vagrant has not noted yet, on which the next one stumbles. One
+  # that it has noted it would start as it is, and wait ten minutes for the network interface that was never added.
   def clean_leftovers(config)
     config.trigger.before(:up) do |trigger|
       trigger.name = "leftovers of an interrupted 'up'"
-      trigger.ruby { |_, machine| RaidlabVM.remove_leftovers(machine) unless machine.id }
+      trigger.ruby { |_, machine| RaidlabVM.remove_leftovers(machine) }
     end
     config.trigger.after(:destroy) do |trigger|
       trigger.name = "every disk is gone"
@@ -127,16 +128,19 @@ module RaidlabVM
     end
   end
 
-  # Removes the volumes named after a machine that is not there, or is only defined. One that has run is left alone:
-  # somebody may have deleted .vagrant, and the machine's work is on its disks.
+  # Removes the volumes named after a machine that is not there, or is only defined, and that. One that has run is left
+  # alone: somebody may have deleted .vagrant, and the machine's work is on its disks.
   def remove_leftovers(machine)
     client = machine.provider.driver.connection.client
     name = domain_name(machine)
     left = volumes(client, name)
     domain = client.list_all_domains.find { |each| each.name == name }
     return if domain && (domain.active? || left.values.any? { |volume| volume.info.allocation > UNTOUCHED_BYTES })
+    # Vagrant knows a machine whose disks are not to be seen: nothing tells whether it has run.
+    return if machine.id && (domain.nil? || left.empty?)
 
     domain&.undefine
+    machine.id = nil if machine.id
     left.each do |file, volume|
       machine.ui.info("removing the volume #{file}")
       volume.delete

@@ -80,6 +80,11 @@ class Computer:
             known.write_text(self.run("vagrant", "ssh-config", node).text)
         return self.run("ssh", "-F", str(known), node, line, timeout=timeout, check=check)
 
+    @property
+    def volumes_folder(self) -> Path:
+        """Where libvirt keeps them, as it is seen from outside."""
+        return self.folder / "libvirt" / "var" / "lib" / "libvirt" / "images"
+
     def volumes(self) -> list[str]:
         """The names of all volumes in libvirt's storage."""
         if "default" not in self.run("virsh", "pool-list", "--name").text.split():
