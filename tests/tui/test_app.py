@@ -13,6 +13,8 @@ from lab.plans import Plan
 from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
+from tests.unit.cli.superblocks import READS, as_read, superblock
+from tests.unit.fakes import Scripted
 from tui.glyphs import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.menu import MenuScreen
@@ -246,3 +248,17 @@ async def test_a_window_that_changes_is_filled_anew_also_while_the_machine_is_lo
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
         assert "uml: lost" in text_of(app).splitlines()[0]
+
+
+async def test_what_the_session_finds_on_the_disks_is_shown_unasked(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        assert len(app.lab.free_disks) == len(fake_lab.disks)
+        mirror = [superblock(each, [0, 1], level=1, slots=2) for each in (0, 1)]
+        blank = [None] * (len(fake_lab.disks) - len(mirror))
+        fake_lab.machine.answers[READS] = Scripted(stdout=as_read([*mirror, *blank]))
+        app.job("by hand", lambda session: session.rescan())
+        await until(pilot, lambda: bool(app.lab.resting_arrays), "the app knows of the array")
+        assert [array.name for array in app.lab.resting_arrays] == ["md0"]
+        assert len(app.lab.free_disks) == len(blank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,6 +73,23 @@ class Computer:
         """The arguments that run a command inside."""
         enter = ["nsenter", "--target", str(self.init_pid), "--net", "--mount", "--pid"]
         return [*enter, f"--wdns={cwd or self.clone}", "--", *argv]
+
+    @contextmanager
+    def killed_after(self, *argv: str) -> Iterator[None]:
+        """A command that runs beside the block, and is killed at its end with everything that it started."""
+        process = subprocess.Popen(
+            self.command(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self.environment,
+            start_new_session=True,
+        )
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def ssh(self, line: str, *, node: str = "raidlab", timeout: float = 300, check: bool = True) -> Done:
         """Run a shell line in the virtual machine as ``vagrant ssh -c`` does, without waiting for Vagrant to start."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -74,20 +72,9 @@ def test_a_wrong_setting_says_which_and_nothing_happens(
 
 def test_a_power_cut_in_a_bake_leaves_nothing_that_passes_for_a_box(computer: Computer) -> None:
     output = computer.clone / "packer" / "output"
-    process = subprocess.Popen(
-        computer.command(["packer/bake.sh", IMAGE]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=computer.environment,
-        start_new_session=True,
-    )
-    try:
+    with computer.killed_after("packer/bake.sh", IMAGE):
         # The machine of the bake has begun to write on its disk.
         wait_until(lambda: any(kernel_started(console) for console in output.glob(".bake-*/console.log")), seconds=1500)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     assert computer.run("packer/bake.sh", "--status", IMAGE).text == "missing\n"
     # What the next bake has to deal with; the first test after this one sees that it does.
     assert list(output.glob(".bake-*/machine/lab.qcow2"))
@@ -358,20 +345,9 @@ def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab, *, 
     computer = lab.computer
     computer.run("vagrant", "destroy", "-f")
     base = set(computer.volumes_folder.iterdir())
-    process = subprocess.Popen(
-        computer.command(["vagrant", "up"]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=computer.environment,
-        start_new_session=True,
-    )
     # In the moment in which disks are made and no machine has them yet.
-    try:
+    with computer.killed_after("vagrant", "up"):
         wait_until(lambda: len(set(computer.volumes_folder.iterdir()) - base) >= 2, seconds=600, every_seconds=0.01)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     (system,) = [name for name in computer.volumes() if name.endswith("raidlab.img")]
     # The kill may also come a moment later: the machine is defined, without a network interface yet, and Vagrant has
     # noted it or not. If libvirt refuses the definition here it has one, for it ends what was asked of it before.

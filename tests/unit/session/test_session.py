@@ -34,28 +34,43 @@ def machine() -> FakeMachine:
 
 
 @pytest.fixture
-def session(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabSession:
+def told() -> list[list[str]]:
+    """Names of the stopped arrays, each time that the session told what it had found."""
+    return []
+
+
+@pytest.fixture
+def session(machine: FakeMachine, told: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabSession:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     host = Host.real("tests")
-    return LabSession(parse_target("local:"), host, Lab(as_machine(machine), host, DISKS))
+
+    def hear(session: LabSession) -> None:
+        told.append([array.name for array in session.found.stopped])
+
+    return LabSession(parse_target("local:"), host, Lab(as_machine(machine), host, DISKS), on_found=hear)
 
 
-def test_after_a_plan_the_disks_are_looked_at_anew(session: LabSession) -> None:
+def test_after_a_plan_the_disks_are_looked_at_anew_and_that_is_told(session: LabSession, told: list[list[str]]) -> None:
     assert session.found.all == ()
     session.run(WRITES)
     assert [array.name for array in session.found.stopped] == ["md0"]
+    assert told == [["md0"]]
 
 
-def test_so_they_are_after_one_that_failed_half_way(machine: FakeMachine, session: LabSession) -> None:
+def test_so_they_are_after_one_that_failed_half_way(
+    machine: FakeMachine, session: LabSession, told: list[list[str]]
+) -> None:
     machine.answers[("change",)] = Scripted(status=1, stderr="no")
     with pytest.raises(CommandFailed):
         session.run(WRITES)
     assert [array.name for array in session.found.stopped] == ["md0"]
+    assert told == [["md0"]]
 
 
-def test_a_plan_without_steps_changes_nothing(machine: FakeMachine, session: LabSession) -> None:
+def test_a_plan_without_steps_changes_nothing(machine: FakeMachine, session: LabSession, told: list[list[str]]) -> None:
     session.run(Plan("Use md0"))
     assert machine.runs == []
+    assert told == []
 
 
 def test_a_name_leads_to_the_kind_of_array_that_has_such_names(session: LabSession) -> None:
