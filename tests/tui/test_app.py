@@ -54,6 +54,21 @@ async def test_one_key_of_the_welcome_builds_a_raid_5(app_on: AppMaker, fake_lab
         assert argv[-4:] == ("/dev/ubda", "/dev/ubdb", "/dev/ubdc", "/dev/ubdd")
 
 
+async def test_the_welcome_says_that_the_machine_did_not_start_until_it_does(
+    app_on: AppMaker, fake_lab: FakeLab
+) -> None:
+    fake_lab.failure = LabError("the lab is in use", hint="stop the other one")
+    app = app_on(Settings())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "the lab is in use. stop the other one" in text_of(app), "the problem is told")
+        assert "is starting" not in text_of(app)
+        assert app.screen.query_one("#welcome-build").disabled
+        fake_lab.failure = None
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "It runs:" in text_of(app), "the plan is told")
+        assert not app.screen.query_one("#welcome-build").disabled
+
+
 async def test_an_answer_that_comes_after_the_welcome_was_closed_is_dropped(
     app_on: AppMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

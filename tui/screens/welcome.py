@@ -86,7 +86,10 @@ class WelcomeScreen(Modal[None]):
         line = self.query_one("#welcome-state", Static)
         if self._plan:
             return
-        if not state.is_open:
+        if state.problem and not state.is_open:
+            self._is_asked = False
+            self._cannot(state.problem)
+        elif not state.is_open:
             line.update(Content.styled("The machine is starting: about two seconds.", "$foreground-muted"))
         elif not self._is_asked:
             self._is_asked = True
@@ -97,6 +100,7 @@ class WelcomeScreen(Modal[None]):
         if self._is_closed:
             return
         self._plan = plan
+        self.query_one("#welcome-build", Button).disabled = False
         command = plan.lines()[0]
         self.query_one("#welcome-state", Static).update(
             Content.from_markup("It runs:  [bold]$command[/]", command=command)
