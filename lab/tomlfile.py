@@ -16,8 +16,8 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 
 from lab.errors import LabError, SpecError
+from lab.gates.numbers import parse_bytes
 from lab.old_names import with_new_keys
-from lab.units import parse_bytes
 
 T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", bound=StrEnum)

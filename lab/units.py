@@ -1,31 +1,11 @@
-"""Sizes and durations: parsed at the edge, plain bytes and seconds inside, formatted at the edge."""
+"""Sizes, durations and rates as people read them; what people write passes ``lab.gates.numbers``."""
 
 from __future__ import annotations
-
-import re
-
-from lab.errors import SpecError
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 SECTOR_BYTES = 512
-
-_SUFFIXES = {"": 1, "B": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-
-
-def parse_bytes(text: str | int, *, what: str = "size") -> int:
-    """Read ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
-
-    Raises SpecError for anything else.
-    """
-    if isinstance(text, int):
-        return text
-    match = _SIZE.fullmatch(text.strip())
-    if not match:
-        raise SpecError(f"{what} '{text}' is not a size", hint="write a whole number with K, M, G or T, such as 500M")
-    return int(match[1]) * _SUFFIXES[match[2].upper()]
 
 
 def format_bytes(count: int) -> str:

@@ -11,9 +11,10 @@ from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
 from lab.arrays.preview import SystemPreview
 from lab.cli.context import current
 from lab.cli.disk_words import bytes_or_none, split_words
+from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
 from lab.cli.session import open_session
-from lab.cli.whole_numbers import whole_number
+from lab.gates.numbers import DiskCount
 from lab.units import human_bytes
 
 
@@ -22,9 +23,7 @@ def capacity(
         list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; the lab's free disks if left out.")
     ] = None,
     *,
-    reference: Annotated[
-        int | None, Parameter(help="As for 'array create --level adapt5'.", converter=whole_number)
-    ] = None,
+    reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,
     chunk: Annotated[str | None, Parameter(help="Such as 64K; 128K if left out.")] = None,
 ) -> None:
     """Show what disks of different sizes hold under each system; nothing is touched."""

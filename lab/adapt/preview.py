@@ -13,8 +13,9 @@ from lab.adapt.windows import AdaptLevel, Composition, TierWindow
 from lab.arrays.levels import Raid5, usable_bytes
 from lab.arrays.preview import ArrayPreview, SliceRow, SystemPreview
 from lab.disks.kinds import DiskKind, LabDisk
+from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
-from lab.units import human_bytes, parse_bytes
+from lab.units import human_bytes
 
 if TYPE_CHECKING:
     from lab.adapt.spec import Geometry, VolumeSpec

@@ -14,10 +14,11 @@ from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act, array_tex
 from lab.cli.context import current
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session
+from lab.gates.numbers import parse_bytes
 from lab.parts import commands
 from lab.plans import Plan
 from lab.session.session import LabSession
-from lab.units import KIB, parse_bytes
+from lab.units import KIB
 
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
 app.command(array_create.create)

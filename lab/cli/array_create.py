@@ -17,12 +17,13 @@ from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
 from lab.cli.array_run import BitmapChunk, PlanFlag, act, tell, wait_or_tell
 from lab.cli.context import Context, current
 from lab.cli.disk_words import bytes_or_none, chosen_disks, explicit_disks, named_disks, split_words
+from lab.cli.numbers import number
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, show_plan, wait_with_bar
-from lab.cli.whole_numbers import whole_number
 from lab.disks import DiskKind, LabDisk
 from lab.disks.lab_files import lab_folder
 from lab.errors import SpecError
+from lab.gates.numbers import DiskCount
 from lab.plans import Plan
 from lab.session.session import LabSession
 from lab.tomlfile import known_word
@@ -30,9 +31,7 @@ from lab.units import GIB
 
 _Reference = Annotated[
     int | None,
-    Parameter(
-        help="adapt5: data chunks of the full stripe; one for each disk but one if left out.", converter=whole_number
-    ),
+    number(DiskCount, help="adapt5: data chunks of the full stripe; one for each disk but one if left out."),
 ]
 
 

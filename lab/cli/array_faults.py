@@ -15,12 +15,13 @@ from lab.cli.disk_words import bytes_or_none
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, wait_with_bar
 from lab.errors import ArrayError, ExitCode
+from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.data_mark import require_mark, verify_mark, write_mark
 from lab.session.session import LabSession
 from lab.tomlfile import known_word
-from lab.units import human_bytes, parse_bytes
+from lab.units import human_bytes
 
 
 def add_to(app: App) -> None:

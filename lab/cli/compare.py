@@ -9,11 +9,13 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.cli.context import current
+from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
 from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
 from lab.compare.cells import compare as compare_cells
 from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
 from lab.errors import ResultError, SpecError
+from lab.gates.numbers import Margin
 from lab.lint.result_checks import shown_stamps, worked_out_stamps
 from lab.report.cells import platform_tables, transfer_counts
 from lab.results.elsewhere import find_results, is_file_name
@@ -35,7 +37,7 @@ def compare(
         list[str] | None,
         Parameter(negative="", help=f"A difference that may be: {', '.join(CONDITIONS)} or all. May be repeated."),
     ] = None,
-    margin: Annotated[float, Parameter(help="Ratios this near to 1 count as no difference.")] = DEFAULT_MARGIN,
+    margin: Annotated[float, number(Margin, help="Ratios this near to 1 count as no difference.")] = DEFAULT_MARGIN,
 ) -> None:
     """Compare results: two of one machine cell by cell, those of several machines by what carries over.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lab.disks import LabDisk
 from lab.disks.kinds import find_disk
 from lab.errors import ArrayError
-from lab.units import parse_bytes
+from lab.gates.numbers import parse_bytes
 
 
 def explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:

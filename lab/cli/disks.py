@@ -14,21 +14,22 @@ from lab.arrays.discovery import SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, FoundArray
 from lab.cli import calibrate
 from lab.cli.array_run import BreakArrayFlag, PlanFlag
 from lab.cli.context import Context, current, is_terminal
+from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session, show_plan
-from lab.cli.whole_numbers import whole_number
 from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.drive_models import all_drive_models
 from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
 from lab.errors import DeviceRefused, SpecError
+from lab.gates.numbers import DiskCount, parse_bytes
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.more_disks import add_to_list, new_specs
 from lab.session.session import LabSession
 from lab.tomlfile import known_word, unknown_word
-from lab.units import format_bytes, human_bytes, human_seconds, parse_bytes
+from lab.units import format_bytes, human_bytes, human_seconds
 
 app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
 calibrate.add_to(app)
@@ -97,7 +98,7 @@ def add(
     path: Annotated[str | None, Parameter(help="The disk of kind physical, such as /dev/sdX.")] = None,
     *,
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
-    count: Annotated[int, Parameter(help="How many.", converter=whole_number)] = 1,
+    count: Annotated[int, number(DiskCount, help="How many.")] = 1,
     size: Annotated[str, Parameter(help="Of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
     model: Annotated[str | None, Parameter(help="Of a spindle: see 'raidlab disks models'.")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,

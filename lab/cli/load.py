@@ -10,14 +10,16 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.cli.context import Context, current
+from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session
 from lab.errors import ExitCode
+from lab.gates.numbers import Seconds, parse_bytes
 from lab.measure.job import Measured
 from lab.session.history import LoadMeasure, load_value
 from lab.session.load import Forecast, Load, beside_prediction, predict
 from lab.session.session import LabSession
-from lab.units import format_bytes, human_bytes, human_rate, human_seconds, parse_bytes
+from lab.units import format_bytes, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures
 from lab.workloads.live import LiveInterval
 from lab.workloads.workload import Workload, all_workloads, find_workload
@@ -27,7 +29,7 @@ def load(
     workload: Annotated[str, Parameter(help="A workload, or the path of a .toml file: see 'raidlab workloads'.")],
     array: Annotated[str, Parameter(help="A running array, or a free disk: a bare one is overwritten.")],
     *,
-    runtime: Annotated[float, Parameter(help="Seconds to measure; Ctrl-C ends it before.")] = 10.0,
+    runtime: Annotated[float, number(Seconds, help="Seconds to measure; Ctrl-C ends it before.")] = 10.0,
     size: Annotated[str | None, Parameter(help="What it works on, over all jobs, such as 64M.")] = None,
 ) -> int:
     """Run one workload on an array and print its figures; live values on standard error."""

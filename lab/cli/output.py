@@ -7,34 +7,36 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lab.gates.text import visible, visible_json
+
 
 def out(text: str = "") -> None:
-    """One line of data."""
-    print(text, flush=True)
+    """Lines of data."""
+    print(visible(text, lines=True), flush=True)
 
 
 def err(text: str) -> None:
-    """One line of narration."""
-    print(text, file=sys.stderr, flush=True)
+    """Lines of narration."""
+    print(visible(text, lines=True), file=sys.stderr, flush=True)
 
 
 def out_json(value: Any) -> None:
     """A value as JSON, laid out for people too."""
     import msgspec
 
-    out(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    out(visible_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def out_json_line(value: Any) -> None:
     """A value as one line of JSON."""
     import msgspec
 
-    out(msgspec.json.encode(value).decode())
+    out(visible_json(msgspec.json.encode(value).decode()))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
     """Columns aligned by spaces: reads well on a terminal, and tools can cut it. Headings in ``right`` align right."""
-    cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(headings), *([visible(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     to_right = [heading in set(right) for heading in headings]
     lines = []

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from lab.cli.context import Context, current
+from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
-from lab.cli.whole_numbers import whole_number
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
-from lab.experiments.schema import MOST_SEED, Experiment, built_in_names, find_experiment, seeded
+from lab.experiments.schema import Experiment, built_in_names, find_experiment, seeded
 from lab.experiments.service import RunRequest, resume_experiment, run_experiment
+from lab.gates.numbers import Seed
 from lab.host.files import HostFiles
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.findings import findings_table
@@ -47,11 +47,7 @@ def run(
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
     seed: Annotated[
         int | None,
-        Parameter(
-            help="Other addresses and another order than the experiment's own; 0 or more.",
-            converter=whole_number,
-            validator=Number(gte=0, lte=MOST_SEED),
-        ),
+        number(Seed, help="Other addresses and another order than the experiment's own; 0 or more."),
     ] = None,
     allow: Annotated[
         list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")

@@ -6,19 +6,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from lab.cli.context import options
+from lab.cli.numbers import number
 from lab.cli.output import err, out
-from lab.cli.whole_numbers import whole_number
 from lab.errors import ToolMissing
+from lab.gates.numbers import PortOrAny
 
 
 def serve(
     *,
-    port: Annotated[
-        int, Parameter(help="Port on the loopback interface; 0: any that is free.", converter=whole_number)
-    ] = 8642,
+    port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0: any that is free.")] = 8642,
 ) -> None:
     """The app in a browser: on loopback only, at an address with a random token that is printed.
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from lab.arrays.kinds import kind_of_name
 from lab.arrays.md import status_value
 from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context, current
+from lab.cli.numbers import number
 from lab.cli.output import out, out_json_line, table
 from lab.cli.session import open_session
-from lab.cli.whole_numbers import whole_number
+from lab.gates.numbers import LookCount
 from lab.measure.samples import rates_between
 from lab.session.monitor import Snapshot, recent, sync_pace, take_snapshot
 from lab.session.session import LabSession
@@ -29,9 +28,7 @@ LINE_INTERVAL_SECONDS = 1.0
 def watch(
     name: str | None = None,
     *,
-    count: Annotated[
-        int | None, Parameter(help="Stop after so many looks; otherwise Ctrl-C ends it.", converter=whole_number)
-    ] = None,
+    count: Annotated[int | None, number(LookCount, help="Stop after so many looks; otherwise Ctrl-C ends it.")] = None,
 ) -> None:
     """Show arrays, members and rebuilds as they change. On uml: syncs go on as long as this runs."""
     context = current()

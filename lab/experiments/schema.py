@@ -13,6 +13,7 @@ from lab.arrays.level_names import level_with_layout
 from lab.disks.kinds import DiskSpec
 from lab.errors import SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
+from lab.gates.numbers import Seed
 from lab.parts import catalogue
 from lab.results.statistics import DEFAULT_REPEATS, MOST_REPEATS
 from lab.tomlfile import read_toml, unknown_word
@@ -21,7 +22,6 @@ from lab.workloads.workload import Workload, find_workload
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """What is read; lab.old_names tells what the earlier ones call otherwise."""
-MOST_SEED = 2**32 - 1
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
@@ -100,7 +100,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     More saves building. What drifts meanwhile then falls on some arrays more than on others, so it should stay below
     ``repeats``.
     """
-    seed: int = 1
+    seed: Seed = 1
     """Of the order, and with each repeat's number of its addresses."""
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
@@ -162,7 +162,6 @@ def _complaints(experiment: Experiment) -> list[str]:
         (not 1 <= experiment.repeats <= MOST_REPEATS, f"repeats must be between 1 and {MOST_REPEATS}"),
         (experiment.most_repeats > MOST_REPEATS, f"most_repeats must be {MOST_REPEATS} or less"),
         (not experiment.why.isprintable() or len(experiment.why) > 400, "why is one printable line of 400 characters"),
-        (not 0 <= experiment.seed <= MOST_SEED, f"seed must be between 0 and {MOST_SEED:,}"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
         (
             rebuilds is not None and not 1 <= rebuilds <= experiment.repeats,

@@ -12,10 +12,10 @@ from typing import ClassVar
 import msgspec
 
 from lab.arrays.spec import ArraySpec, Bitmap
+from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
 from lab.session import breaking, data_mark
 from lab.session.session import LabSession
-from lab.units import parse_bytes
 
 
 class LessonAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):

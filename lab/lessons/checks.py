@@ -14,10 +14,11 @@ import msgspec
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.gates.numbers import parse_bytes
 from lab.host.clock import moment
 from lab.lessons.state import CheckedState, CheckOutcome, Facts
 from lab.session.events import EventKind
-from lab.units import human_bytes, parse_bytes
+from lab.units import human_bytes
 
 
 class LessonCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.errors import SpecError
+from lab.gates.numbers import parse_bytes
 from lab.lint.rules import Check, LintFinding, Seen, run_checks
-from lab.units import SECTOR_BYTES, parse_bytes
+from lab.units import SECTOR_BYTES
 from lab.workloads.workload import SYNCHRONOUS_ENGINES
 
 _READS = {"read", "randread"}

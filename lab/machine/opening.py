@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.errors import LabError
+from lab.gates.numbers import parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses, Processes
@@ -19,7 +20,6 @@ from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
 from lab.machine.vagrant import find_host
-from lab.units import parse_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lab.errors import SpecError
+from lab.gates.numbers import parse_bytes
 from lab.lint.rules import Check, LintFinding, Seen, run_checks
-from lab.units import parse_bytes
 
 _LOOP = re.compile(r"for\s+(\w+)\s+in\s+([^;]+);\s*do\s+(.+?);?\s*done", re.DOTALL)
 _BREAKS = {";", "&&", "||", "&"}

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import SpecError
-from lab.units import GIB, KIB, MIB, format_bytes, human_bytes, human_rate, human_seconds, parse_bytes
+from lab.gates.numbers import MOST_BYTES, parse_bytes
+from lab.units import GIB, KIB, MIB, format_bytes, human_bytes, human_rate, human_seconds
 
 sizes = st.one_of(
-    st.integers(0, 2**63), st.builds(lambda n, p: n << p, st.integers(1, 5000), st.sampled_from([10, 20, 30, 40]))
+    st.integers(0, MOST_BYTES), st.builds(lambda n, p: n << p, st.integers(1, 5000), st.sampled_from([10, 20, 30, 40]))
 )
 
 

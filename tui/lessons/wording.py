@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 
 from lab.arrays.level_names import parse_level
+from lab.gates.numbers import parse_bytes
 from lab.lessons import actions
 from lab.lessons.actions import LessonAction
-from lab.units import human_bytes, parse_bytes
+from lab.units import human_bytes
 from tui.actions import ACTIONS
 from tui.drafts import title_of
 

@@ -1,0 +1,35 @@
+"""Numbers as words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import Parameter, Token
+
+from lab.errors import SpecError
+from lab.gates.numbers import checked, whole
+
+
+def number(kind: Any, **more: Any) -> Parameter:
+    """The option's value as one of the types of ``lab.gates.numbers``.
+
+    1.5 is no whole number, where cyclopts by itself would round it.
+    """
+    is_whole = kind.__origin__ is int
+
+    def convert(_: object, tokens: Sequence[Token]) -> float:
+        text = tokens[0].value
+        try:
+            return checked(whole(text) if is_whole else _real(text), kind, "number")
+        except SpecError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+
+    return Parameter(converter=convert, **more)
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(f"'{text}' is not a number", hint="write digits and one dot, such as 1.5") from None

@@ -1,0 +1,89 @@
+"""Files from outside, and files of the lab's own in folders in which somebody else might have written.
+
+The promise: what is opened is a plain file of bounded size. No pipe or device makes the lab wait, no link leads it to
+another file, no small file becomes a large one in memory, and of the lab's own files none is another user's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from pathlib import Path
+
+from lab.errors import LabError, ResultError
+from lab.units import MIB, human_bytes
+
+MOST_TOML_BYTES = MIB
+MOST_RECORD_BYTES = 64 * MIB
+MOST_DOCUMENT_BYTES = 64 * MIB
+"""Of one of fio's documents, unpacked."""
+
+
+def open_plain(
+    path: Path, flags: int = os.O_RDONLY, *, is_own: bool = False, error: type[LabError] = ResultError
+) -> int:
+    """The descriptor of a plain file. ``is_own``: it is this user's, under one name alone, and no link leads there.
+
+    Raises ``error`` for anything that is not such a file, OSError as open(2) does.
+    """
+    # Looked at before it is opened, since to open a device may do something; and again, in case it was exchanged.
+    _refuse(path, path.stat(follow_symlinks=not is_own), is_own=is_own, error=error)
+    links = os.O_NOFOLLOW if is_own else 0
+    descriptor = os.open(path, flags | links | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    try:
+        _refuse(path, os.fstat(descriptor), is_own=is_own, error=error)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_plain(
+    path: Path, most_bytes: int, *, is_own: bool = False, error: type[LabError] = ResultError, hint: str = ""
+) -> bytes:
+    """All of a plain file. Raises ``error`` as ``open_plain`` and for one of more than ``most_bytes``, OSError."""
+    with open(open_plain(path, is_own=is_own, error=error), "rb") as file:
+        # One that grows meanwhile is not read on for ever.
+        data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
+    if data is None or len(data) > most_bytes:
+        raise error(f"'{path}' is larger than {human_bytes(most_bytes)}", hint=hint or "check the path")
+    return data
+
+
+def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
+    """What was packed with gzip. Raises ResultError for more than ``most_bytes`` unpacked, and for what is no gzip."""
+    found: list[bytes] = []
+    left = most_bytes
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            found.append(member.decompress(data, left + 1))
+        except zlib.error as error:
+            raise ResultError(f"{what} is damaged: {error}", hint="restore it from a copy") from None
+        left -= len(found[-1])
+        if left < 0:
+            raise ResultError(f"{what} is larger than {human_bytes(most_bytes)} unpacked", hint="do not use this file")
+        if not member.eof:
+            raise ResultError(f"{what} is cut off", hint="restore it from a copy")
+        data = member.unused_data
+    return b"".join(found)
+
+
+def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabError]) -> None:
+    remove = "move it away: the lab makes its own files"
+    if is_own and stat.S_ISLNK(found.st_mode):
+        raise error(f"'{path}' is a link to another file", hint=remove)
+    if not stat.S_ISREG(found.st_mode):
+        raise error(
+            f"'{path}' is {_kind(found.st_mode)} and no file", hint="name a plain file" if not is_own else remove
+        )
+    if is_own and found.st_uid != os.geteuid():
+        raise error(f"'{path}' belongs to another user (number {found.st_uid})", hint=remove)
+    if is_own and found.st_nlink > 1:
+        raise error(f"'{path}' is the same file as another one (a hard link)", hint=remove)
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
+    return kinds.get(stat.S_IFMT(mode), "a device")

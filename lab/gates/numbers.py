@@ -1,0 +1,110 @@
+"""Numbers from outside.
+
+The promise: a number that the lab works with is finite and bounded, so nothing that it stands for (a wait, a loop,
+memory, a device) is without end, and whoever wrote another is told the bound.
+
+The types are for fields of Structs and for options of the command line alike: msgspec checks them while it decodes,
+``checked`` anywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from lab.errors import SpecError
+
+N = TypeVar("N", int, float)
+
+_TIB = 1024**4
+MOST_BYTES = 2**63 - 1
+"""As far as the kernel counts (loff_t)."""
+MOST_DISK_BYTES = 16 * _TIB
+"""The largest file of ext4 with blocks of 4 KiB (ext4(5)); no larger disk can be made of one."""
+MOST_DISKS = 64
+"""How many loop and nbd devices the lab asks their drivers for."""
+MOST_SECONDS = 7 * 24 * 3600
+_MOST_DIGITS = 19
+_WIDEST = 10**20
+_SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
+_SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
+BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
+"""Of one request of a load."""
+DiskCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+JobCount = Annotated[int, msgspec.Meta(ge=1, le=256)]
+QueueDepth = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
+SecondsOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
+Hertz = Annotated[float, msgspec.Meta(ge=0.01, le=20)]
+SpeedKibPerSecond = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""What md takes for a speed limit: it keeps an int (drivers/md/md.c)."""
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
+def whole(text: str, what: str = "") -> int:
+    """A whole number as it was typed. Raises SpecError for other text, and for one of more than 19 digits.
+
+    Python by itself refuses more than 4,300 digits with an error of its own (sys.set_int_max_str_digits).
+    """
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+        raise SpecError(
+            f"{what} '{shortened(text)}' is not a whole number".lstrip(), hint="write digits alone, such as 4"
+        )
+    if len(text.strip()) > _MOST_DIGITS:
+        raise SpecError(
+            f"{what} '{shortened(text)}' is too large".lstrip(), hint=f"write at most {_MOST_DIGITS} digits"
+        )
+    return int(text)
+
+
+def parse_bytes(text: str | int, *, what: str = "size") -> int:
+    """Read ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
+
+    Raises SpecError for anything else, and for more than ``MOST_BYTES``.
+    """
+    if isinstance(text, int):
+        return checked(text, SizeBytes, what)
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise SpecError(
+            f"{what} '{shortened(text)}' is not a size", hint="write a whole number with K, M, G or T, such as 500M"
+        )
+    return checked(whole(match[1], what) * _SUFFIXES[match[2].upper()], SizeBytes, what)
+
+
+def checked(value: N, kind: Any, what: str) -> N:
+    """``value``, if it is within one of the types above. Raises SpecError with the bound."""
+    try:
+        return msgspec.convert(value, kind)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        told = shown(value)
+        raise SpecError(f"{what} {told} is not possible", hint=f"write {_range(kind)}") from None
+
+
+def shown(value: float) -> str:
+    """A number that was refused, as far as it can be printed."""
+    if value != value or abs(value) < _WIDEST:
+        return f"{value:,}"
+    return "inf" if value in (math.inf, -math.inf) else "of this size"
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """So much of a word that somebody wrote as an error message can bear."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _range(kind: Any) -> str:
+    meta = kind.__metadata__[0]
+    low = f"{meta.ge:,} or more" if meta.ge is not None else f"more than {meta.gt:,}"
+    high = f"{meta.le:,} at most" if meta.le is not None else f"less than {meta.lt:,}"
+    unit = f", in steps of {meta.multiple_of:,}" if meta.multiple_of else ""
+    return f"{low}, {high}{unit}"
