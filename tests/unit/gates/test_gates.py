@@ -173,7 +173,7 @@ def test_gzip_is_unpacked_up_to_its_bound(members: int) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_damaged_gzip_is_an_error_of_the_lab(data: bytes, cut: int) -> None:
-    for damaged in (data, gzip.compress(data)[: cut % 20 + 1], gzip.compress(data) + b"more"):
+    for damaged in (data, gzip.compress(data)[: cut % 18 + 1], gzip.compress(data) + b"more"):
         try:
             gunzip(damaged, 10**6, "it")
         except ResultError:
