@@ -80,6 +80,7 @@ def test_what_is_no_whole_number_is_refused_and_not_rounded(
         (MachineLost("gone"), 4),
         (Interrupted(2), 130),
         (Interrupted(15), 143),
+        (Interrupted(1), 129),
     ],
 )
 def test_errors_have_their_status(error: BaseException, status: int, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,99 @@
+"""Whoever closes the window of a terminal leaves no machine behind: SIGHUP closes as SIGTERM does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.machine.state_folder import KERNEL_RECORD
+
+pytestmark = pytest.mark.kernel
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 60.0
+# A shell gives a command its terminal, so that closing the window reaches it. The last line: as nohup(1) does.
+IN_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+COMMAND = "from lab.cli.main import main; main()"
+NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+
+
+def machines(state: Path) -> list[Path]:
+    return list((state / "machines").glob("[0-9]*"))
+
+
+def read(terminal: int, seconds: float) -> None:
+    """Take what is written, so that the command never waits for somebody to read."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if select.select([terminal], [], [], left)[0]:
+            os.read(terminal, 1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("words", "settled_seconds"),
+    [
+        (["exec", "--", "sleep", "1000"], 0.5),
+        (["watch"], 0.5),
+        (["run", "antioquia-quick"], 3.0),
+        ([], 4.0),
+    ],
+    ids=["exec", "watch", "run", "app"],
+)
+def test_a_closed_window_leaves_no_machine(tmp_path: Path, words: list[str], settled_seconds: float) -> None:
+    window, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL + COMMAND, "--on", "uml:", *words],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=REPOSITORY,
+        env={**os.environ, "RAIDLAB_STATE": str(tmp_path), "RAIDLAB_CONFIG": str(tmp_path), "TERM": "xterm-256color"},
+        start_new_session=True,
+    ) as process:
+        try:
+            os.close(terminal)
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not list((tmp_path / "machines").glob(f"*/{KERNEL_RECORD}")):
+                assert time.monotonic() < deadline
+                read(window, 0.05)
+            read(window, settled_seconds)
+            os.close(window)
+            assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGHUP
+            assert machines(tmp_path) == []
+        finally:
+            process.kill()
+
+
+def test_what_was_started_with_nohup_goes_on(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            NOHUP + COMMAND,
+            "--on",
+            "uml:",
+            "exec",
+            "--",
+            "sh",
+            "-c",
+            "echo up; sleep 2; echo done",
+        ],
+        stdout=subprocess.PIPE,
+        cwd=REPOSITORY,
+        env={**os.environ, "RAIDLAB_STATE": str(tmp_path)},
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == "done\n"
+        assert process.wait(PATIENCE_SECONDS) == 0
+    assert machines(tmp_path) == []
