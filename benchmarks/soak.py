@@ -1,0 +1,319 @@
+"""Two hours of work on the embedded kernel: does anything grow, stand still, or stay behind?
+
+Usage: soak.py [--seconds N] [--seed N] [--evidence FOLDER]
+
+Create, mark, load, fail, rebuild under load, verify, scrub, stop: over and over, on several levels and kinds of disks,
+many rounds on one machine, then a fresh one after a few. Each round is one line on standard error. A stand-still is a
+machine that answers no question for ten seconds; what can be learnt of it goes to the folder for evidence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.support.footprint import client_footprint, machine_footprint
+from benchmarks.support.growth import growth_per_round
+from benchmarks.support.report import finish, private_state
+from lab.arrays.spec import ArraySpec
+from lab.disks import DiskKind, DiskSpec, Lab, open_lab
+from lab.errors import LabError
+from lab.host.files import HostFiles
+from lab.machine import Host, Machine, parse_target
+from lab.machine.stand_still import stand_still_evidence
+from lab.machine.state_folder import KERNEL_RECORD, kernel_group
+from lab.session.data_mark import verify_mark, write_mark
+from lab.session.load import Load
+from lab.session.monitor import Monitor
+from lab.session.session import LabSession
+from lab.units import KIB, MIB
+
+TWO_HOURS = 7200.0
+STINTS = (1, 40, 3, 60, 1, 2)
+"""Rounds on one machine, in turn."""
+SETTLING_ROUNDS = 12
+"""Of a machine: each kind of disk has been used three times, its drivers and programs are loaded, its disks written."""
+STANDSTILL_SECONDS = 10.0
+GIVE_UP_SECONDS = 60.0
+LEVELS = (("raid5", 3), ("raid1", 2), ("raid6", 4), ("raid10", 4), ("raid4", 3), ("raid0", 3))
+KINDS = ((DiskKind.FILE, 64 * MIB), (DiskKind.SPINDLE, 24 * MIB), (DiskKind.RAM, 24 * MIB), (DiskKind.LOOP, 24 * MIB))
+DISKS_OF_A_KIND = 5
+WORKLOADS = ("rand-mix-4k", "rand-write-8k", "seq-write-1m", "rand-read-128k")
+BOUNDS: dict[str, float] = {
+    "client_bytes": 8 * MIB,
+    "supervisor_bytes": MIB,
+    "kernel_bytes": 8 * MIB,
+    "guest_bytes": 16 * MIB,
+    "state_bytes": 4 * MIB,
+}
+"""How much may be more at the end of the run, as the estimate has it. Whatever is counted: less than one."""
+LESS_THAN_ONE = 0.5
+
+
+@dataclass
+class Findings:
+    """All that was seen."""
+
+    evidence: Path
+    values: dict[str, dict[int, list[tuple[float, float]]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    """Quantity -> machine (0: the client) -> round and value."""
+    rounds: int = 0
+    machines: int = 0
+    longest_silence_seconds: float = 0.0
+    still: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+
+    def note(self, group: int, figures: dict[str, float]) -> None:
+        for name, value in figures.items():
+            self.values[name][group].append((self.rounds, value))
+
+    def fail(self, what: str) -> None:
+        self.failures.append(what)
+        print(f"FAILURE {what}", file=sys.stderr, flush=True)
+
+
+class Watch:
+    """Asks a machine a short question each second; silence is recorded with its evidence, and ended after a minute."""
+
+    def __init__(self, machine: Machine, folder: Path, findings: Findings) -> None:
+        self._machine, self._folder, self._findings = machine, folder, findings
+        self._answered = time.monotonic()
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._ask, self._look)]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self) -> None:
+        while not self._over.wait(1.0):
+            try:
+                self._machine.read(["/proc/uptime"])
+            except LabError:
+                return
+            now = time.monotonic()
+            silence = now - self._answered - 1.0
+            self._findings.longest_silence_seconds = max(self._findings.longest_silence_seconds, silence)
+            self._answered = now
+
+    def _look(self) -> None:
+        while not self._over.wait(0.5):
+            if not self._threads[0].is_alive() or time.monotonic() - self._answered < STANDSTILL_SECONDS + 1.0:
+                continue
+            self._record()
+            while not self._over.wait(0.5) and self._threads[0].is_alive():
+                silence = time.monotonic() - self._answered
+                if silence < STANDSTILL_SECONDS:
+                    self._say(f"it went on by itself after {silence:.0f} s")
+                    break
+                if silence > GIVE_UP_SECONDS and (group := kernel_group(self._folder)):
+                    self._say("it did not go on, and was killed")
+                    Host.real().processes.kill_group(group)
+                    return
+
+    def _record(self) -> None:
+        group = kernel_group(self._folder)
+        number = len(self._findings.still) + 1
+        self._say(f"round {self._findings.rounds}: no answer for {STANDSTILL_SECONDS:g} s")
+        place = self._findings.evidence / f"{number}"
+        place.mkdir(parents=True, exist_ok=True)
+        if group:
+            (place / "evidence.txt").write_text(stand_still_evidence(HostFiles(), self._folder, group))
+        (place / "console.log").write_bytes((self._folder / "console.log").read_bytes())
+
+    def _say(self, what: str) -> None:
+        self._findings.still.append(what)
+        print(f"STANDSTILL {what}", file=sys.stderr, flush=True)
+
+
+def disks() -> tuple[DiskSpec, ...]:
+    """Some of each kind; file disks come first, as the kernel has them from its start."""
+    numbers = itertools.count(1)
+    return tuple(
+        DiskSpec(
+            name=f"disk{next(numbers):02d}",
+            kind=kind,
+            size_bytes=size,
+            model="hdd-10k" if kind is DiskKind.SPINDLE else "",
+        )
+        for kind, size in KINDS
+        for _ in range(DISKS_OF_A_KIND)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One life of an array."""
+
+    session: LabSession
+    kind: DiskKind
+    level: str
+    members: int
+    chance: random.Random
+
+    def play(self) -> None:
+        """From blank disks to blank disks. Raises LabError or AssertionError for what should not be."""
+        session = self.session
+        names = [disk.name for disk in session.disks if disk.kind is self.kind]
+        nodes = tuple(session.node(name) for name in names)
+        has_chunk = self.level != "raid1"
+        is_redundant = self.level != "raid0"
+        spec = ArraySpec(
+            self.level,
+            nodes[: self.members],
+            chunk_bytes=64 * KIB if has_chunk else None,
+            assume_clean=is_redundant and self.chance.random() < 0.3,
+        )
+        session.run(session.creation(spec))
+        array = session.array("md0")
+        array.wait()
+        mark = write_mark(session, "md0")
+        load = Load(session, "md0", self.chance.choice(WORKLOADS), working_set_bytes=8 * MIB)
+        load.start()
+        time.sleep(self.chance.uniform(0.5, 3.0))
+        if is_redundant:
+            victim, spare = self.chance.choice(names[: self.members]), names[self.members]
+            for plan in (array.fail, array.remove):
+                session.run(plan(victim))
+            time.sleep(self.chance.uniform(0.0, 1.0))
+            session.run(array.add(spare))
+            array.wait()
+        load.stop()
+        load.wait(60.0)
+        assert load.is_over, "the load did not end within a minute"
+        if is_redundant:
+            session.run(array.scrub("check"))
+            status = array.wait()
+            assert not status.mismatch_sectors, f"{status.mismatch_sectors} sectors do not match"
+            assert not status.degraded_count, "still degraded after the rebuild"
+        verdict = verify_mark(session, mark)
+        assert verdict.is_intact, verdict.sentence
+        session.run(array.destroy())
+        session.run(session.reset(names))
+
+
+@contextmanager
+def watched_machine(findings: Findings, state: Path) -> Iterator[Lab]:
+    """A fresh machine, asked all the time, and looked at when it is gone."""
+    findings.machines += 1
+    watches: list[Watch] = []
+
+    def see(machine: Machine) -> None:
+        (record,) = (state / "machines").glob(f"*/{KERNEL_RECORD}")
+        watches.append(Watch(machine, record.parent, findings))
+
+    try:
+        with open_lab(parse_target("uml:"), Host.real("soak"), wanted=disks(), on_machine=see) as lab:
+            try:
+                yield lab
+            finally:
+                for watch in watches:
+                    watch.close()
+    finally:
+        left = [str(path) for path in (state / "machines").glob("[0-9]*")]
+        findings.leftovers += left
+
+
+def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, end: float) -> None:
+    """So many rounds on one machine, each through a session of its own, every other with the app's monitor."""
+    with watched_machine(findings, state) as lab:
+        for _ in range(rounds):
+            if time.monotonic() > end:
+                return
+            # All pairs in turn: what is measured at the end of a round has the same past each time.
+            kind = KINDS[findings.rounds % len(KINDS)][0]
+            level, members = LEVELS[findings.rounds // len(KINDS) % len(LEVELS)]
+            session = LabSession(parse_target("uml:?name=soak"), lab.host, lab)
+            monitor = Monitor(session, on_look=lambda _: None, on_end=lambda _: None, hertz=8.0)
+            is_watched = chance.random() < 0.5
+            begun = time.monotonic()
+            if is_watched:
+                monitor.start()
+            try:
+                Round(session, kind, level, members, chance).play()
+            finally:
+                if is_watched:
+                    monitor.stop()
+            findings.rounds += 1
+            machine = machine_footprint(state, lab.machine)
+            findings.note(findings.machines, machine)
+            client = client_footprint(state)
+            findings.note(0, client)
+            told = " ".join(f"{name}={value:g}" for name, value in (client | machine).items())
+            seconds = time.monotonic() - begun
+            line = f"round {findings.rounds} machine {findings.machines} {kind} {level} {seconds:.1f} s {told}"
+            print(line, file=sys.stderr, flush=True)
+
+
+def grown(findings: Findings) -> dict[str, dict[str, float]]:
+    """Each quantity: how much more there is at the end than at the start, and how much that may be."""
+    found = {}
+    for name, groups in findings.values.items():
+        slope = growth_per_round([*groups.values()], skip=SETTLING_ROUNDS)
+        if slope is not None:
+            first = next(iter(groups.values()))[0][1]
+            bound = BOUNDS.get(name, LESS_THAN_ONE)
+            found[name] = {"first": first, "growth": round(slope * findings.rounds, 3), "bound": bound}
+    return found
+
+
+def main() -> None:
+    """Work until the time is over, then judge."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=TWO_HOURS)
+    parser.add_argument("--seed", type=int, default=13)
+    parser.add_argument("--evidence", type=Path, default=Path("soak-evidence"))
+    options = parser.parse_args()
+    findings, chance = Findings(options.evidence.absolute()), random.Random(options.seed)
+    begin = time.monotonic()
+    end = begin + options.seconds
+    with private_state() as state:
+        for rounds in itertools.cycle(STINTS):
+            if time.monotonic() > end:
+                break
+            try:
+                stint(findings, state, chance, rounds, end)
+            except (LabError, AssertionError) as error:
+                findings.fail(f"round {findings.rounds + 1}: {error!r}")
+                if len(findings.failures) > 20:
+                    break
+    growth = grown(findings)
+    too_much = [name for name, figures in growth.items() if figures["growth"] > figures["bound"]]
+    finish(
+        "soak",
+        "what grew beyond its bound, stood still, failed or stayed behind",
+        len(too_much) + len(findings.still) + len(findings.failures) + len(findings.leftovers),
+        0,
+        at_most=True,
+        details={
+            "seconds": round(time.monotonic() - begin, 1),
+            "seed": options.seed,
+            "rounds": findings.rounds,
+            "machines": findings.machines,
+            "longest_silence_seconds": round(findings.longest_silence_seconds, 2),
+            "grew_too_much": too_much,
+            "stood_still": findings.still,
+            "failures": findings.failures,
+            "leftovers": findings.leftovers,
+            "growth": growth,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
