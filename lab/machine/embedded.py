@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -17,7 +18,15 @@ from lab.errors import LabError, MachineLost, SpecError, ToolMissing
 from lab.host.files import HostFiles
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
-from lab.machine.state_folder import KERNEL_RECORD, FolderLock, StateFolder, kernel_group, kill_recorded_kernel
+from lab.machine.state_folder import (
+    KERNEL_RECORD,
+    FolderLock,
+    StateFolder,
+    kernel_group,
+    kill_recorded_kernel,
+    memory_folder,
+    remove_instance,
+)
 from lab.units import MIB, human_bytes
 
 MAX_UBD_DISKS = 16
@@ -116,6 +125,8 @@ class EmbeddedOptions:
     kernel_path: str = ""
     kept_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
+    layers: tuple[str, ...] | None = None
+    """Which layers are to confine it (lab/machine/confinement.py); None: all that the computer has."""
 
 
 class EmbeddedKernel:
@@ -152,7 +163,7 @@ class EmbeddedKernel:
             # A supervisor that was killed has not cleaned up.
             kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         finally:
-            shutil.rmtree(self._instance.folder, ignore_errors=True)
+            remove_instance(self._instance.folder)
             self._instance.close()
 
     def waited_seconds(self) -> float | None:
@@ -284,7 +295,7 @@ def start_embedded(
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)
-        undo.callback(shutil.rmtree, instance.folder, ignore_errors=True)
+        undo.callback(remove_instance, instance.folder)
         folder = instance.folder
         _install_agent(folder, python)
         console = os.open(folder / CONSOLE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -294,12 +305,23 @@ def start_embedded(
             fcntl.fcntl(up_write, fcntl.F_SETPIPE_SZ, ANSWER_PIPE_BYTES)
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
-        record = str(folder / KERNEL_RECORD)
-        extra_env = {"TMPDIR": str(_memory_folder(folder, options.memory_bytes))}
+        memory = _make_memory_folder(folder, options.memory_bytes)
+        extra_env = {"TMPDIR": str(memory)}
         if preloaded:
             extra_env["LD_PRELOAD"] = str(preloaded)
+        # All that the kernel may write: not its own record, by which processes are killed.
+        confinement: dict[str, object] = {
+            "writable": [
+                str(path) for path in (*(disk.path.absolute() for disk in options.disks), folder / "uml", memory)
+            ]
+        }
+        if options.layers is not None:
+            confinement["layers"] = options.layers
         supervisor = processes.start(
-            [python, "-IS", str(_HERE / "supervisor.py"), record, ",".join(map(str, kernel_fds)), *arguments],
+            [
+                *(python, "-IS", str(_HERE / "supervisor.py"), str(folder / KERNEL_RECORD)),
+                *(",".join(map(str, kernel_fds)), json.dumps(confinement), *arguments),
+            ],
             pass_fds=[*kernel_fds, instance.fd, *options.kept_locks],
             stderr_fd=console,
             extra_env=extra_env,
@@ -341,7 +363,7 @@ def _install_agent(folder: Path, python: str) -> None:
     (folder / "uml").mkdir()
 
 
-def _memory_folder(folder: Path, memory_bytes: int) -> Path:
+def _make_memory_folder(folder: Path, memory_bytes: int) -> Path:
     """Where the file goes that is the guest's memory: shared memory if that is large enough, else the state folder.
 
     The kernel maps it for execution too, hence not a file system that is mounted noexec.
@@ -351,10 +373,11 @@ def _memory_folder(folder: Path, memory_bytes: int) -> Path:
             f"{human_bytes(memory_bytes)} of guest memory is too little for the embedded kernel",
             hint=f"give it {human_bytes(MIN_MEMORY_BYTES)} or more, such as --on 'uml:?mem=512M'",
         )
-    for candidate in (Path("/dev/shm"), folder):
+    for candidate in (memory_folder(folder), folder / "memory"):
         with suppress(OSError):
-            room = os.statvfs(candidate)
+            room = os.statvfs(candidate.parent)
             if room.f_bavail * room.f_frsize >= memory_bytes and not room.f_flag & os.ST_NOEXEC:
+                candidate.mkdir(mode=0o700)
                 return candidate
     raise LabError(
         f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",

@@ -26,15 +26,23 @@ else:
 MODULE_ROOT = f"{RUN_FOLDER}/modroot"
 
 
-def mount(source: str, target: str, kind: str, options: str = "") -> None:
+# sys/mount.h
+MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND = 1, 2, 32, 4096
+
+
+def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0) -> None:
     """Mount one file system. Raises OSError with the system's reason."""
-    if ctypes.CDLL(None, use_errno=True).mount(*map(str.encode, (source, target, kind)), 0, options.encode()) != 0:
+    words = map(str.encode, (source, target, kind))
+    if ctypes.CDLL(None, use_errno=True).mount(*words, ctypes.c_ulong(flags), options.encode()) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"mount {kind} on {target}: {os.strerror(number)}")
 
 
 def prepare() -> None:
     """Mount what a lab needs over the host's files, which stay read-only, and make module loading work."""
+    # Here all is root's. In the kernel's user namespace (confinement.py) the computer's root is nobody, whose mount(8)
+    # would be run as nobody for its set-user-ID bit.
+    mount("none", "/", "none", flags=MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
     mount("proc", "/proc", "proc")
     mount("sysfs", "/sys", "sysfs")
     if not os.path.exists("/dev/null"):

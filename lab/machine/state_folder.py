@@ -56,6 +56,20 @@ def make_folder(path: Path, *, what: str) -> Path:
     return path
 
 
+def memory_folder(instance: Path) -> Path:
+    """The running machine's own folder in shared memory, where its kernel makes the file that is its memory.
+
+    Its kernel can write there, hence nothing else lies there.
+    """
+    return Path("/dev/shm") / f"raidlab-{instance.name}"
+
+
+def remove_instance(folder: Path) -> None:
+    """Remove all files of a running machine, however it ended."""
+    for path in (memory_folder(folder), folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def start_ticks(files: HostFiles, process_id: int) -> int:
     """When a process started (proc(5), field 22: clock ticks since boot); 0 if it is gone, or dead and not yet reaped.
 
@@ -245,7 +259,7 @@ class StateFolder:
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_instance(folder)
         except BlockingIOError:
             return False
         finally:

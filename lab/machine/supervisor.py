@@ -5,9 +5,10 @@ A stand-alone file, run as a process of its own between client and kernel, since
 killed by SIGKILL can clean up after it. Standard input is the lifeline: when its other end closes, the kernel's whole
 process group is killed (killing the main process alone leaves User Mode Linux's helpers and guest processes running).
 
-    supervisor.py RECORD_FILE KEPT_FD[,KEPT_FD...] KERNEL ARG...
+    supervisor.py RECORD_FILE KEPT_FD[,KEPT_FD...] CONFINEMENT KERNEL ARG...
 
-RECORD_FILE receives the kernel's process group, so that a later client can recognise what a killed supervisor left.
+RECORD_FILE receives the kernel's process group, so that a later client can recognise what a killed supervisor left, and
+the layers that confine it. CONFINEMENT is what confine() in confinement.py takes, as JSON.
 """
 
 from __future__ import annotations
@@ -23,25 +24,56 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+    from lab.machine.confinement import LAYERS, NAMESPACE, HalfConfined, confine
+else:
+    # Python's isolated mode leaves a script's own folder out.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from confinement import LAYERS, NAMESPACE, HalfConfined, confine
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KICK_SECONDS = 0.2
+HALF_CONFINED = b"without namespace"
 
 
-def start_kernel(argv: list[str], kept_fds: Sequence[int]) -> int:
-    """Fork the kernel into a process group of its own; it dies with the supervisor."""
-    libc = ctypes.CDLL(None)
+def start_kernel(
+    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]]
+) -> tuple[int, list[str]]:
+    """Fork the kernel into a process group of its own, confined; it dies with the supervisor.
+
+    Returns its process and the layers that confine it.
+    """
+    read, write = os.pipe2(os.O_CLOEXEC)
     supervisor = os.getpid()
     pid = os.fork()
-    if pid:
-        return pid
+    if pid == 0:
+        become_kernel(argv, kept_fds, confinement, supervisor, write)
+    os.close(write)
+    with open(read, "rb") as said:
+        # Until the kernel's program takes over.
+        layers = said.read()
+    if layers != HALF_CONFINED:
+        return pid, json.loads(layers or "[]")
+    os.waitpid(pid, 0)
+    rest = [layer for layer in confinement.get("layers", LAYERS) if layer != NAMESPACE]
+    return start_kernel(argv, kept_fds, {**confinement, "layers": rest})
+
+
+def become_kernel(
+    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], supervisor: int, report: int
+) -> NoReturn:
+    """``report`` receives the layers that confine it, or that a namespace is not to be had."""
     try:
         os.setpgid(0, 0)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        layers = confine(**confinement)
+        # Only now: new capabilities of a process, as in a namespace of its own, make the kernel forget this.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != supervisor:
             os._exit(1)
+        os.write(report, json.dumps(layers).encode())
         for fd in kept_fds:
             os.set_inheritable(fd, True)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -52,8 +84,10 @@ def start_kernel(argv: list[str], kept_fds: Sequence[int]) -> int:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         stay_on_one_processor()
         os.execv(argv[0], argv)
+    except HalfConfined:
+        os.write(report, HALF_CONFINED)
     except OSError as error:
-        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        os.write(2, f"{error.filename or argv[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 
@@ -81,13 +115,14 @@ def start_ticks(pid: int) -> int:
         return 0
 
 
-def write_record(path: str, kernel: int) -> None:
+def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
     """Tell a later client which processes these are; it finds the whole record or none."""
     record = {
         "supervisor": os.getpid(),
         "supervisor_start_ticks": start_ticks(os.getpid()),
         "kernel_group": kernel,
         "kernel_start_ticks": start_ticks(kernel),
+        "confined_by": layers,
     }
     with open(path + ".new", "w", encoding="ascii") as file:
         json.dump(record, file)
@@ -160,7 +195,7 @@ def reap(group: int) -> None:
 
 def main() -> None:
     """Start, record, wait, clean."""
-    record, kept, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[3:]
+    record, kept, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[4:]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -168,18 +203,21 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: told_to_end.append(received))
-    kernel = start_kernel(argv, kept)
+    kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]))
     status = None
     try:
         with contextlib.suppress(OSError):
             # The child does the same; whoever comes first, the group exists before anybody needs it.
             os.setpgid(kernel, kernel)
-        write_record(record, kernel)
+        write_record(record, kernel, layers)
         for fd in kept:
             os.close(fd)
         status = wait_for_end(kernel, wake_read, told_to_end, TimerRescue(kernel, argv))
     finally:
         reap(kernel)
+        with contextlib.suppress(OSError):
+            # Where the file of its memory was, which has no name.
+            os.rmdir(os.environ.get("TMPDIR", ""))
     sys.exit(0 if status is None else status % 256)
 
 

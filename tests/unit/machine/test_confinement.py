@@ -1,0 +1,213 @@
+"""What a confined process can still do to the computer's files: each layer for real, by itself and with the others."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONFINEMENT = Path(__file__).resolve().parents[3] / "lab" / "machine" / "confinement.py"
+WRITING = {
+    *("write", "append", "create", "unlink", "rename", "hard link", "symbolic link", "make folder", "remove folder"),
+    *("fifo", "socket", "parent's root"),
+}
+EMPTYING = {"truncate", "empty at opening", "empty at opening for nothing"}
+CHANGING = EMPTYING | {"mode", "owner", "times", "attribute", "flags"}
+REACHING = {"unix socket"}
+ANSWERS_WITHOUT_EFFECT = {"mode by descriptor"}
+
+# Confines itself, then tries all that it can think of. Each way has a file of its own.
+PROGRAM = """
+import ctypes, fcntl, json, os, socket, struct, sys
+sys.path.insert(0, sys.argv[1])
+import confinement
+base, layers = sys.argv[2], json.loads(sys.argv[3])
+out, image, folder = base + "/out", base + "/image", base + "/folder"
+held = confinement.confine([image, folder], layers)
+libc = ctypes.CDLL(None, use_errno=True)
+
+def write(path, flags=os.O_WRONLY):
+    fd = os.open(path, flags)
+    os.write(fd, b"x" * 8)
+    os.close(fd)
+
+def put(text, path):
+    with open(path, "w") as file:
+        file.write(text)
+
+def call(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+def through_link(make):
+    make(f"{out}/through {make.__name__}", f"{folder}/{make.__name__}")
+    write(f"{folder}/{make.__name__}")
+
+def set_flags(fd):
+    flags = bytearray(8)
+    fcntl.ioctl(fd, 0x80086601, flags)
+    fcntl.ioctl(fd, 0x40086602, bytes([flags[0] | 0x80]) + bytes(flags[1:]))  # FS_IOC_SETFLAGS: noatime
+
+def remount():
+    # MS_REMOUNT | MS_BIND: writable again
+    call(libc.mount(None, b"/", None, ctypes.c_ulong(32 | 4096), None))
+
+def remount_as_another():
+    call(libc.unshare(0x10000000 | 0x00020000))
+    remount()
+
+def reach(name):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(name)
+
+def bind():
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(out + "/new socket")
+
+ways = {
+    "write": lambda: write(out + "/write"),
+    "append": lambda: write(out + "/append", os.O_WRONLY | os.O_APPEND),
+    "create": lambda: write(out + "/new file", os.O_WRONLY | os.O_CREAT),
+    "unlink": lambda: os.unlink(out + "/unlink"),
+    "rename": lambda: os.rename(out + "/rename", out + "/renamed"),
+    "hard link": lambda: through_link(os.link),
+    "symbolic link": lambda: through_link(os.symlink),
+    "make folder": lambda: os.mkdir(out + "/new folder"),
+    "remove folder": lambda: os.rmdir(out + "/empty"),
+    "fifo": lambda: os.mkfifo(out + "/new fifo"),
+    "socket": bind,
+    "parent's root": lambda: write(f"/proc/{os.getppid()}/root{out}/parent's root"),
+    "truncate": lambda: os.truncate(out + "/truncate", 1),
+    "empty at opening": lambda: os.close(os.open(out + "/empty at opening", os.O_RDONLY | os.O_TRUNC)),
+    "empty at opening for nothing": lambda: os.close(os.open(out + "/empty at opening for nothing", 3 | os.O_TRUNC)),
+    "mode": lambda: os.chmod(out + "/mode", 0o777),
+    "mode by descriptor": lambda: os.fchmod(os.open(out + "/mode by descriptor", os.O_RDONLY), 0o777),
+    "owner": lambda: os.chown(out + "/owner", os.geteuid(), os.getegid()),
+    "times": lambda: os.utime(out + "/times", (1, 1)),
+    "attribute": lambda: os.setxattr(out + "/attribute", "user.x", b"y"),
+    "flags": lambda: set_flags(os.open(out + "/flags", os.O_RDONLY)),
+    "unix socket": lambda: reach(base + "/listening"),
+    # What must go on working.
+    "own image": lambda: write(image),
+    "own image's size": lambda: os.ftruncate(os.open(image, os.O_RDWR), 1 << 20),
+    "own folder": lambda: (put("x", folder + "/x"), os.rename(folder + "/x", folder + "/y"), os.unlink(folder + "/y")),
+    "own memory": lambda: write(folder, os.O_RDWR | os.O_EXCL | os.O_TMPFILE),
+    "nothing": lambda: write("/dev/null"),
+    "chance": lambda: os.read(os.open("/dev/random", os.O_RDONLY), 1),
+    "reading": lambda: os.read(os.open(out + "/write", os.O_RDONLY), 1),
+    "a process of its own": lambda: os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0),
+}
+if "namespace" in held:
+    # Elsewhere it would be the computer's own mount.
+    ways |= {"remount": remount, "remount as another user": remount_as_another}
+done = []
+for name, way in ways.items():
+    # Each in a process of its own: some change the process that tries them.
+    pid = os.fork()
+    if pid == 0:
+        try:
+            way()
+            os._exit(0)
+        except OSError:
+            os._exit(1)
+        finally:
+            os._exit(2)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, 1), name
+    if status == 0:
+        done.append(name)
+print(json.dumps({"held": held, "done": done}))
+"""
+OWN = {
+    *("own image", "own image's size", "own folder", "own memory", "nothing", "chance", "reading"),
+    "a process of its own",
+}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    out = tmp_path / "out"
+    for folder in (out, out / "empty", tmp_path / "folder"):
+        folder.mkdir()
+    for name in (*WRITING, *CHANGING, *ANSWERS_WITHOUT_EFFECT, "through link", "through symlink"):
+        (out / name).write_text("untouched")
+        (out / name).chmod(0o600)
+    (tmp_path / "image").write_bytes(bytes(4096))
+    return tmp_path
+
+
+def listing(folder: Path) -> dict[str, tuple[object, ...]]:
+    """All that can be changed about the files of a folder."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in sorted(folder.iterdir()):
+        status = path.lstat()
+        text = path.read_text() if path.is_file() else ""
+        found[path.name] = (status.st_mode, status.st_uid, status.st_ctime_ns, status.st_nlink, text)
+    return found
+
+
+def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str]]:
+    """The layers that hold, and what a process within them could do."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(base / "listening"))
+        server.listen()
+        argv = [sys.executable, "-IS", "-c", PROGRAM, str(CONFINEMENT.parent), str(base), json.dumps(layers)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said["held"], set(said["done"])
+
+
+def reasons_against() -> dict[str, str]:
+    done = subprocess.run([sys.executable, "-IS", str(CONFINEMENT)], capture_output=True, text=True, check=True)
+    reasons: dict[str, str] = json.loads(done.stdout)
+    return reasons
+
+
+def needs(*layers: str) -> None:
+    for layer, reason in reasons_against().items():
+        if layer in layers and reason:
+            pytest.skip(f"this computer has no {layer}: {reason}")
+
+
+def test_without_a_layer_all_of_it_can_be_done(base: Path) -> None:
+    before = listing(base / "out")
+    assert attempt(base, []) == ([], WRITING | CHANGING | REACHING | ANSWERS_WITHOUT_EFFECT | OWN)
+    after = listing(base / "out")
+    same = {name for name in before if before[name] == after.get(name)}
+    # Through a symbolic link a file is written as it is through a hard one; a folder's name is a way, not a file.
+    assert same <= {"create", "make folder", "remove folder", "fifo", "socket", "hard link", "symbolic link"}
+
+
+@pytest.mark.parametrize(
+    ("layers", "left"),
+    [
+        # All files by itself; what it leaves is another program that listens.
+        (["namespace"], REACHING),
+        (["landlock"], REACHING | CHANGING | ANSWERS_WITHOUT_EFFECT),
+        (["seccomp"], WRITING | ANSWERS_WITHOUT_EFFECT),
+        (["landlock", "seccomp"], ANSWERS_WITHOUT_EFFECT),
+        (["namespace", "landlock", "seccomp"], ANSWERS_WITHOUT_EFFECT),
+    ],
+)
+def test_what_each_layer_leaves(base: Path, layers: list[str], left: set[str]) -> None:
+    needs(*layers)
+    before = listing(base / "out")
+    held, done = attempt(base, layers)
+    assert held == layers
+    # Landlock by itself knows of emptying since its third version.
+    assert done - EMPTYING == (OWN | left) - EMPTYING
+    if left <= REACHING | ANSWERS_WITHOUT_EFFECT:
+        assert not done & EMPTYING
+        assert listing(base / "out") == before
+
+
+def test_a_missing_file_is_no_missing_layer(base: Path) -> None:
+    (base / "image").unlink()
+    with pytest.raises(AssertionError, match=r"FileNotFoundError.*image"):
+        attempt(base, ["namespace"])
