@@ -5,7 +5,7 @@ import pytest
 from lab.arrays.waits import CONTRADICTION_SECONDS, SETTLE_SECONDS, wait_until_idle
 from lab.errors import WaitTimedOut
 from tests.unit.arrays.captures import machine_with, show
-from tests.unit.fakes import FakeClock
+from tests.unit.fakes import FakeClock, Scripted
 
 PROGRESS = "/sys/block/md0/md/sync_completed"
 ACTION = "/sys/block/md0/md/sync_action"
@@ -23,6 +23,31 @@ def test_idle_beside_an_owed_resync_is_not_believed_at_once() -> None:
     clock = FakeClock()
     wait_until_idle(fake, "md0", clock=clock)
     assert clock.now_seconds - 1000 >= CONTRADICTION_SECONDS
+
+
+def test_an_array_that_grew_by_way_of_raid4_is_awaited_until_mdadm_has_turned_it_back() -> None:
+    fake = machine_with("raid0-grow-reshaping")
+    fake.files |= {ACTION: "idle\n", PROGRESS: "none\n", "/sys/block/md0/md/reshape_position": "none\n"}
+    fake.answers[("pgrep", "-f")] = Scripted("814\n")
+
+    def end(now_seconds: float) -> None:
+        if now_seconds - 1000 > 6:
+            fake.answers[("pgrep", "-f")] = Scripted(status=1)
+            show(fake, "raid0")
+
+    clock = FakeClock(on_sleep=end)
+    assert wait_until_idle(fake, "md0", clock=clock).level == "raid0"
+    assert clock.now_seconds - 1000 > 6
+
+
+def test_a_raid4_without_its_parity_is_not_waited_for() -> None:
+    fake = machine_with("raid0-grow-reshaping")
+    fake.files |= {ACTION: "idle\n", PROGRESS: "none\n", "/sys/block/md0/md/reshape_position": "none\n"}
+    fake.answers[("pgrep", "-f")] = Scripted(status=1)
+    clock = FakeClock()
+    assert wait_until_idle(fake, "md0", clock=clock).level == "raid4"
+    assert clock.now_seconds - 1000 < CONTRADICTION_SECONDS + 1
+    assert fake.runs[-1] == ("pgrep", "-f", "^([^ ]*/)?mdadm --grow (.* )?/dev/md0( |$)")
 
 
 def test_progress_extends_the_wait() -> None:
