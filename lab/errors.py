@@ -112,3 +112,7 @@ class LessonError(LabError):
 
 class ResultError(LabError):
     """A result, or another file that the lab keeps, could not be stored or read."""
+
+
+class OutputLost(LabError):
+    """Standard output took no more."""

@@ -14,6 +14,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from lab.host import signals
 from tui.collector import settle_collector
 from tui.experiments import Experiments
 from tui.frontend import Choice, ClientMaker, Frontend
@@ -240,9 +241,10 @@ def main(on: str | None = None) -> int:
     """Open the app; returns the exit status. The lab is closed and the terminal restored on every way out."""
     target = on or os.environ.get("RAIDLAB_ON")
     app = RaidlabApp(target)
-    app.ends_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    app.ends_on = signals.ENDING
     try:
-        status = app.run()
+        with signals.kept():
+            status = app.run()
         app.keep_settings()
     finally:
         app.client.close()

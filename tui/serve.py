@@ -12,13 +12,13 @@ import logging
 import re
 import secrets
 import shlex
-import signal
 import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, ToolMissing
+from lab.host import signals
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -41,13 +41,18 @@ def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[s
 
     Raises ToolMissing without the extra ``web``, LabError if the port is taken.
     """
-    asyncio.run(_until_signal(app_command(target), port, on_ready))
+    # What somebody sends is no event of the server's, and not to be told on its standard error, least of all with a
+    # traceback: each of these loggers has the exception of a request with it.
+    for name in ("aiohttp", "asyncio", "textual-serve"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with signals.kept():
+        asyncio.run(_until_signal(app_command(target), port, on_ready))
 
 
 async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in signals.ENDING:
         loop.add_signal_handler(number, over.set)
     runner, address = await start(command, port=port)
     try:
@@ -79,8 +84,6 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
 
     token = token or secrets.token_urlsafe(_TOKEN_BYTES)
     site = web.Application(middlewares=[_guard(token)])
-    # One line a request, each with the token in it.
-    logging.getLogger("aiohttp.access").setLevel(logging.ERROR)
     runner = web.AppRunner(site, access_log=None, shutdown_timeout=2.0)
     server = Quiet(command, host=LOOPBACK, port=port, title="raidlab")
     with warnings.catch_warnings():

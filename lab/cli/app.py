@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from lab import __version__
 from lab.cli.context import Options, options, use_options
 from lab.errors import ExitCode
+from lab.host import signals
 from lab.parts import commands
 
 TEXT_VARIABLE = "RAIDLAB_TEXT"
@@ -76,6 +77,10 @@ def _without_command(app: App, *, in_lines: bool) -> int:
     if find_spec("tui") and find_spec("tui.app") and (is_terminal or in_lines):
         from lab.cli.main import run
 
+        # It asks the terminal for its size, and follows when that changes: a variable would hold it to one.
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
+        signals.close_in_order()
         on = options().on
         status = import_module("tui.text").main(on, run) if wants_lines else import_module("tui.app").main(on)
         return status if isinstance(status, int) else ExitCode.DONE

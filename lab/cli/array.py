@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act, array_tex
 from lab.cli.context import current
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session
-from lab.gates.numbers import parse_bytes
+from lab.gates.numbers import SpeedKibPerSecond, checked, parse_bytes, whole
 from lab.parts import commands
 from lab.plans import Plan
 from lab.session.session import LabSession
@@ -110,7 +111,9 @@ def _kib_per_second(text: str | None) -> int | None:
     if text is None:
         return None
     # A bare number is what md itself writes and reads: KiB a second.
-    return int(text) if text.isdecimal() else parse_bytes(text, what="speed") // KIB
+    is_bare = re.fullmatch(r"\d+", text)
+    kib = whole(text, "speed") if is_bare else parse_bytes(text, what="speed") // KIB
+    return checked(kib, SpeedKibPerSecond, "speed in KiB a second")
 
 
 @app.command

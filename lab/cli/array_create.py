@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -16,14 +15,14 @@ from lab.arrays.preview import Spec
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
 from lab.cli.array_run import BitmapChunk, PlanFlag, act, tell, wait_or_tell
 from lab.cli.context import Context, current
-from lab.cli.disk_words import bytes_or_none, chosen_disks, explicit_disks, named_disks, split_words
+from lab.cli.disk_words import bytes_or_none, chosen_disks, disk_count, explicit_disks, named_disks, split_words
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, show_plan, wait_with_bar
 from lab.disks import DiskKind, LabDisk
 from lab.disks.lab_files import lab_folder
 from lab.errors import SpecError
-from lab.gates.numbers import DiskCount
+from lab.gates.numbers import DiskCount, Share, checked, real
 from lab.plans import Plan
 from lab.session.session import LabSession
 from lab.tomlfile import known_word
@@ -123,7 +122,7 @@ class _DiskWords:
     @property
     def are_names(self) -> bool:
         """Whether it can be told without the machine which disks are meant."""
-        return self.members is not None and not any(text and text.isdecimal() for text in (self.members, self.spares))
+        return self.members is not None and disk_count(self.members) is None and disk_count(self.spares) is None
 
     def chosen(
         self, kind: ArrayKind, wanted: CreateOptions, disks: Sequence[LabDisk], unused: Sequence[LabDisk]
@@ -140,7 +139,8 @@ class _DiskWords:
         """With disks of no matter what names: everything that is wrong with them is wrong with any."""
 
         def some(text: str | None, fallback: int, prefix: str) -> tuple[LabDisk, ...]:
-            count = fallback if text is None else int(text) if text.isdecimal() else len(split_words(text))
+            count = fallback if text is None else disk_count(text)
+            count = len(split_words(text or "")) if count is None else count
             return tuple(_stand_in(f"{prefix}{number}") for number in range(count))
 
         fewest = kind.member_count(wanted.level, len(wanted.utilisation or ()) or (wanted.reference or 0) + 2)
@@ -167,12 +167,7 @@ def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
 
 
 def _factors(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in split_words(text))
-    except ValueError:
-        raise SpecError(
-            f"utilisation '{text}' is not a list of numbers", hint="write one for each disk, as 1,1,0.5"
-        ) from None
+    return tuple(checked(real(word, "utilisation"), Share, "utilisation") for word in split_words(text))
 
 
 def assemble(
@@ -237,10 +232,10 @@ def grow(
         raise SpecError("--size takes only 'max', and stands alone", hint="grow members or level in a second command")
     if not (members or size or level):
         raise SpecError("grow what?", hint="give --members, --size max or --level")
+    count = disk_count(members)
     context = current()
     with open_session(context) as session:
-        count = int(members) if members and members.isdecimal() else None
-        disks = [] if count is not None or not members else [word for word in re.split(r"[,\s]+", members) if word]
+        disks = split_words(members) if members and count is None else []
         made = session.array(name).grow(disks=disks, count=count, level=level)
         if plan:
             show_plan(context, made)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cli.output import err
+from lab.host import signals
 
 if TYPE_CHECKING:
     from lab.disks import Lab, Opener
@@ -108,6 +109,7 @@ def current() -> Context:
     """The context of this invocation. Raises SpecError for what is no target."""
     from lab.machine import Host, default_target, parse_target
 
+    signals.close_in_order()
     typed = options()
     host = Host.real(typed.command)
     text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)

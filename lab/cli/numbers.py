@@ -8,7 +8,7 @@ from typing import Any
 from cyclopts import Parameter, Token
 
 from lab.errors import SpecError
-from lab.gates.numbers import checked, whole
+from lab.gates.numbers import checked, real, whole
 
 
 def number(kind: Any, **more: Any) -> Parameter:
@@ -21,15 +21,8 @@ def number(kind: Any, **more: Any) -> Parameter:
     def convert(_: object, tokens: Sequence[Token]) -> float:
         text = tokens[0].value
         try:
-            return checked(whole(text) if is_whole else _real(text), kind, "number")
+            return checked(whole(text) if is_whole else real(text), kind, "number")
         except SpecError as error:
             raise ValueError(f"{error.message}; {error.hint}") from None
 
     return Parameter(converter=convert, **more)
-
-
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SpecError(f"'{text}' is not a number", hint="write digits and one dot, such as 1.5") from None

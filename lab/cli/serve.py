@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated
 
-from lab.cli.context import options
+from lab.cli.context import current, options
 from lab.cli.numbers import number
 from lab.cli.output import err, out
 from lab.errors import ToolMissing
@@ -23,6 +23,8 @@ def serve(
     """
     if not find_spec("tui"):
         raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
+
+    current()
 
     def ready(address: str) -> None:
         err("raidlab: open this address in a browser on this computer; Ctrl-C ends it")

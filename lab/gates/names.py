@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from lab.errors import LabError, SpecError
-from lab.gates.numbers import shortened
+from lab.gates.text import shortened
 
 MOST_CHARACTERS = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")

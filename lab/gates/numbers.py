@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.text import shortened
 
 N = TypeVar("N", int, float)
 
@@ -37,6 +38,7 @@ DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
 BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
 """Of one request of a load."""
 DiskCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+SpareCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_DISKS)]
 JobCount = Annotated[int, msgspec.Meta(ge=1, le=256)]
 QueueDepth = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
@@ -48,6 +50,7 @@ Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 def whole(text: str, what: str = "") -> int:
@@ -64,6 +67,16 @@ def whole(text: str, what: str = "") -> int:
             f"{what} '{shortened(text)}' is too large".lstrip(), hint=f"write at most {_MOST_DIGITS} digits"
         )
     return int(text)
+
+
+def real(text: str, what: str = "") -> float:
+    """A number with or without a decimal point as it was typed, finite or not. Raises SpecError for other text."""
+    try:
+        # Python also takes digits of other scripts, and 1_000.
+        return float(text if text.isascii() and "_" not in text else "")
+    except ValueError:
+        told = f"{what} '{shortened(text)}' is not a number".lstrip()
+        raise SpecError(told, hint="write digits and one dot, such as 1.5") from None
 
 
 def parse_bytes(text: str | int, *, what: str = "size") -> int:
@@ -95,11 +108,6 @@ def shown(value: float) -> str:
     if value != value or abs(value) < _WIDEST:
         return f"{value:,}"
     return "inf" if value in (math.inf, -math.inf) else "of this size"
-
-
-def shortened(text: str, most: int = 40) -> str:
-    """So much of a word that somebody wrote as an error message can bear."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _range(kind: Any) -> str:

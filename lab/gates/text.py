@@ -10,6 +10,9 @@ import html
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
+
+from lab.errors import SpecError
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 _FORMULA = "=+-@\t\r"
@@ -27,6 +30,21 @@ def visible(text: str, *, lines: bool = False) -> str:
         return text
     kept = "\n\t" if lines else ""
     return "".join(c if c in kept or _is_seen(c) else _escape(c) for c in text)
+
+
+def require_utf8(words: Iterable[str]) -> None:
+    """Raises SpecError for a word of the command line that is no UTF-8: no message, no JSON and no machine takes it."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            told = shortened(visible(word))
+            raise SpecError(f"'{told}' is not UTF-8", hint="rename the file, or write it in UTF-8") from None
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """So much of a text that somebody wrote as an error message can bear."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def visible_json(text: str) -> str:

@@ -19,6 +19,12 @@ _HINTS = {
     errno.EROFS: "the file system is mounted read-only: choose another folder",
     errno.EACCES: "make the folder writable for you, or choose another folder",
     errno.EPERM: "make the folder writable for you, or choose another folder",
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "this computer has too many files open: close other programs",
+    errno.ENOMEM: "close other programs, or allow more memory (ulimit -v)",
+    errno.EAGAIN: "close other programs, or allow more processes (ulimit -u)",
+    errno.E2BIG: "the environment or the command is too long: unset large variables",
+    errno.ENAMETOOLONG: "use a shorter name",
 }
 
 
@@ -39,10 +45,14 @@ class HostFiles:
             return None
 
 
+def advice(error: OSError, otherwise: str) -> str:
+    """What to do about a refusal of the system."""
+    return _HINTS.get(error.errno or 0, otherwise)
+
+
 def storage_error(what: str, error: OSError) -> ResultError:
     """The error for a refusal of the file system, with what to do about it."""
-    hint = _HINTS.get(error.errno or 0, "check the disk that holds it")
-    return ResultError(f"{what}: {error.strerror or error}", hint=hint)
+    return ResultError(f"{what}: {error.strerror or error}", hint=advice(error, "check the disk that holds it"))
 
 
 def write_all(descriptor: int, data: bytes) -> None:

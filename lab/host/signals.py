@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _IMPATIENT_FROM = 3
+_is_anything_open = True
 
 
 class Interrupted(BaseException):
@@ -20,9 +23,10 @@ class Interrupted(BaseException):
 
 
 def install(say: Callable[[str], object]) -> None:
-    """From here on each of them raises Interrupted; a second one only says that the closing is under way.
+    """From here on each of them raises Interrupted, once; a second one only says that the closing is under way.
 
-    A SIGHUP that the parent ignores stays ignored: whoever started the command with nohup(1) wants it to go on.
+    One that the parent ignores stays ignored: whoever started the command with nohup(1), or in the background of a
+    script, wants it to go on.
     """
     received = 0
 
@@ -34,14 +38,39 @@ def install(say: Callable[[str], object]) -> None:
                 # The kernel and the shell each send one when a window closes: that is nobody's impatience.
                 return
         received += 1
-        if received == 1 or received >= _IMPATIENT_FROM:
+        if received >= _IMPATIENT_FROM or not _is_anything_open:
+            say("raidlab: interrupted")
+            os._exit(128 + number)
+        if received == 1:
             raise Interrupted(number)
         say("raidlab: closing; once more leaves at once")
 
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, handle)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
+
+
+def nothing_is_open() -> None:
+    """Until ``close_in_order`` a signal ends the process at once: an exception among imports could get lost there."""
+    global _is_anything_open
+    _is_anything_open = False
+
+
+def close_in_order() -> None:
+    """From here on something may be open."""
+    global _is_anything_open
+    _is_anything_open = True
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """For what sets handlers of its own: afterwards those are back that were there (asyncio puts Python's instead)."""
+    before = [(number, signal.getsignal(number)) for number in ENDING]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def leave_lost_terminal() -> None:

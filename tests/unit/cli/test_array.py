@@ -193,7 +193,7 @@ def test_unequal_disks_are_planned_without_a_machine(machine: FakeMachine, capfd
         (["--level", "adapt5", "--disks", "disk01,disk02"], "adapt5 needs at least 3 disks, not 2"),
         (["--level", "adapt5", "--disks", "disk01,disk02,disk03", "--reference", "3"], "reference stripe of 3 blocks"),
         (["--level", "adapt5", "--disks", "disk01,disk02,disk03", "--utilisation", "1,1"], "2 utilisation factors"),
-        (["--level", "adapt5", "--utilisation", "all"], "'all' is not a list of numbers"),
+        (["--level", "adapt5", "--utilisation", "all"], "'all' is not a number"),
         (["--level", "adapt5", "--spares", "1"], "--spares is not possible with level adapt5"),
         (["--level", "adapt5", "--policy", "ppl"], "--policy is not possible with level adapt5"),
         (["--level", "raid5", "--reference", "2"], "raid5 has no reference stripe"),
