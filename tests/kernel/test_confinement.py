@@ -1,0 +1,121 @@
+"""The computer's files from inside the embedded kernel: its root does what it can, and nothing outside has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.machine import EmbeddedOptions, open_machine, parse_target
+from lab.machine.api import Machine
+from tests.kernel.test_machine import host_at, sparse_disks
+
+pytestmark = pytest.mark.kernel
+
+# $V: a folder of the computer, by its own path; $H: the same through a mount of the intruder's own; $W: a folder that
+# the kernel can write; $L: a folder in the machine's memory. Each way has a file of its own in $V.
+WAYS = {
+    "remount": "echo in >> $V/remount",
+    "bind mount": "mkdir $L/bind; mount --bind $V $L/bind; mount -o remount,bind,rw $L/bind; echo in >> $L/bind/bind",
+    "own hostfs mount": "echo in >> $H/hostfs",
+    "create": "echo in > $H/created",
+    "unlink": "rm -f $H/unlink",
+    "rename": "mv $H/rename $H/renamed",
+    "make folder": "mkdir $H/new-folder",
+    "remove folder": "rmdir $H/empty",
+    "truncate": "truncate -s 0 $H/truncate",
+    "mode": "chmod 777 $H/mode",
+    "times": "touch -d @1 $H/times",
+    "fifo": "mkfifo $H/fifo",
+    "device": "mknod $H/device b 98 0",
+    "symbolic link": "ln -s $V/symlink $W/symlink; echo in >> $W/symlink",
+    "hard link": "ln $V/hardlink $W/hardlink; echo in >> $W/hardlink",
+    "loop disk": "dev=$(losetup --show -f $H/loop); dd if=/dev/zero of=$dev bs=4k count=1 conv=fsync; losetup -d $dev",
+    "device mapper": "dev=$(losetup --show -f $H/mapped); echo 0 8 linear $dev 0 | dmsetup create mapped;"
+    " dd if=/dev/zero of=/dev/dm-0 bs=4k count=1 conv=fsync; dmsetup remove mapped; losetup -d $dev",
+    "array": "dev=$(losetup --show -f $H/member); mdadm --create /dev/md77 --run --force -l 1 -n 2 $dev missing;"
+    " mdadm --stop /dev/md77; losetup -d $dev",
+    "core file": "echo $H/core > /proc/sys/kernel/core_pattern; sh -c 'ulimit -c unlimited; kill -SEGV $$'",
+    "another lab": "dd if=/dev/zero of=$H/labs/other/disks/disk01.img bs=4096 count=1 conv=notrunc,fsync",
+    "results": "echo in >> $H/results/1/record.json",
+    "ssh keys": "echo in >> $H/.ssh/authorized_keys",
+    # It names the processes that are killed in the end.
+    "own record": "echo in >> $W/../kernel.json",
+}
+# Only root may make a device on the computer.
+ROOTS_WAYS = {"device"}
+PREPARE = (
+    "modprobe -a loop dm_mod raid1; umount -l /tmp; mount -o remount,rw /; mkdir -p $H; mount -t hostfs -o $V none $H;"
+    " ulimit -c unlimited"
+)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    folder = tmp_path / "victim"
+    for path in (folder, folder / "empty", folder / ".ssh", folder / "labs/other/disks", folder / "results/1"):
+        path.mkdir(parents=True)
+    names = ("remount", "bind", "hostfs", "unlink", "rename", "truncate", "mode", "times", "symlink", "hardlink")
+    for name in (*names, ".ssh/authorized_keys", "results/1/record.json"):
+        (folder / name).write_text("untouched")
+        (folder / name).chmod(0o644)
+    for name in ("loop", "mapped", "member", "labs/other/disks/disk01.img"):
+        (folder / name).write_bytes(b"\1" * (4 << 20))
+    return folder
+
+
+def picture(victim: Path) -> dict[Path, tuple[int, ...]]:
+    """Of each file that the kernel was not given all that can be changed; what is written moves its time."""
+    found: dict[Path, tuple[int, ...]] = {}
+    for path in (*victim.rglob("*"), *victim.parent.glob("state/machines/*/*")):
+        status = path.lstat()
+        if path.name not in ("uml", "console.log"):
+            found[path] = (status.st_mode, status.st_nlink, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return found
+
+
+def layers_of(state: Path) -> list[str]:
+    (path,) = state.glob("machines/*/kernel.json")
+    layers: list[str] = json.loads(path.read_text())["confined_by"]
+    return layers
+
+
+@contextmanager
+def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Machine, str, Path]]:
+    """A machine that its root has prepared, and the start of each script."""
+    state = victim.parent / "state"
+    options = EmbeddedOptions(disks=sparse_disks(victim.parent, 1), layers=layers)
+    with open_machine(parse_target("uml:"), host_at(state), embedded=options) as machine:
+        (folder,) = (state / "machines").glob("[0-9]*")
+        names = f"V={victim} H=/run/intruder W={folder}/uml L=/run; "
+        machine.run(["sh", "-c", names + PREPARE], check=False)
+        yield machine, names, state
+
+
+def test_unconfined_all_of_it_can_be_done(victim: Path) -> None:
+    with intruder(victim, ()) as (machine, names, state):
+        assert layers_of(state) == []
+        for way, script in WAYS.items():
+            if way in ROOTS_WAYS and os.geteuid() != 0:
+                continue
+            before = picture(victim)
+            said = machine.run(["sh", "-c", names + script], check=False)
+            assert picture(victim) != before, (way, said.stderr)
+
+
+@pytest.mark.parametrize("layers", [None, ("namespace",), ("landlock", "seccomp")])
+def test_confined_none_of_it_has_an_effect(victim: Path, layers: tuple[str, ...] | None) -> None:
+    with intruder(victim, layers) as (machine, names, state):
+        before = picture(victim)
+        assert layers_of(state) == list(layers or ("namespace", "landlock", "seccomp"))
+        for way, script in WAYS.items():
+            machine.run(["sh", "-c", names + script], check=False)
+            assert picture(victim) == before, way
+        # What the kernel was given it can write, also while it attacks.
+        machine.run(["dd", "if=/dev/urandom", "of=/dev/ubda", "bs=1M", "count=2", "conv=fsync"])
+    image = victim.parent / "disk0"
+    assert image.read_bytes()[: 2 << 20] != bytes(2 << 20)
