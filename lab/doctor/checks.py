@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
+import msgspec
+
 from lab.doctor.programs import (
     EVERY_TARGET,
     LOCAL,
@@ -22,7 +24,7 @@ from lab.doctor.programs import (
 )
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
 from lab.errors import LabError
-from lab.machine.embedded import DEFAULT_MEMORY_BYTES, find_kernel, wide_registers
+from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES, find_kernel, guest_python, wide_registers
 from lab.machine.opening import Host
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.units import GIB, human_bytes
@@ -32,6 +34,7 @@ OLDEST_PYTHON = (3, 11)
 COMFORTABLE_SPACE_BYTES = 4 * GIB
 LEAST_SPACE_BYTES = GIB // 2
 _ANSWER_SECONDS = 10.0
+_LAYERS = {"namespace": "mount namespace", "landlock": "Landlock", "seccomp": "filter of system calls"}
 _VIRTUAL_MACHINE = ("the virtual machine: make vm",)
 Found = tuple[Outcome, str, str]
 """How a check ended, what was found, and what fixes it."""
@@ -62,6 +65,12 @@ def check_computer(
             "memory for the embedded kernel",
             _guest_memory(host),
             useful_for=("a fast embedded kernel",),
+        ),
+        _check(
+            "confinement",
+            "this computer's files in the embedded kernel",
+            _confinement(host),
+            useful_for=("an embedded kernel that can change nothing outside its disks",),
         ),
         _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
         _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
@@ -160,6 +169,32 @@ def _guest_memory(host: Host) -> Found:
         return Outcome.OK, detail, ""
     fix = f"free some: rm files in /dev/shm, or mount -o remount,size={wanted} /dev/shm as root"
     return Outcome.LIMITED, f"{detail}, so its memory will be a file in the state folder, which is slower", fix
+
+
+def _confinement(host: Host) -> Found:
+    """What the layers are, and which of them are enough, stands in lab/machine/confinement.py; it tries each."""
+    said = host.processes.run([guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS)
+    with suppress(msgspec.DecodeError):
+        reasons = msgspec.json.decode(said.stdout, type=dict[str, str])
+        missing = "".join(f"; no {_LAYERS[layer]}: {reason}" for layer, reason in reasons.items() if reason)
+        there = [layer for layer, reason in reasons.items() if not reason]
+        if "namespace" in there or {"landlock", "seccomp"} <= set(there):
+            return Outcome.OK, f"read-only: {', '.join(_LAYERS[layer] for layer in there)}{missing}", ""
+        return Outcome.LIMITED, f"what runs in it can write what this user can{missing}", _namespace_switch(host)
+    return Outcome.LIMITED, f"not known: {(said.stderr or said.stdout).strip()}", "raidlab doctor, once more"
+
+
+def _namespace_switch(host: Host) -> str:
+    """What forbids an ordinary user's mount namespace, and its cure; else what a computer may have instead."""
+    for path, value, setting in (
+        # Ubuntu since 23.10; Debian until 10; every distribution.
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
+    ):
+        if (host.files.read(f"/proc/sys/{path}") or "").strip() == value:
+            return f"sudo sysctl -w {setting}"
+    return "boot a kernel with Landlock (Linux 5.13 or later, 'landlock' in its lsm=), or work outside the container"
 
 
 def _state_folder(host: Host) -> Found:

@@ -42,6 +42,7 @@ UBD_REQUESTS = 64
 COMMAND_LINE_BYTES = 4096
 ANSWER_PIPE_BYTES = 1024 * 1024
 _HERE = Path(__file__).resolve().parent
+CONFINEMENT = _HERE / "confinement.py"
 _WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
 
 

@@ -189,6 +189,54 @@ def test_kvm_is_decided_by_the_processors_flags(
     assert report.is_ready
 
 
+CONFINE = "/usr/bin/python3 -IS"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "files", "outcome", "words", "fix"),
+    [
+        (
+            {"namespace": "", "landlock": "", "seccomp": ""},
+            {},
+            Outcome.OK,
+            "read-only: mount namespace, Landlock, filter",
+            "",
+        ),
+        ({"namespace": "", "landlock": "Off", "seccomp": "Off"}, {}, Outcome.OK, "no Landlock: Off", ""),
+        ({"namespace": "Denied", "landlock": "", "seccomp": ""}, {}, Outcome.OK, "no mount namespace: Denied", ""),
+        (
+            {"namespace": "Denied", "landlock": "Off", "seccomp": ""},
+            {"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"},
+            *(Outcome.LIMITED, "can write what this user can", "sysctl -w kernel.apparmor_restrict"),
+        ),
+        (
+            {"namespace": "Denied", "landlock": "", "seccomp": "Off"},
+            {"proc/sys/kernel/unprivileged_userns_clone": "0\n"},
+            *(Outcome.LIMITED, "no filter of system calls: Off", "sysctl -w kernel.unprivileged_userns_clone=1"),
+        ),
+        (
+            {"namespace": "Denied", "landlock": "Off", "seccomp": ""},
+            {},
+            Outcome.LIMITED,
+            "no Landlock: Off",
+            "Landlock",
+        ),
+        (None, {}, Outcome.LIMITED, "not known: 1.0", "once more"),
+    ],
+)
+def test_what_keeps_the_embedded_kernel_from_this_computers_files_is_told(
+    tmp_path: Path, reasons: dict[str, str] | None, files: dict[str, str], outcome: Outcome, words: str, fix: str
+) -> None:
+    answers = {} if reasons is None else {CONFINE: (0, json.dumps(reasons))}
+    report = examine(tmp_path, files=files, answers=answers)
+    check = named(report, "confinement")
+    assert check.outcome is outcome
+    assert words in check.detail
+    assert fix in check.fix
+    assert bool(check.fix) == (outcome is not Outcome.OK)
+    assert report.is_ready
+
+
 def test_a_processor_with_amx_wants_the_lab_set_up_for_it(tmp_path: Path) -> None:
     report = examine(tmp_path, files={"proc/cpuinfo": "flags\t\t: fpu amx_tile\n"})
     check = named(report, "embedded-kernel")
