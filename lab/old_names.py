@@ -6,8 +6,6 @@ of an emulated drive.
 
 from __future__ import annotations
 
-import json
-import tomllib
 from typing import Any
 
 _KEYS = {"personality": "model"}
@@ -26,12 +24,3 @@ def with_new_keys(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {_KEYS.get(key, key): with_new_keys(value) for key, value in tree.items()}
     return [with_new_keys(each) for each in tree] if isinstance(tree, list) else tree
-
-
-def as_meant(experiment_toml: str) -> str:
-    """What an experiment's file says, in one way for all versions: to tell whether two are the same experiment."""
-    try:
-        tree = with_new_keys(tomllib.loads(experiment_toml))
-    except tomllib.TOMLDecodeError:
-        return experiment_toml
-    return json.dumps({**tree, "format_version": 0}, sort_keys=True, default=str)

@@ -6,25 +6,34 @@ Keys whose name ends in ``_bytes`` may be written as text (``"500M"``, see lab.u
 from __future__ import annotations
 
 import difflib
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from lab.errors import LabError, SpecError
-from lab.gates.numbers import parse_bytes
+from lab.gates.files import MOST_TOML_BYTES, read_text
+from lab.gates.numbers import parse_bytes, shortened
+from lab.gates.toml import parse_toml
 from lab.old_names import with_new_keys
 
 T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", bound=StrEnum)
 
+_MOST_PROBLEMS = 10
+_LONGEST_PROBLEM = 300
+_LONGEST_WORD = 64
+"""Of one that is looked for: difflib takes time by the square of its length."""
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that ``word`` was probably meant to be; None when nothing is near."""
+    if len(word) > _LONGEST_WORD:
+        return None
     found = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return found[0] if found else None
 
@@ -34,7 +43,7 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
     names = sorted(known)
     near = nearest(word, names)
     hint = f"did you mean '{near}'?" if near else f"known: {', '.join(names) or 'none'}"
-    return SpecError(f"there is no {what} '{word}'", hint=hint)
+    return SpecError(f"there is no {what} '{shortened(word, _LONGEST_WORD)}'", hint=hint)
 
 
 def known_word(words: type[W], text: str, what: str) -> W:
@@ -47,25 +56,21 @@ def known_word(words: type[W], text: str, what: str) -> W:
 
 def read_toml(path: Path, kind: type[T]) -> T:
     """Read one file. Raises SpecError for a file that is not there or unreadable, and as decode_toml does."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise SpecError(f"there is no file '{path}'", hint="check the name; a relative path starts here") from None
-    except (OSError, UnicodeError) as error:
-        raise SpecError(f"'{path}' cannot be read: {error}") from None
-    return decode_toml(text, kind, source=str(path))
+    return decode_toml(toml_text(path), kind, source=str(path))
+
+
+def toml_text(path: Path) -> str:
+    """What a file says, for ``decode_toml``. Raises SpecError for whatever keeps it from being read."""
+    return read_text(path, MOST_TOML_BYTES, hint="check that it is this file")
 
 
 def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
     """Decode ``text``; ``source`` names it in errors.
 
     Raises SpecError for a syntax error (with its line), unknown keys (with the nearest known key), missing keys and
-    values of the wrong type, all listed together.
+    values of the wrong type, all together: the first ten of them are listed.
     """
-    try:
-        tree = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError(f"'{source}' is not TOML: {error}", hint="fix the line named above") from None
+    tree = parse_toml(text, source=source)
     if tree.get("format_version") == 1:
         tree = with_new_keys(tree)
     return convert_tree(tree, kind, source=source)
@@ -76,23 +81,54 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
 
     Raises SpecError as decode_toml does, but for syntax.
     """
-    problems: list[str] = []
+    problems = _Problems()
     tree = _with_sizes(tree, problems, "")
-    problems += _problems(tree, kind, "")
-    if not problems:
+    _look(tree, kind, "", problems)
+    if not problems.count:
         try:
             return msgspec.convert(tree, kind)
-        except (msgspec.ValidationError, LabError) as error:
-            problems.append(_readable(error))
-    listed = "\n".join(f"  - {problem}" for problem in problems)
-    raise SpecError(f"'{source}' has keys or values that are not possible:\n{listed}", hint="fix the keys named above")
+        except (msgspec.ValidationError, LabError, OverflowError) as error:
+            text = _readable(error)
+            problems.add(lambda: text)
+    raise SpecError(
+        f"'{shortened(source, 200)}' has keys or values that are not possible:{problems.listed}",
+        hint="fix the keys named above",
+    )
+
+
+def as_meant(text: str) -> str:
+    """What an experiment's file says, in one way for all versions: to tell whether two are the same experiment."""
+    try:
+        tree = with_new_keys(parse_toml(text))
+    except SpecError:
+        return text
+    return json.dumps({**tree, "format_version": 0}, sort_keys=True, default=str)
+
+
+class _Problems:
+    """What is wrong with a file: the first few in words, all by their number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[str] = []
+
+    def add(self, say: Callable[[], str]) -> None:
+        """``say`` is asked only for what is listed: to find the nearest word takes its time."""
+        if len(self._first) < _MOST_PROBLEMS:
+            self._first.append(shortened(say(), _LONGEST_PROBLEM))
+        self.count += 1
+
+    @property
+    def listed(self) -> str:
+        left = self.count - len(self._first)
+        return "".join(f"\n  - {each}" for each in (*self._first, *([f"and {left:,} more"] if left else [])))
 
 
 def _readable(error: Exception) -> str:
     return error.message if isinstance(error, LabError) else str(error).replace(" - at `$`", "")
 
 
-def _with_sizes(node: Any, problems: list[str], path: str) -> Any:
+def _with_sizes(node: Any, problems: _Problems, path: str) -> Any:
     """The tree with every text under a ``…_bytes`` key turned into a number."""
     if isinstance(node, list):
         return [_with_sizes(item, problems, f"{path}[{index}]") for index, item in enumerate(node)]
@@ -101,7 +137,7 @@ def _with_sizes(node: Any, problems: list[str], path: str) -> Any:
     return {key: _size_or_tree(key, value, problems, _join(path, key)) for key, value in node.items()}
 
 
-def _size_or_tree(key: str, value: Any, problems: list[str], path: str) -> Any:
+def _size_or_tree(key: str, value: Any, problems: _Problems, path: str) -> Any:
     if not key.endswith("_bytes"):
         return _with_sizes(value, problems, path)
     if isinstance(value, list):
@@ -111,44 +147,56 @@ def _size_or_tree(key: str, value: Any, problems: list[str], path: str) -> Any:
     try:
         return parse_bytes(value, what=path)
     except SpecError as error:
-        problems.append(f"{error.message} ({error.hint})")
-        return 0
+        text = f"{error.message} ({error.hint})"
+        problems.add(lambda: text)
+        return _NO_SIZE
 
 
-def _problems(value: Any, wanted: Any, path: str) -> Iterator[str]:
+_NO_SIZE = object()
+"""In the place of a size that was refused already."""
+
+
+def _look(value: Any, wanted: Any, path: str, problems: _Problems) -> None:
     """Everything that keeps ``value`` from being a ``wanted``, key by key."""
     struct = _struct_in(wanted, value)
     if struct is not None and isinstance(value, dict):
-        yield from _struct_problems(value, struct, path)
+        _look_at_struct(value, struct, path, problems)
         return
     origin, arguments = get_origin(wanted), get_args(wanted)
     if isinstance(value, list) and origin in (list, tuple) and _holds_struct(wanted):
         for index, item in enumerate(value):
-            yield from _problems(item, arguments[0], f"{path}[{index}]")
+            _look(item, arguments[0], f"{path}[{index}]", problems)
         return
     if isinstance(value, dict) and origin in (dict, Mapping) and _holds_struct(wanted):
         for key, item in value.items():
-            yield from _problems(item, arguments[1], _join(path, key))
+            _look(item, arguments[1], _join(path, key), problems)
+        return
+    if value is _NO_SIZE:
         return
     try:
         msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        yield f"{path}: {_readable(error)}"
+    except (msgspec.ValidationError, OverflowError) as error:
+        text = _readable(error)
+        problems.add(lambda: f"{path}: {text}")
 
 
-def _struct_problems(tree: dict[str, Any], struct: type[msgspec.Struct], path: str) -> Iterator[str]:
+def _look_at_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: _Problems) -> None:
     fields = _fields(struct)
     tag_field = struct.__struct_config__.tag_field
     for key, value in tree.items():
         if key in fields:
-            yield from _problems(value, fields[key].type, _join(path, key))
+            _look(value, fields[key].type, _join(path, key), problems)
         elif key != tag_field:
-            near = nearest(key, fields)
-            advice = f"did you mean '{near}'?" if near else f"known here: {', '.join(fields)}"
-            yield f"unknown key '{_join(path, key)}': {advice}"
+            problems.add(partial(_unknown_key, key, fields, path))
     for name, field in fields.items():
         if field.required and name not in tree:
-            yield f"key '{_join(path, name)}' is missing"
+            problems.add(partial("key '{}' is missing".format, _join(path, name)))
+
+
+def _unknown_key(key: str, known: Iterable[str], path: str) -> str:
+    near = nearest(key, known)
+    advice = f"did you mean '{near}'?" if near else f"known here: {', '.join(known)}"
+    return f"unknown key '{_join(path, key)}': {advice}"
 
 
 @cache
@@ -179,4 +227,5 @@ def _holds_struct(wanted: Any) -> bool:
 
 
 def _join(path: str, key: str) -> str:
+    key = shortened(key, _LONGEST_WORD)
     return f"{path}.{key}" if path else key

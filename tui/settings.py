@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from lab.errors import SpecError
+from lab.gates.toml import parse_toml
 from lab.host.files import replace_file
+from lab.tomlfile import toml_text
 from tui.themes import DEFAULT
 
 STATE_VARIABLE = "RAIDLAB_STATE"
@@ -70,15 +72,11 @@ def save_settings(file: Path, settings: Settings) -> str:
 def load_keymap(file: Path, known_ids: frozenset[str]) -> tuple[dict[str, str], list[str]]:
     """The user's keys (binding id -> keys), and what is wrong with the file, each in one line."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}, []
-    except (OSError, UnicodeDecodeError) as error:
-        return {}, [f"{file} cannot be read: {error}"]
-    try:
-        keys = tomllib.loads(text).get("keys", {})
-    except tomllib.TOMLDecodeError as error:
-        return {}, [f"{file}: {error}"]
+        if not file.exists():
+            return {}, []
+        keys = parse_toml(toml_text(file), source=str(file)).get("keys", {})
+    except (OSError, SpecError) as error:
+        return {}, [error.message if isinstance(error, SpecError) else f"{file} cannot be read: {error.strerror}"]
     if not isinstance(keys, dict):
         return {}, [f'{file}: keys must be a table, such as [keys] with "lab.fail" = "f"']
     good = {name: value for name, value in keys.items() if name in known_ids and isinstance(value, str) and value}

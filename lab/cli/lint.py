@@ -10,9 +10,10 @@ from cyclopts import Parameter
 
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
-from lab.errors import ExitCode, LabError, SpecError
+from lab.errors import ExitCode, LabError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
+from lab.gates.files import MOST_RECORD_BYTES, read_text
 from lab.lint.fio_checks import lint_fio
 from lab.lint.result_checks import lint_result
 from lab.lint.rules import LintFinding, LintRule, all_rules, distinct, find_rule
@@ -23,7 +24,6 @@ from lab.units import MIB
 
 FIO_SUFFIXES = (".fio", ".job")
 _AS_PUBLISHED = "-as-published"
-_LARGEST_TEXT_BYTES = 16 * MIB
 
 
 def lint(
@@ -60,9 +60,9 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     path = Path(name)
     lint_text = lint_fio if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
     if lint_text:
-        return lint_text(_read(path).decode(errors="replace"))
+        return lint_text(read_text(path, MIB))
     if path.suffix == ".json":
-        return lint_result(decode_record(_read(path), source=name))
+        return lint_result(decode_record(read_text(path, MOST_RECORD_BYTES).encode(), source=name))
     if path.suffix and is_file_name(path.name):
         files = read_files(path, with_raw=False)
         return [finding for result_id in files.results for finding in lint_result(files.record(result_id))]
@@ -80,15 +80,6 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
         known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in studies)))
         error.hint = f"{error.hint}; experiments: {known}"
         raise
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > _LARGEST_TEXT_BYTES:
-            raise SpecError(f"'{path}' is too large for a recipe or a record", hint="check the path")
-        return path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"'{path}' cannot be read: {error.strerror}", hint="check the path") from None
 
 
 def _plain(finding: LintFinding) -> dict[str, str]:

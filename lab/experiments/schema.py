@@ -16,7 +16,7 @@ from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
 from lab.gates.numbers import Seed
 from lab.parts import catalogue
 from lab.results.statistics import DEFAULT_REPEATS, MOST_REPEATS
-from lab.tomlfile import read_toml, unknown_word
+from lab.tomlfile import decode_toml, toml_text, unknown_word
 from lab.workloads.workload import Workload, find_workload
 
 FORMAT_VERSION = 2
@@ -235,6 +235,7 @@ def find_experiment(name: str) -> tuple[Experiment, str]:
     if not is_path and name not in built_in_names():
         raise unknown_word("experiment", name, built_in_names())
     path = Path(name) if is_path else catalogue(BUILT_IN_FOLDER)[name]
-    experiment = read_toml(path, Experiment)
+    text = toml_text(path)
+    experiment = decode_toml(text, Experiment, source=str(path))
     check(experiment)
-    return experiment, path.read_text(encoding="utf-8")
+    return experiment, text

@@ -6,15 +6,18 @@ another file, no small file becomes a large one in memory, and of the lab's own 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import zlib
 from pathlib import Path
 
-from lab.errors import LabError, ResultError
-from lab.units import MIB, human_bytes
+from lab.errors import LabError, ResultError, SpecError
+from lab.gates.numbers import shortened
+from lab.units import KIB, MIB, human_bytes
 
-MOST_TOML_BYTES = MIB
+MOST_TOML_BYTES = 256 * KIB
+"""More than ten times the longest lesson."""
 MOST_RECORD_BYTES = 64 * MIB
 MOST_DOCUMENT_BYTES = 64 * MIB
 """Of one of fio's documents, unpacked."""
@@ -49,6 +52,37 @@ def read_plain(
     if data is None or len(data) > most_bytes:
         raise error(f"'{path}' is larger than {human_bytes(most_bytes)}", hint=hint or "check the path")
     return data
+
+
+_NEXT = {
+    errno.ENOENT: "check the name; a relative path starts here",
+    errno.EACCES: "let yourself read it: chmod u+r FILE, and u+x on its folders",
+    errno.ENAMETOOLONG: "shorten the name: at most 255 bytes, and 4,095 with its folders",
+    errno.ELOOP: "name the file itself: its links lead in a circle",
+    errno.ENOTDIR: "check the path: a part of it is a file and no folder",
+}
+
+
+def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError, hint: str = "") -> str:
+    """All of a plain file of UTF-8 that somebody named.
+
+    Raises ``error`` with what to do next for whatever keeps it from being read; ``hint`` is for one that is too large.
+    """
+    told = f"'{shortened(str(path), 200)}' cannot be read"
+    try:
+        return read_plain(path, most_bytes, error=error, hint=hint).decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as problem:
+        raise error(
+            f"{told}: byte {problem.start + 1} is not UTF-8", hint="save it as UTF-8, or check that it is this file"
+        ) from None
+    except OSError as problem:
+        if problem.errno == errno.ENOENT:
+            told = f"there is no file '{shortened(str(path), 200)}'"
+        else:
+            told = f"{told}: {problem.strerror}"
+        raise error(told, hint=_NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")) from None
+    except ValueError:
+        raise error(f"{told}: no name has a zero byte in it", hint="check the path") from None
 
 
 def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:

@@ -24,7 +24,6 @@ from lab.lessons.state import CheckedState, MarkSeen
 from lab.lessons.store import LessonStore, StudentState
 from lab.lessons.validation import check_file
 from lab.machine import Host, Target
-from lab.old_names import as_meant
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
@@ -32,7 +31,7 @@ from lab.session.data_mark import last_verdicts, read_marks
 from lab.session.events import Event
 from lab.session.monitor import Snapshot
 from lab.session.session import LabSession
-from lab.tomlfile import unknown_word
+from lab.tomlfile import as_meant, unknown_word
 
 
 @dataclass(frozen=True, slots=True)

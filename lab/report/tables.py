@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from lab.errors import SpecError
 from lab.experiments.published import find_published
+from lab.gates.toml import parse_toml
 from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
 from lab.parts import added
@@ -32,8 +34,8 @@ class _Told(msgspec.Struct):
 def _told(record: ResultRecord) -> _Told:
     try:
         # Only these keys: an experiment that another raidlab ran may have keys that this one does not know.
-        return msgspec.toml.decode(record.experiment_toml, type=_Told)
-    except (msgspec.MsgspecError, ValueError):
+        return msgspec.convert(parse_toml(record.experiment_toml), _Told)
+    except (SpecError, msgspec.ValidationError):
         return _Told()
 
 

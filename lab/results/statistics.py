@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.toml import parse_toml
 
 if TYPE_CHECKING:
     from lab.results.record import ResultRecord
@@ -104,8 +105,8 @@ def looks_of(record: ResultRecord) -> tuple[InterimLook, ...]:
 @cache
 def _looks_in(experiment_toml: str) -> tuple[InterimLook, ...]:
     try:
-        lengths = msgspec.toml.decode(experiment_toml, type=_Lengths)
-    except msgspec.MsgspecError:
+        lengths = msgspec.convert(parse_toml(experiment_toml), _Lengths)
+    except (SpecError, msgspec.ValidationError):
         # Written by another raidlab in another way.
         return ()
     if not 1 <= lengths.repeats <= lengths.most_repeats <= MOST_REPEATS:

@@ -14,10 +14,9 @@ from lab.lessons.course import built_in_course
 from lab.lessons.schema import draw
 from lab.lessons.store import LessonStore
 from lab.machine import Host
-from lab.old_names import as_meant
 from lab.results.record import encode_record
 from lab.results.store import decode_record
-from lab.tomlfile import decode_toml
+from lab.tomlfile import as_meant, decode_toml
 from tests.unit.experiments.experiments import ARRAYS, HEAD, JOBS
 from tests.unit.results.records import record
 

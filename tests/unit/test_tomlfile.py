@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
+import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.errors import LabError, SpecError
+from lab.gates.files import MOST_TOML_BYTES
+from lab.gates.toml import parse_toml
 from lab.tomlfile import decode_toml, nearest, read_toml, unknown_word
 
 
@@ -66,15 +71,89 @@ def test_syntax_errors_name_the_line() -> None:
         decode_toml('title = "x"\nfactor =\n', Whole)
 
 
-def test_a_missing_and_an_unreadable_file(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="there is no file"):
-        read_toml(tmp_path / "none.toml", Whole)
-    with pytest.raises(SpecError, match="cannot be read"):
-        read_toml(tmp_path, Whole)
-    bad = tmp_path / "bad.toml"
-    bad.write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match="cannot be read"):
-        read_toml(bad, Whole)
+def test_whatever_keeps_a_file_from_being_read_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "large.toml").write_bytes(b"#" * (MOST_TOML_BYTES + 1))
+    (tmp_path / "circle.toml").symlink_to(tmp_path / "circle.toml")
+    (tmp_path / "endless.toml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.toml")
+    said = {
+        "none.toml": "there is no file",
+        "": "is a folder and no file",
+        "bad.toml": "byte 1 is not UTF-8",
+        "large.toml": "is larger than 256 KiB",
+        "circle.toml": "cannot be read: Too many levels",
+        "endless.toml": "is a device and no file",
+        "pipe.toml": "is a pipe and no file",
+        "bad.toml/below": "cannot be read: Not a directory",
+        "x" * 300: "cannot be read: File name too long",
+        "zero\0byte": "no name has a zero byte",
+    }
+    for name, words in said.items():
+        with pytest.raises(SpecError, match=words) as caught:
+            read_toml(tmp_path / name, Whole)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("members = " + "9" * 5000, "a word of 5,000 characters", id="digits"),
+        pytest.param("members = " + "9_" * 2500 + "9", "a word of 5,001 characters", id="digits apart"),
+        pytest.param("a." * 50_000 + "a = 1", "nests tables", id="dots"),
+        pytest.param("a .\t" * 30_000 + "a = 1", "nests tables", id="dots apart"),
+        pytest.param('"a"."b".' * 30_000 + "a = 1", "nests tables", id="dots of strings"),
+        pytest.param("[" + "a." * 50_000 + "a]", "nests tables", id="dots of a header"),
+        pytest.param('x = """\n""""\n' + "a." * 50_000 + "a = 1", "nests tables", id="dots after a string"),
+        pytest.param("x = " + "[" * 10_000 + "]" * 10_000, "nests tables", id="lists"),
+        pytest.param("x = " + "{a=" * 10_000 + "1" + "}" * 10_000, "nests tables", id="tables"),
+        pytest.param("x = " + "{a.b.c.d.e=" * 20 + "1" + "}" * 20, "nests tables", id="tables with dots"),
+        pytest.param("".join(f"k{n} = 1\n" for n in range(20_000)), "a table or list of 20,000 entries", id="keys"),
+        pytest.param("x = [" + "1," * 100_000 + "]", "a table or list of 100,000 entries", id="list"),
+        pytest.param("[[a]]\n" * 40_000, "a table or list of 40,000 entries", id="tables of a list"),
+        pytest.param("".join(f"{'k' * 200}{n} = 1\n" for n in range(900)), "and 891 more", id="unknown keys"),
+        pytest.param(f'"{"k" * 200_000}" = 1', "unknown key", id="long key"),
+        pytest.param('x = """\\' + '"""\\' * 50_000, "is not TOML", id="strings without end"),
+        pytest.param('"\\' * 100_000, "is not TOML", id="escapes without end"),
+        pytest.param("x = '''" + "''" * 100_000, "a word of", id="quotes without end"),
+        pytest.param("#" * 300_000, "is larger than 256 KiB", id="size"),
+    ],
+)
+def test_no_text_takes_long_to_refuse_or_much_to_tell(text: str, said: str) -> None:
+    began = time.process_time()
+    with pytest.raises(SpecError) as caught:
+        decode_toml(text, Whole)
+    assert time.process_time() - began < 1
+    assert said in caught.value.message
+    assert len(str(caught.value)) < 5000
+    assert caught.value.hint
+
+
+TEXTS = [
+    'a = "x.y.z # [[[["',
+    'a = \'x"y\' # it\'s """ [[[',
+    f'a = """{"." * 500}""""" # {"." * 500}',
+    f"a = '''{'.' * 500}''\n'''''\nb = \"\\\"{'[' * 100}\"",
+    f'a = "\\\\" # {"." * 500}\nb = ""\nc = """\\\\{"." * 500}""" # """',
+    f'"{"." * 500}" = ["{"[" * 100}", 1.5, 1979-05-27T07:32:00.5Z]',
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_stands_in_strings_and_comments_counts_for_nothing(text: str) -> None:
+    assert parse_toml(text) == tomllib.loads(text)
+
+
+@given(st.lists(st.sampled_from([*"\"'\\#[]{}=.,\n ", '"""', "'''", "a", "1", *TEXTS])).map("".join))
+@example('a = """""""')
+def test_what_tomllib_reads_is_read_alike(text: str) -> None:
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        with pytest.raises(SpecError):
+            parse_toml(text)
+        return
+    assert parse_toml(text) == tree
 
 
 def test_nearest_words() -> None:
