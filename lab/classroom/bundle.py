@@ -16,11 +16,12 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import stat
+import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,11 +30,14 @@ import msgspec
 
 from lab import __version__
 from lab.errors import ResultError
+from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, open_plain
+from lab.gates.text import visible
 from lab.host.files import storage_error, sync_folder, write_all, write_file
 from lab.results.elsewhere import ResultFiles, files_of
 from lab.results.formats import refuse_newer
-from lab.results.store import RECORD_NAME, ResultStore
-from lab.units import GIB
+from lab.results.leftovers import changing
+from lab.results.store import RECORD_NAME, ResultStore, checked_id, is_document, unpacked
+from lab.units import GIB, MIB
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -133,9 +137,13 @@ SUFFIX = ".zip"
 KIND = "raidlab-export"
 FORMAT_VERSION = 2
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
-LARGEST_BYTES = GIB
-"""Of everything in a bundle, unpacked: more is no result of this program."""
-_RAW = re.compile(r"raw/[0-9]{4,}\.json\.gz")
+MOST_BUNDLE_BYTES = GIB
+"""Of the file, and of everything in it, unpacked: a hundred results as large as the largest of the catalogue."""
+_MOST_DIRECTORY_BYTES = 4 * MIB
+"""Of the table of what is in it, and of the manifest: some 40,000 documents."""
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 0x1 | 0x20 | 0x40
+"""Flags of an entry (APPNOTE.TXT, 4.4.4): encrypted, a patch, strongly encrypted."""
 _COPY_AGAIN = "copy it again, or ask for a new export"
 
 
@@ -181,8 +189,10 @@ def export_results(store: ResultStore, names: Sequence[str], file: Path) -> tupl
     ids = tuple(dict.fromkeys(store.find(name) for name in names))
     if not ids:
         raise ResultError("no result was named", hint="'raidlab results' lists them")
-    results = {result_id: files_of(store, store.load(result_id)) for result_id in ids}
-    write_file(file, write_bundle(results, signer_of(store)))
+    results = {result_id: dict(files_of(store, store.load(result_id))) for result_id in ids}
+    with changing(store.root):
+        signer = signer_of(store)
+    write_file(file, write_bundle(results, signer))
     return ids
 
 
@@ -211,49 +221,111 @@ def _entry(place: str) -> zipfile.ZipInfo:
     return entry
 
 
-def read_bundle(file: Path, *, with_raw: bool = True) -> Bundle:
-    """A bundle, every checksum and the signature right. ``with_raw=False`` leaves fio's documents out, unchecked.
+class _Archive(io.FileIO):
+    """Gives no more at once than a bundle's table has: zipfile reads that as a whole, however large it claims to be."""
 
-    Raises ResultError that tells what is wrong: no bundle, cut off, newer, unsigned, or edited.
-    """
+    def read(self, size: int | None = -1) -> bytes:
+        most = _MOST_DIRECTORY_BYTES + 1
+        data = super().read(most if size is None or size < 0 else min(size, most)) or b""
+        if len(data) > _MOST_DIRECTORY_BYTES:
+            raise zipfile.BadZipFile("its table is larger than that of any export")
+        return data
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[zipfile.ZipFile]:
+    """Raises ResultError for what is no zip file, or none that raidlab could have written."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            places = [entry.filename for entry in archive.infolist()]
-            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_BYTES:
+        with _Archive(open_plain(file)) as raw:
+            if os.fstat(raw.fileno()).st_size > MOST_BUNDLE_BYTES:
                 raise ResultError(f"'{file}' is larger than any export", hint="check the path")
-            manifest = _manifest(archive, file)
-            contents = {
-                place: archive.read(place) for place in manifest.sha256 if with_raw or place.endswith(RECORD_NAME)
-            }
-    except (KeyError, zipfile.BadZipFile, EOFError, NotImplementedError, zlib.error, ValueError) as error:
+            with zipfile.ZipFile(raw) as archive:
+                yield archive
+    # zipfile raises RuntimeError for what is encrypted, NotImplementedError for what it cannot unpack.
+    except (KeyError, zipfile.BadZipFile, EOFError, RuntimeError, zlib.error, ValueError, struct.error) as error:
         raise ResultError(f"'{file}' is no export of raidlab, or is damaged: {error}", hint=_COPY_AGAIN) from None
     except OSError as error:
         raise storage_error(f"'{file}' cannot be read", error) from error
-    strangers = sorted(set(places) - set(manifest.sha256) - {MANIFEST, SIGNATURE})
-    if strangers or len(set(places)) < len(places):
-        raise ResultError(f"'{file}' was edited: {', '.join(strangers) or 'a file is there twice'}", hint=_COPY_AGAIN)
-    return Bundle(file, _by_result(contents, manifest, file), with_raw, manifest)
 
 
-def _by_result(contents: Mapping[str, bytes], manifest: Manifest, file: Path) -> dict[str, dict[str, bytes]]:
-    found: dict[str, dict[str, bytes]] = {}
-    for place, data in contents.items():
-        if hashlib.sha256(data).hexdigest() != manifest.sha256[place]:
-            raise ResultError(f"'{file}' was edited: the checksum of {place} is wrong", hint=_COPY_AGAIN)
-        folder, _, rest = place.partition("/")
-        result_id, _, path = rest.partition("/")
-        if folder != "results" or not (path == RECORD_NAME or _RAW.fullmatch(path)):
-            raise ResultError(f"'{file}' holds '{place}', which belongs to no result", hint="do not use this file")
-        found.setdefault(result_id, {})[path] = data
-    lacking = [result_id for result_id, files in found.items() if RECORD_NAME not in files]
+def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
+    """One file of the archive; what it unpacks to is bounded while it is unpacked, whatever its header says."""
+    pieces: list[bytes] = []
+    with archive.open(place) as entry:
+        while piece := entry.read(MIB):
+            pieces.append(piece)
+            if len(pieces) * MIB > most_bytes + MIB:
+                raise zipfile.BadZipFile(f"{place} is larger than any in an export")
+    return b"".join(pieces)
+
+
+def read_bundle(file: Path) -> Bundle:
+    """A bundle, every checksum and the signature right, and every document such that it can be unpacked.
+
+    Raises ResultError that tells what is wrong: no bundle, cut off, newer, unsigned, or edited.
+    """
+    with _open(file) as archive:
+        _refuse_strange(archive, file)
+        manifest = _manifest(archive, file)
+        _refuse_edited(archive, manifest, file)
+        found: dict[str, list[str]] = {}
+        for place in manifest.sha256:
+            result_id, path = _parted(place, file)
+            data = _content(archive, manifest, place, file)
+            if path != RECORD_NAME:
+                unpacked(data, f"{place} in '{file}'")
+            found.setdefault(result_id, []).append(path)
+    lacking = [result_id for result_id, paths in found.items() if RECORD_NAME not in paths]
     if lacking:
         raise ResultError(f"'{file}' has no record of {', '.join(lacking)}", hint=_COPY_AGAIN)
-    return found
+
+    def read(result_id: str, names: Iterable[str]) -> Iterator[bytes]:
+        # Checked against the manifest again: the file may be another one by now.
+        with _open(file) as archive:
+            for name in names:
+                yield _content(archive, manifest, f"results/{result_id}/{name}", file)
+
+    documents: Mapping[str, Collection[str]] = {result_id: frozenset(paths) for result_id, paths in found.items()}
+    return Bundle(file, tuple(found), read, documents, manifest)
+
+
+def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
+    entries = archive.infolist()
+    if sum(entry.file_size for entry in entries) > MOST_BUNDLE_BYTES:
+        raise ResultError(f"'{file}' is larger than any export", hint="check the path")
+    if any(entry.flag_bits & _ENCRYPTED for entry in entries):
+        raise ResultError(f"'{file}' is encrypted, which no export is", hint="unpack it with its password first")
+    if any(entry.compress_type not in _METHODS for entry in entries):
+        raise ResultError(f"'{file}' is packed in another way than an export", hint=_COPY_AGAIN)
+
+
+def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:
+    places = archive.namelist()
+    strangers = sorted(set(places) - set(manifest.sha256) - {MANIFEST, SIGNATURE})
+    if strangers or len(set(places)) < len(places):
+        named = visible(", ".join(strangers[:3])) or "a file is there twice"
+        raise ResultError(f"'{file}' was edited: {named}", hint=_COPY_AGAIN)
+
+
+def _parted(place: str, file: Path) -> tuple[str, str]:
+    """Id and path in the result's folder."""
+    folder, _, rest = place.partition("/")
+    result_id, _, path = rest.partition("/")
+    if folder != "results" or not (path == RECORD_NAME or is_document(path)):
+        raise ResultError(f"'{file}' holds '{place}', which belongs to no result", hint="do not use this file")
+    return checked_id(result_id), path
+
+
+def _content(archive: zipfile.ZipFile, manifest: Manifest, place: str, file: Path) -> bytes:
+    data = _read_entry(archive, place, MOST_RECORD_BYTES if place.endswith(RECORD_NAME) else MOST_DOCUMENT_BYTES)
+    if hashlib.sha256(data).hexdigest() != manifest.sha256.get(place):
+        raise ResultError(f"'{file}' was edited: the checksum of {place} is wrong", hint=_COPY_AGAIN)
+    return data
 
 
 def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     """The manifest, if its own key signed it; the format is looked at first, since a newer one may sign otherwise."""
-    data = archive.read(MANIFEST)
+    data = _read_entry(archive, MANIFEST, _MOST_DIRECTORY_BYTES)
     try:
         header = msgspec.json.decode(data, type=_Header)
         if header.kind != KIND:
@@ -266,6 +338,6 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
         raise ResultError(f"'{file}' is no export of raidlab: {error}", hint="check the path") from None
     if SIGNATURE not in archive.namelist():
         raise ResultError(f"'{file}' was edited: its signature is gone", hint=_COPY_AGAIN)
-    if not is_signed(manifest.public_key, archive.read(SIGNATURE), data):
+    if not is_signed(manifest.public_key, _read_entry(archive, SIGNATURE, MIB), data):
         raise ResultError(f"'{file}' was edited: its signature does not fit its contents", hint=_COPY_AGAIN)
     return manifest

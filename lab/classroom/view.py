@@ -178,12 +178,12 @@ def _keep(database: DuckDBPyConnection, place: Path) -> None:
 def _read(file: Path) -> tuple[str, str, list[tuple[object, ...]]]:
     """Key, problem and figures of one bundle; of its results, those that can be read."""
     try:
-        bundle = read_bundle(file, with_raw=False)
+        bundle = read_bundle(file)
     except LabError as error:
         return "", error.message, []
     rows: list[tuple[object, ...]] = []
     problems = []
-    for result_id in bundle.results:
+    for result_id in bundle.ids:
         try:
             rows += _figures(bundle, result_id)
         except LabError as error:

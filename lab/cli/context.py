@@ -108,12 +108,15 @@ def options() -> Options:
 def current() -> Context:
     """The context of this invocation. Raises SpecError for what is no target."""
     from lab.machine import Host, default_target, parse_target
+    from lab.results.leftovers import sweep
 
     signals.close_in_order()
     typed = options()
     host = Host.real(typed.command)
     text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
+    for notice in sweep(host.state.results):
+        narrator.notice(notice)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
 

@@ -64,8 +64,8 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     if path.suffix == ".json":
         return lint_result(decode_record(read_text(path, MOST_RECORD_BYTES).encode(), source=name))
     if path.suffix and is_file_name(path.name):
-        files = read_files(path, with_raw=False)
-        return [finding for result_id in files.results for finding in lint_result(files.record(result_id))]
+        files = read_files(path)
+        return [finding for result_id in files.ids for finding in lint_result(files.record(result_id))]
     if path.suffix == ".toml" or name in built_in_names():
         return lint_experiment(find_experiment(name)[0])
     publications, lint_publication = added("publications"), added("lint publication")

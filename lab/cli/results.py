@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +25,7 @@ def _store() -> ResultStore:
 
 @app.default
 def show_list() -> None:
-    """List all results, newest first."""
+    """List all results, newest first: those measured here, then those imported, then those that cannot be read."""
     context, store = current(), _store()
     found = store.list()
     if context.json:
@@ -39,6 +38,7 @@ def show_list() -> None:
     for each in found:
         measured = "" if each.problem else f"{each.measured_count}/{each.planned_count}"
         status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
+        status += ", imported" if each.is_imported else ""
         rows.append((each.id, each.created_utc, each.experiment, each.target, measured, status))
     out(table(("id", "date", "experiment", "on", "measured", "status"), rows, right=("measured",)))
 
@@ -50,7 +50,7 @@ def show(
     markdown: Annotated[bool, Parameter(negative="", help="As Markdown, for a document.")] = False,
     csv: Annotated[bool, Parameter(negative="", help="As CSV, in the columns of its study.")] = False,
 ) -> None:
-    """Show one result by id, the beginning of an id, or 'latest'."""
+    """Show one result by id, the beginning of an id, or 'latest': the newest that was measured here."""
     context = current()
     record = as_shown(_store().load(name))
     if context.json:
@@ -108,4 +108,4 @@ def take_in(
 def raw(name: str, file: str) -> None:
     """Print the document of fio behind a cell, word for word; 'show --json' names the files."""
     store = _store()
-    sys.stdout.write(store.raw_json(store.find(name), file))
+    out(store.raw_json(store.find(name), file).rstrip("\n"))

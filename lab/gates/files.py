@@ -18,22 +18,33 @@ from lab.units import KIB, MIB, human_bytes
 
 MOST_TOML_BYTES = 256 * KIB
 """More than ten times the longest lesson."""
-MOST_RECORD_BYTES = 64 * MIB
-MOST_DOCUMENT_BYTES = 64 * MIB
-"""Of one of fio's documents, unpacked."""
+MOST_RECORD_BYTES = 16 * MIB
+"""A cell takes some 2 KiB, and the largest experiment of the catalogue has 1,146. One as large as this may take thirty
+times as much once it is decoded, which is half of what a computer can be asked for."""
+MOST_DOCUMENT_BYTES = 32 * MIB
+"""Of one of fio's documents (some 36 KiB), or of a timeline (some 150 bytes a sample), unpacked."""
 
 
 def open_plain(
-    path: Path, flags: int = os.O_RDONLY, *, is_own: bool = False, error: type[LabError] = ResultError
+    path: Path,
+    flags: int = os.O_RDONLY,
+    *,
+    is_own: bool = False,
+    folder_fd: int | None = None,
+    error: type[LabError] = ResultError,
 ) -> int:
     """The descriptor of a plain file. ``is_own``: it is this user's, under one name alone, and no link leads there.
+
+    ``folder_fd``: the descriptor of its folder, in which it is looked for by its last name, and is no link.
 
     Raises ``error`` for anything that is not such a file, OSError as open(2) does.
     """
     # Looked at before it is opened, since to open a device may do something; and again, in case it was exchanged.
-    _refuse(path, path.stat(follow_symlinks=not is_own), is_own=is_own, error=error)
-    links = os.O_NOFOLLOW if is_own else 0
-    descriptor = os.open(path, flags | links | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    has_links = not is_own and folder_fd is None
+    name = path if folder_fd is None else path.name
+    _refuse(path, os.stat(name, dir_fd=folder_fd, follow_symlinks=has_links), is_own=is_own, error=error)
+    links = 0 if has_links else os.O_NOFOLLOW
+    descriptor = os.open(name, flags | links | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600, dir_fd=folder_fd)
     try:
         _refuse(path, os.fstat(descriptor), is_own=is_own, error=error)
     except BaseException:
@@ -43,10 +54,16 @@ def open_plain(
 
 
 def read_plain(
-    path: Path, most_bytes: int, *, is_own: bool = False, error: type[LabError] = ResultError, hint: str = ""
+    path: Path,
+    most_bytes: int,
+    *,
+    is_own: bool = False,
+    folder_fd: int | None = None,
+    error: type[LabError] = ResultError,
+    hint: str = "",
 ) -> bytes:
     """All of a plain file. Raises ``error`` as ``open_plain`` and for one of more than ``most_bytes``, OSError."""
-    with open(open_plain(path, is_own=is_own, error=error), "rb") as file:
+    with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
         # One that grows meanwhile is not read on for ever.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
     if data is None or len(data) > most_bytes:
@@ -83,6 +100,22 @@ def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError,
         raise error(told, hint=_NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")) from None
     except ValueError:
         raise error(f"{told}: no name has a zero byte in it", hint="check the path") from None
+
+
+def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
+    """All of the plain file ``name``, which may stand in folders of ``folder``. No link leads out of it on the way.
+
+    Raises ResultError for anything else and for more than ``most_bytes``, OSError as open(2) does.
+    """
+    where = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for each in name.split("/")[:-1]:
+            inner = os.open(each, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=where)
+            os.close(where)
+            where = inner
+        return read_plain(folder / name, most_bytes, folder_fd=where)
+    finally:
+        os.close(where)
 
 
 def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:

@@ -1,52 +1,59 @@
 """Results that are not in the store: folders from other computers, and files of a part that reads such.
 
-What is taken in is checked as a whole before anything of it is stored. Where results are only looked at, one that is
-bad stops no other.
+One check decides what is a good result, whether it is taken in or only looked at: its record, and that every document
+which the record names is there and can be unpacked. What is taken in is checked as a whole before anything of it is
+stored. Where results are only looked at, one that is bad stops no other.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from lab.errors import LabError, ResultError
+from lab.gates.numbers import shortened
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.parts import added
+from lab.results.leftovers import IMPORTING_PREFIX, changing
 from lab.results.record import ResultRecord, encode_record
-from lab.results.store import RECORD_NAME, ResultStore, decode_record
-
-_IMPORTING_PREFIX = ".importing-"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+from lab.results.store import IMPORTED_NAME, RECORD_NAME, ResultStore, decode_own, is_result, is_there, unpacked
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Results as the files of their folders."""
+    """Results as the files of their folders. None is held in memory: a class has thousands."""
 
     source: Path
-    results: Mapping[str, Mapping[str, bytes]]
-    """Id -> path in the result's folder -> content."""
-    has_raw: bool
-    """Whether fio's documents were read too."""
+    ids: Sequence[str]
+    read: Callable[[str, Iterable[str]], Iterator[bytes]]
+    """The files of these paths of one result's folder, each when it is asked for. Raises ResultError."""
+    documents: Mapping[str, Collection[str]] | None
+    """The paths of each result's documents, if they were looked at already; None: they are when a result is read."""
 
     def record(self, result_id: str) -> ResultRecord:
-        """One result. Raises ResultError if it is damaged, newer than this raidlab, another one's, or not whole."""
-        files = self.results[result_id]
-        record = decode_record(files[RECORD_NAME], source=f"{self.source}/{result_id}")
-        if record.id != result_id or not _ID.fullmatch(result_id):
+        """One result that is good as a whole.
+
+        Raises ResultError if it is damaged, newer than this raidlab, another one's, or lacks a document.
+        """
+        (data,) = self.read(result_id, [RECORD_NAME])
+        record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
+        if self.documents is None:
+            for name in record.files:
+                self.document(result_id, name)
+        elif missing := [name for name in record.files if name not in self.documents[result_id]]:
             raise ResultError(
-                f"'{self.source}' holds result '{record.id}' under the name '{result_id}'", hint="restore the file"
+                f"result '{result_id}' in '{self.source}' lacks {', '.join(missing[:3])}", hint="copy it again"
             )
-        missing = [name for name in record.files if name not in files] if self.has_raw else []
-        if missing:
-            raise ResultError(f"result '{result_id}' lacks {', '.join(missing[:3])}", hint="copy its whole folder")
         return record
+
+    def document(self, result_id: str, name: str) -> str:
+        """A document of fio, or a timeline. Raises ResultError."""
+        (data,) = self.read(result_id, [name])
+        return unpacked(data, f"'{name}' of result '{result_id}' in '{self.source}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +78,16 @@ def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResu
             yield from _of_name(name, store)
         except LabError as error:
             yield error.message
+        except OSError as error:
+            yield f"'{shortened(name)}' cannot be read: {error.strerror or error}"
 
 
-def read_files(file: Path, *, with_raw: bool = True) -> ResultFiles:
+def read_files(file: Path) -> ResultFiles:
     """The results of a file. Raises ResultError for one that no part of this raidlab reads, or that is damaged."""
     read = _reader(file) or added("results in a file")
     if read is None:
         raise ResultError(f"'{file}' is no file of results", hint="name a result, a bundle, or a folder of either")
-    found: ResultFiles = read(file, with_raw=with_raw)
+    found: ResultFiles = read(file)
     return found
 
 
@@ -100,16 +109,11 @@ def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
 
 def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
     """A result's own folder, or one that holds results, files of them, or both."""
-    inner = ResultStore(folder)
-    if folder.name in ResultStore(folder.parent).ids():
-        yield _stored(ResultStore(folder.parent), folder.name)
-        return
-    files = sorted(path for path in folder.iterdir() if path.is_file() and _reader(path))
-    ids = sorted(inner.ids())
-    if not files and not ids:
+    stored = _in_folder(folder)
+    files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _reader(path))
+    if not files and not stored.ids:
         raise ResultError(f"there are neither results nor bundles in '{folder}'", hint="check the path")
-    for result_id in ids:
-        yield _or_problem(partial(_stored, inner, result_id))
+    yield from _each(stored)
     for file in files:
         try:
             yield from _of_file(file)
@@ -117,42 +121,29 @@ def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
             yield error.message
 
 
-def _or_problem(load: Callable[[], FoundResult]) -> FoundResult | str:
-    try:
-        return load()
-    except LabError as error:
-        return error.message
-
-
 def _stored(store: ResultStore, result_id: str) -> FoundResult:
     return FoundResult(store.load(result_id), result_id, partial(store.raw_json, result_id))
 
 
 def _of_file(file: Path) -> Iterator[FoundResult | str]:
-    found = read_files(file, with_raw=False)
-    for result_id in found.results:
-        yield _or_problem(partial(_in_file, found, result_id))
+    yield from _each(read_files(file))
 
 
-def _in_file(found: ResultFiles, result_id: str) -> FoundResult:
-    def read_file(name: str) -> str:
-        # Read only now: a report on a class looks into none of them.
-        files = read_files(found.source).results[result_id]
+def _each(found: ResultFiles) -> Iterator[FoundResult | str]:
+    for result_id in sorted(found.ids):
         try:
-            return gzip.decompress(files[name]).decode()
-        except (KeyError, OSError, EOFError, UnicodeError) as error:
-            raise ResultError(f"'{found.source}' has no '{name}' that can be read: {error}") from None
-
-    return FoundResult(found.record(result_id), str(found.source), read_file)
+            yield FoundResult(found.record(result_id), str(found.source), partial(found.document, result_id))
+        except LabError as error:
+            yield error.message
 
 
-def files_of(store: ResultStore, record: ResultRecord) -> dict[str, bytes]:
-    """The files of one result by their path in its folder. Raises ResultError if a document of fio is missing."""
-    files = {RECORD_NAME: encode_record(record)}
+def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, bytes]]:
+    """The files of one result with their path in its folder. Raises ResultError for a document that is not good."""
+    yield RECORD_NAME, encode_record(record)
     for name in record.files:
-        store.raw_json(record.id, name)
-        files[name] = (store.root / record.id / name).read_bytes()
-    return files
+        data = store.raw(record.id, name)
+        unpacked(data, f"'{store.root / record.id / name}'")
+        yield name, data
 
 
 def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -160,20 +151,24 @@ def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], t
 
     Raises ResultError, with nothing stored, for what is damaged, newer than this raidlab, or has another result's id.
     """
-    found = ResultFiles(source, _read_folder(source), has_raw=True) if source.is_dir() else read_files(source)
-    if not found.results:
+    found = _in_folder(source) if source.is_dir() else read_files(source)
+    if not found.ids:
         raise ResultError(f"there are no results in '{source}'", hint="check the path")
-    new: list[str] = []
+    new: dict[str, Sequence[str]] = {}
     known: list[str] = []
-    for result_id in found.results:
-        (known if _is_there(store, found.record(result_id)) else new).append(result_id)
-    for result_id in new:
-        _store(store, result_id, found.results[result_id])
+    for result_id in found.ids:
+        record = found.record(result_id)
+        if _is_known(store, record):
+            known.append(result_id)
+        else:
+            new[result_id] = (RECORD_NAME, *record.files)
+    for result_id, names in new.items():
+        _store(store, result_id, names, found)
     return tuple(new), tuple(known)
 
 
-def _is_there(store: ResultStore, record: ResultRecord) -> bool:
-    if not (store.root / record.id).exists():
+def _is_known(store: ResultStore, record: ResultRecord) -> bool:
+    if not is_there(store.root / record.id):
         return False
     if store.load(record.id) == record:
         return True
@@ -182,27 +177,31 @@ def _is_there(store: ResultStore, record: ResultRecord) -> bool:
     )
 
 
-def _store(store: ResultStore, result_id: str, files: Mapping[str, bytes]) -> None:
+def _store(store: ResultStore, result_id: str, names: Sequence[str], found: ResultFiles) -> None:
     """Put a result in its place in one move."""
-    part = store.root / f"{_IMPORTING_PREFIX}{result_id}.{os.getpid()}"
+    part = store.root / f"{IMPORTING_PREFIX}{result_id}.{os.getpid()}"
     try:
-        (part / "raw").mkdir(parents=True)
-        for path, data in files.items():
-            write_file(part / path, data)
-        part.rename(store.root / result_id)
-        sync_folder(store.root)
+        with changing(store.root):
+            try:
+                (part / "raw").mkdir(mode=0o700, parents=True)
+                (part / IMPORTED_NAME).touch()
+                for name, data in zip(names, found.read(result_id, names), strict=True):
+                    write_file(part / name, data)
+                part.rename(store.root / result_id)
+                sync_folder(store.root)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise storage_error(f"result '{result_id}' cannot be stored in '{store.root}'", error) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
-def _read_folder(folder: Path) -> Mapping[str, Mapping[str, bytes]]:
+def _in_folder(folder: Path) -> ResultFiles:
     """Results of a folder, or the one whose folder it is; those that broke off come as far as they are."""
-    store = ResultStore(folder.parent if _is_result(folder) else folder)
-    names = [folder.name] if _is_result(folder) else sorted(path.name for path in folder.iterdir() if _is_result(path))
-    return {name: files_of(store, store.load(name)) for name in names}
+    whole = folder.resolve()
+    store = ResultStore(whole.parent if is_result(whole) else whole)
 
+    def read(result_id: str, names: Iterable[str]) -> Iterator[bytes]:
+        for name in names:
+            yield encode_record(store.load(result_id)) if name == RECORD_NAME else store.raw(result_id, name)
 
-def _is_result(folder: Path) -> bool:
-    return not folder.name.startswith(".") and any((folder / name).is_file() for name in (RECORD_NAME, "draft.json"))
+    return ResultFiles(folder, (whole.name,) if is_result(whole) else sorted(store.ids()), read, None)

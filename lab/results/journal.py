@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 
 from lab.errors import ResultError
+from lab.gates.files import MOST_RECORD_BYTES, read_plain
 from lab.host.files import storage_error, sync_folder, write_all, write_file
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
 from lab.results.timeline import Timeline, encode_timeline
@@ -35,7 +36,7 @@ def read_journal(path: Path) -> list[Entry]:
     Raises ResultError for damage before the last line.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_plain(path, MOST_RECORD_BYTES).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -73,13 +74,14 @@ class RunJournal:
         self.folder = folder
         with contextlib.ExitStack() as opened:
             try:
-                lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 opened.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path = folder / "cells.jsonl"
-                journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+                journal = os.open(path, flags, 0o600)
                 opened.callback(os.close, journal)
-                whole = path.read_bytes().rfind(b"\n") + 1
+                whole = read_plain(path, MOST_RECORD_BYTES).rfind(b"\n") + 1
                 os.ftruncate(journal, whole)
                 sync_folder(folder)
             except BlockingIOError:

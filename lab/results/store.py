@@ -7,20 +7,21 @@
     <root>/<id>/cells.jsonl     one finished cell or rebuild a line, while the run is going
     <root>/<id>/raw/NNNN.json.gz   fio's documents, word for word; timelines of rebuilds
     <root>/<id>/lock            locked by the process that writes
+    <root>/<id>/imported        there if the result came from elsewhere
 
-Ids begin with the time (UTC), so names sort by age.
+What is read here is a plain file of bounded size below the result's own folder, and the record is the one that the
+folder is named after: nobody who may give us a result leads us to another file by it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import gzip
 import os
 import re
 import shutil
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,24 +29,32 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import ResultError
+from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, gunzip, read_inside
+from lab.gates.names import checked_name
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.old_names import with_new_keys
+from lab.parts import added
 from lab.results.formats import refuse_newer
 from lab.results.journal import RunJournal, read_journal, with_entries
+from lab.results.leftovers import DELETING_PREFIX, LOCK_NAME, changing
 from lab.results.record import KIND, SCHEMA_VERSION, ResultRecord, RunStatus, encode_record
 
 RECORD_NAME = "record.json"
 DRAFT_NAME = "draft.json"
 JOURNAL_NAME = "cells.jsonl"
-LOCK_NAME = "lock"
+IMPORTED_NAME = "imported"
 LATEST = "latest"
-_DELETING_PREFIX = ".deleting-"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LONGEST_WORD = 80
+"""Of an experiment's id in a result's: with time and number it stays a name (lab.gates.names)."""
+_DOCUMENT = re.compile(r"raw/[0-9]{4,9}\.json\.gz")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
 class _Header(msgspec.Struct, frozen=True):
     kind: str = ""
     schema_version: int = 0
+    id: str = ""
+    created_utc: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,42 @@ class ResultSummary:
     """Cells and rebuilds that are there."""
     planned_count: int = 0
     """Those that are there and those that are missing: an adaptive run measures more than was planned."""
+    is_imported: bool = False
+    """It came from elsewhere: ``latest`` never means it."""
     problem: str = ""
+
+
+def checked_id(text: str) -> str:
+    """``text``, if it can be a result's id: a name that is no other word for a result, nor that of a file of results.
+
+    Raises ResultError.
+    """
+    checked_name(text, "result", error=ResultError)
+    ending = Path(text).suffix
+    if text.lower() == LATEST or (ending and added(f"results in {ending.lower()}")):
+        raise ResultError(f"'{text}' cannot be the name of a result: it means something else", hint="take another")
+    return text
+
+
+def is_document(name: str) -> bool:
+    """Whether it is the place of a document of fio, or of a timeline, in a result's folder."""
+    return _DOCUMENT.fullmatch(name) is not None
+
+
+def unpacked(data: bytes, what: str) -> str:
+    """A document as it was stored. Raises ResultError if it is damaged, or too large to be one."""
+    try:
+        return gunzip(data, MOST_DOCUMENT_BYTES, what).decode()
+    except UnicodeError as error:
+        raise ResultError(f"{what} cannot be read: {error}", hint="restore it from a copy") from None
+
+
+def decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
+    """The record of ``result_id``. Raises ResultError as ``decode_record``, and if it is another one's."""
+    record = decode_record(data, source=source)
+    if record.id != checked_id(result_id):
+        raise ResultError(f"'{source}' is the record of another result, '{record.id}'", hint="restore its name")
+    return record
 
 
 def decode_record(data: bytes, *, source: str) -> ResultRecord:
@@ -90,7 +134,7 @@ class ResultStore:
     def new_id(self, experiment: str, now: datetime | None = None) -> str:
         """An id that no stored result has, such as ``20261121T100129Z-antioquia-quick``."""
         moment = (now or datetime.now(UTC)).astimezone(UTC)
-        word = re.sub(r"[^a-z0-9.]+", "-", experiment.lower()).strip("-.") or "run"
+        word = re.sub(r"[^a-z0-9]+", "-", experiment.lower())[:_LONGEST_WORD].strip("-") or "run"
         first = wanted = f"{moment:%Y%m%dT%H%M%SZ}-{word}"
         number = 1
         while (self.root / wanted).exists():
@@ -104,24 +148,23 @@ class ResultStore:
         Raises ResultError if the id is taken or bad, or the folder cannot be written.
         """
         folder = self._folder(draft.id)
-        if folder.exists():
-            raise ResultError(f"there is a result '{draft.id}' already", hint="take a new id")
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
+            with changing(self.root):
+                try:
+                    folder.mkdir()
+                except FileExistsError:
+                    raise ResultError(f"there is a result '{draft.id}' already", hint="take a new id") from None
+                try:
+                    (folder / "raw").mkdir()
+                    write_file(folder / DRAFT_NAME, encode_record(draft))
+                    sync_folder(self.root)
+                    return RunJournal(folder, draft)
+                except BaseException:
+                    # Without its draft the folder would be a result that nobody can read.
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise
         except OSError as error:
             raise storage_error(f"no result can be stored in '{self.root}'", error) from error
-        try:
-            (folder / "raw").mkdir()
-            write_file(folder / DRAFT_NAME, encode_record(draft))
-            sync_folder(self.root)
-            return RunJournal(folder, draft)
-        except (ResultError, OSError) as error:
-            # Without its draft the folder would be a result that nobody can read.
-            shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise storage_error(f"no result can be stored in '{self.root}'", error) from error
-            raise
 
     def resume(self, name: str) -> RunJournal:
         """Go on with an incomplete result; ``journal.record.missing_keys`` says what is left.
@@ -129,7 +172,7 @@ class ResultStore:
         Raises ResultError if it is complete, or another process is writing it.
         """
         folder = self._folder(self.find(name))
-        if (folder / RECORD_NAME).exists() and self.load(folder.name).status is RunStatus.COMPLETE:
+        if is_there(folder / RECORD_NAME) and self.load(folder.name).status is RunStatus.COMPLETE:
             raise ResultError(f"result '{folder.name}' is complete", hint="start a new run")
         journal = RunJournal(folder, self.load(folder.name))
         try:
@@ -147,43 +190,52 @@ class ResultStore:
         """
         folder = self._folder(self.find(name))
         try:
-            record_path = folder / RECORD_NAME
-            if record_path.exists():
-                return decode_record(record_path.read_bytes(), source=str(record_path))
-            draft = decode_record((folder / DRAFT_NAME).read_bytes(), source=str(folder / DRAFT_NAME))
+            if is_there(folder / RECORD_NAME):
+                return self._decode(folder, RECORD_NAME)
+            draft = self._decode(folder, DRAFT_NAME)
+            return with_entries(draft, read_journal(folder / JOURNAL_NAME))
         except OSError as error:
-            raise storage_error(f"result '{folder.name}' cannot be read", error) from error
-        return with_entries(draft, read_journal(folder / JOURNAL_NAME))
+            raise _unreadable(f"result '{folder.name}'", error) from error
+
+    def raw(self, record_id: str, raw_file: str) -> bytes:
+        """The file behind a cell's ``raw_file`` or a rebuild's ``timeline_file``, packed. Raises ResultError."""
+        folder = self._folder(record_id)
+        if not is_document(raw_file):
+            raise ResultError(
+                f"'{raw_file}' is not a raw file of result '{record_id}'", hint="'show --json' names those that it has"
+            )
+        try:
+            return read_inside(folder, raw_file, MOST_DOCUMENT_BYTES)
+        except OSError as error:
+            raise _unreadable(f"'{folder / raw_file}'", error) from error
 
     def raw_json(self, record_id: str, raw_file: str) -> str:
-        """The document behind a cell's ``raw_file`` or a rebuild's ``timeline_file``. Raises ResultError."""
-        folder = self._folder(record_id)
-        path = folder / raw_file
-        if path.resolve().parent != (folder / "raw").resolve():
-            raise ResultError(f"'{raw_file}' is not a raw file of result '{record_id}'", hint="the record is damaged")
-        try:
-            return gzip.decompress(path.read_bytes()).decode()
-        except (OSError, EOFError, UnicodeError, zlib.error) as error:
-            raise ResultError(f"'{path}' cannot be read: {error}", hint="restore it from a copy") from None
+        """The document in it. Raises ResultError."""
+        return unpacked(self.raw(record_id, raw_file), f"'{self.root / record_id / raw_file}'")
 
     def list(self) -> tuple[ResultSummary, ...]:
-        """All results, newest first; those that cannot be read are there with their problem."""
-        return tuple(self._summary(name) for name in sorted(self._ids(), reverse=True))
+        """All results: those measured here, newest first, then those from elsewhere, then those that cannot be read."""
+        found = [self._summary(name) for name in self._ids()]
+        return tuple(sorted(found, key=_by_age, reverse=True))
 
     def ids(self) -> tuple[str, ...]:
-        """The ids of all results, newest first; none is read."""
+        """The ids of all results, in the order of their names, backwards; none is read."""
         return tuple(sorted(self._ids(), reverse=True))
 
     def find(self, name: str) -> str:
-        """The id meant by an id, the unique beginning of one, or ``latest``. Raises ResultError for none or several."""
+        """The id meant by an id, the unique beginning of one, or ``latest``. Raises ResultError for none or several.
+
+        ``latest`` is the newest of those measured here (by ``created_utc``) that can be read: what somebody sent is
+        never it, whatever its name or date.
+        """
         # Without looking at all the others: a report on thousands asks for each.
-        if name != LATEST and _ID.fullmatch(name) and self._is_there(self.root / name):
+        if name != LATEST and _is_word(name) and is_result(self.root / name):
             return name
         ids = sorted(self._ids())
         if not ids:
             raise ResultError(f"there are no results in '{self.root}'", hint="run an experiment first")
         if name == LATEST:
-            return ids[-1]
+            return self._latest(ids)
         found = [each for each in ids if name and each.startswith(name)]
         if len(found) == 1:
             return found[0]
@@ -194,28 +246,50 @@ class ResultStore:
     def delete(self, name: str) -> str:
         """Delete one result and return its id. Raises ResultError if it is being written or cannot be deleted."""
         folder = self._folder(self.find(name))
-        doomed = folder.with_name(_DELETING_PREFIX + folder.name)
+        doomed = folder.with_name(f"{DELETING_PREFIX}{folder.name}.{os.getpid()}")
         try:
-            with _not_being_written(folder):
-                folder.rename(doomed)
-            shutil.rmtree(doomed)
+            with changing(self.root):
+                with _not_being_written(folder):
+                    folder.rename(doomed)
+                shutil.rmtree(doomed)
         except OSError as error:
             raise storage_error(f"result '{folder.name}' cannot be deleted", error) from error
         return folder.name
 
+    def is_imported(self, record_id: str) -> bool:
+        """Whether it came from elsewhere."""
+        return is_there(self.root / record_id / IMPORTED_NAME)
+
     def _folder(self, record_id: str) -> Path:
-        if not _ID.fullmatch(record_id):
-            raise ResultError(f"'{record_id}' is no id of a result", hint="use letters, digits, '.', '-' and '_'")
-        return self.root / record_id
+        return self.root / checked_id(record_id)
 
     @staticmethod
-    def _is_there(folder: Path) -> bool:
-        return (folder / RECORD_NAME).exists() or (folder / DRAFT_NAME).exists()
+    def _decode(folder: Path, name: str) -> ResultRecord:
+        return decode_own(read_inside(folder, name, MOST_RECORD_BYTES), folder.name, source=str(folder / name))
+
+    def _latest(self, ids: Sequence[str]) -> str:
+        own = [(created, each) for each in ids if not self.is_imported(each) and (created := self._created(each))]
+        if not own:
+            raise ResultError(
+                f"no result in '{self.root}' was measured here",
+                hint="'latest' means none from elsewhere: write its id; 'raidlab results' lists them",
+            )
+        return max(own)[1]
+
+    def _created(self, record_id: str) -> str:
+        """Its date, so that dates sort by age; empty if it cannot be read."""
+        folder = self.root / record_id
+        try:
+            name = RECORD_NAME if is_there(folder / RECORD_NAME) else DRAFT_NAME
+            header = msgspec.json.decode(read_inside(folder, name, MOST_RECORD_BYTES), type=_Header)
+        except (ResultError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            return ""
+        return header.created_utc if header.id == record_id and _MOMENT.fullmatch(header.created_utc) else ""
 
     def _ids(self) -> Iterator[str]:
         try:
             for path in self.root.iterdir():
-                if not path.name.startswith(".") and self._is_there(path):
+                if not path.name.startswith(".") and is_result(path):
                     yield path.name
         except FileNotFoundError:
             return
@@ -226,7 +300,7 @@ class ResultStore:
         try:
             record = self.load(name)
         except ResultError as error:
-            return ResultSummary(name, problem=error.message)
+            return ResultSummary(name, is_imported=self.is_imported(name), problem=error.message)
         return ResultSummary(
             name,
             record.created_utc,
@@ -235,13 +309,44 @@ class ResultStore:
             record.status,
             len(record.done_keys),
             len(record.done_keys) + len(record.missing_keys),
+            self.is_imported(name),
         )
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something, also where that may not be looked at."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+    return True
+
+
+def is_result(folder: Path) -> bool:
+    """Whether it is the folder of a result, finished or not."""
+    return is_there(folder / RECORD_NAME) or is_there(folder / DRAFT_NAME)
+
+
+def _is_word(name: str) -> bool:
+    """Whether a name of one result alone, and no path."""
+    return "/" not in name and "\0" not in name and not name.startswith(".") and name != ""
+
+
+def _by_age(summary: ResultSummary) -> tuple[bool, bool, str, str]:
+    created = summary.created_utc if _MOMENT.fullmatch(summary.created_utc) else ""
+    return not summary.problem, not summary.is_imported, created, summary.id
+
+
+def _unreadable(what: str, error: OSError) -> ResultError:
+    hints = {errno.EACCES: "make it readable for you (chmod u+rwX)", errno.ENOENT: "restore it from a copy"}
+    hint = hints.get(error.errno or 0, "restore it from a copy, or delete it")
+    return ResultError(f"{what} cannot be read: {error.strerror or error}", hint=hint)
 
 
 @contextlib.contextmanager
 def _not_being_written(folder: Path) -> Iterator[None]:
     """Hold the writer's lock. Raises ResultError if someone else does."""
-    descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

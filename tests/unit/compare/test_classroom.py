@@ -78,9 +78,9 @@ def test_only_what_changed_is_read_again(folder: Path, tmp_path: Path, monkeypat
     before = view_class(folder, tmp_path / "cache")
     read: list[str] = []
 
-    def note(file: Path, *, with_raw: bool = True) -> Bundle:
+    def note(file: Path) -> Bundle:
         read.append(file.name)
-        return read_bundle(file, with_raw=with_raw)
+        return read_bundle(file)
 
     monkeypatch.setattr("lab.classroom.view.read_bundle", note)
     assert view_class(folder, tmp_path / "cache") == before

@@ -191,8 +191,8 @@ def test_a_file_that_was_slipped_in_is_found(store: ResultStore, other: ResultSt
         import_results(other, file)
 
 
-def test_the_records_alone_can_be_read(store: ResultStore, tmp_path: Path) -> None:
-    bundle = read_bundle(export(store, tmp_path), with_raw=False)
+def test_a_record_is_read_from_a_bundle(store: ResultStore, tmp_path: Path) -> None:
+    bundle = read_bundle(export(store, tmp_path))
     assert bundle.record("20261121T100000Z-x") == store.load("20261121T100000Z-x")
     assert bundle.key_fingerprint.count("-") == 3
 

@@ -144,7 +144,7 @@ def test_ids_and_finding(store: ResultStore) -> None:
         store.find("2026")
     with pytest.raises(ResultError, match="no result 'zzz'"):
         store.find("zzz")
-    with pytest.raises(ResultError, match="no id"):
+    with pytest.raises(ResultError, match="cannot be the name of a result"):
         store.begin(draft("../evil"))
 
 

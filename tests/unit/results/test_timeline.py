@@ -43,8 +43,9 @@ def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
     store, other = store_with_a_rebuild(tmp_path / "a" / "results"), ResultStore(tmp_path / "b" / "results")
     export_results(store, ["latest"], tmp_path / "x.zip")
     import_results(other, tmp_path / "x.zip")
-    (name,) = other.load("latest").files
-    assert decode_timeline(other.raw_json(other.find("latest"), name), source="x") == TIMELINE
+    (result_id,) = other.ids()
+    (name,) = other.load(result_id).files
+    assert decode_timeline(other.raw_json(result_id, name), source="x") == TIMELINE
 
 
 @pytest.mark.parametrize(
