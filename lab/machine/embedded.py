@@ -264,6 +264,9 @@ def kernel_arguments(
     ]
     if options.virtual_time:
         arguments.append("time-travel=inf-cpu")
+    if Path("/dev") in folder.resolve().parents:
+        # The kernel's own /dev would hide its init (Documentation/admin-guide/kernel-parameters.txt); init mounts it.
+        arguments.append("devtmpfs.mount=0")
     if image.modules:
         arguments.append(f"RAIDLAB_MODULES={image.modules}")
     if (most := most_requests(len(options.disks))) < UBD_REQUESTS:

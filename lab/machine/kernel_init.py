@@ -45,7 +45,7 @@ def prepare() -> None:
     mount("none", "/", "none", flags=MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
     mount("proc", "/proc", "proc")
     mount("sysfs", "/sys", "sysfs")
-    if not os.path.exists("/dev/null"):
+    if not os.path.ismount("/dev"):
         mount("devtmpfs", "/dev", "devtmpfs")
     mount("tmpfs", "/run", "tmpfs", "mode=755")
     mount("tmpfs", "/tmp", "tmpfs", "mode=1777")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,6 +106,35 @@ def test_unconfined_all_of_it_can_be_done(victim: Path) -> None:
             before = picture(victim)
             said = machine.run(["sh", "-c", names + script], check=False)
             assert picture(victim) != before, (way, said.stderr)
+
+
+def test_a_lab_in_shared_memory_has_its_own_and_no_more(victim: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        disks = sparse_disks(Path(shared), 1)
+        neighbour = Path(shared) / "neighbour"
+        neighbour.write_text("untouched")
+        options = EmbeddedOptions(disks=disks)
+        with open_machine(parse_target("uml:"), host_at(Path(shared) / "state"), embedded=options) as machine:
+            script = (
+                f"umount -l /dev/shm /dev; mount -o remount,rw /; dd if=/dev/zero of={neighbour} conv=notrunc count=1"
+            )
+            said = machine.run(["sh", "-c", script], check=False)
+            assert "Read-only file system" in said.stderr
+            memory = list(Path("/dev/shm").glob(f"raidlab-{os.getpid()}-*"))
+            assert [(path.stat().st_mode & 0o777, list(path.iterdir())) for path in memory] == [(0o700, [])]
+        assert neighbour.read_text() == "untouched"
+        assert not memory[0].exists()
+
+
+def test_its_memory_lies_in_the_state_folder_where_shared_memory_has_no_room(
+    victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.machine.embedded.memory_folder", lambda _: Path("/proc/none/memory"))
+    with intruder(victim, None) as (machine, _, state):
+        assert machine.run(["true"]).status == 0
+        (path,) = state.glob("machines/*/kernel.json")
+        maps = Path(f"/proc/{json.loads(path.read_text())['kernel_group']}/maps").read_text()
+        assert f"{path.parent}/memory/" in maps
 
 
 @pytest.mark.parametrize("layers", [None, ("namespace",), ("landlock", "seccomp")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -211,3 +212,57 @@ def test_a_missing_file_is_no_missing_layer(base: Path) -> None:
     (base / "image").unlink()
     with pytest.raises(AssertionError, match=r"FileNotFoundError.*image"):
         attempt(base, ["namespace"])
+
+
+# The process forbids itself one system call, as a container or AppArmor may, and starts the supervisor.
+FORBID = """
+import errno, os, sys
+sys.path.insert(0, sys.argv[1])
+import confinement as c
+c._check(c._libc.prctl(c.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+call = int(sys.argv[2])
+refuse, allow = (c.RETURN, 0, 0, c.REFUSE | errno.EACCES), (c.RETURN, 0, 0, c.ALLOW)
+c._filter = lambda: [(c.LOAD, 0, 0, 0), (c.IF_EQUAL, 0, 1, call), refuse, allow]
+c._use_seccomp(())
+os.execv(sys.executable, [sys.executable, "-IS", *sys.argv[3:]])
+"""
+MOUNT, UNSHARE, LANDLOCK = 165, 272, 444
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "held"),
+    [
+        # Ubuntu's AppArmor gives a user namespace, and then no mount in it.
+        (MOUNT, ["landlock", "seccomp"]),
+        (UNSHARE, ["landlock", "seccomp"]),
+        (LANDLOCK, ["namespace", "seccomp"]),
+    ],
+)
+def test_what_a_computer_does_not_have_is_left_out_and_the_rest_holds(
+    base: Path, forbidden: int, held: list[str]
+) -> None:
+    needs("namespace", "landlock", "seccomp")
+    before = listing(base / "out")
+    record = base / "record.json"
+    script = f"echo x > {base}/out/write; chmod 777 {base}/out/mode; echo x > {base}/image; id -u"
+    confinement = json.dumps({"writable": [str(base / "image"), str(base / "folder")]})
+    forbid = [sys.executable, "-IS", "-c", FORBID, str(CONFINEMENT.parent), str(forbidden)]
+    kept, far = os.pipe()
+    supervisor = [str(CONFINEMENT.parent / "supervisor.py"), str(record), str(kept), confinement]
+    with subprocess.Popen(
+        [*forbid, *supervisor, "/bin/sh", "-c", script],
+        # Its lifeline; what the kernel says comes as errors do.
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=[kept],
+    ) as process:
+        process.wait(timeout=30)
+        assert process.stderr
+        said = process.stderr.read()
+    os.close(kept)
+    os.close(far)
+    assert json.loads(record.read_text())["confined_by"] == held
+    assert listing(base / "out") == before
+    assert (base / "image").read_text() == "x\n"
+    assert said.splitlines()[-1] == str(os.geteuid())

@@ -74,6 +74,14 @@ def test_disks_modules_and_virtual_time_are_named() -> None:
     ]
 
 
+def test_a_state_folder_that_the_kernels_devices_would_hide_is_not_hidden(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/dev/shm")
+    for folder, is_hidden in ((Path("/dev/shm/1"), True), (link / "1", True), (Path("/development/1"), False)):
+        line = kernel_arguments(EmbeddedOptions(), PACKAGED, folder, (5, 8), 3)
+        assert ("devtmpfs.mount=0" in line) == is_hidden
+
+
 def test_many_disks_share_what_the_drivers_socket_holds() -> None:
     def told(disks: int) -> list[str]:
         options = EmbeddedOptions(disks=tuple(UbdDisk(Path(f"/d/{number}"), "S") for number in range(disks)))
