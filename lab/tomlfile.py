@@ -17,7 +17,8 @@ import msgspec
 
 from lab.errors import LabError, SpecError
 from lab.gates.files import MOST_TOML_BYTES, read_text
-from lab.gates.numbers import parse_bytes, shortened
+from lab.gates.numbers import parse_bytes
+from lab.gates.text import shortened
 from lab.gates.toml import parse_toml
 from lab.old_names import with_new_keys
 

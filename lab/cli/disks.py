@@ -278,7 +278,7 @@ def _array_on_image(folder: LabFolder, spec: DiskSpec) -> str:
     if spec.kind is not DiskKind.FILE:
         return ""
     try:
-        with folder.image(spec).open("rb") as image:
+        with open(folder.images.open(spec.name), "rb") as image:
             image.seek(SUPERBLOCK_OFFSET)
             superblock = parse_superblock(image.read(SUPERBLOCK_BYTES))
     except FileNotFoundError:

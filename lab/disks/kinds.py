@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -9,10 +10,15 @@ import msgspec
 
 from lab.disks.drive_models import find_drive_model
 from lab.errors import SpecError
+from lab.gates.names import checked_name
+from lab.gates.numbers import MOST_DISK_BYTES, MOST_DISKS, DiskCount, SizeBytes, checked, shown
+from lab.gates.text import shortened
 from lab.tomlfile import unknown_word
-from lab.units import KIB, MIB, SECTOR_BYTES
+from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 
 DEFAULT_SIZE_BYTES = 500 * MIB
+MOST_NAME_CHARACTERS = 64
+"""Sockets of spindles have it in their paths, of which 107 characters are all (unix(7))."""
 DEFAULT_COUNT = 9
 SERIAL_PREFIX = "RAIDLAB-"
 
@@ -44,12 +50,13 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backing: str = ""
 
     def validate(self) -> None:
-        """Raises SpecError for a size that no block device has, or a drive model where none belongs."""
+        """Raises SpecError for a bad name, a size that no block device has, or a drive model where none belongs."""
+        checked_disk_name(self.name)
         unit = KIB if self.kind is DiskKind.RAM else SECTOR_BYTES
-        if self.size_bytes < MIB or self.size_bytes % unit:
+        if not MIB <= self.size_bytes <= MOST_DISK_BYTES or self.size_bytes % unit:
             raise SpecError(
-                f"disk {self.name}: a size of {self.size_bytes} bytes is not possible",
-                hint=f"use at least 1M and a multiple of {unit} bytes",
+                f"disk {self.name}: a size of {shown(self.size_bytes)} bytes is not possible",
+                hint=f"use 1M to {format_bytes(MOST_DISK_BYTES)} and a multiple of {unit} bytes",
             )
         if self.kind is DiskKind.SPINDLE:
             find_drive_model(self.model)
@@ -61,6 +68,24 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(
                 f"disk {self.name}: a physical disk needs its path", hint="write it in full, such as /dev/sdb"
             )
+
+
+def checked_disk_name(name: str) -> str:
+    """``name``, if it can be that of a disk, and so of its image and sockets. Raises SpecError."""
+    return checked_name(name, "disk", most=MOST_NAME_CHARACTERS)
+
+
+def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
+    """Raises SpecError for disks that a lab cannot have together, beside ``others`` by name, and for bad ones."""
+    if len(wanted) + len(others) > MOST_DISKS:
+        raise SpecError(
+            f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"it takes {MOST_DISKS} at most"
+        )
+    names = [*others, *(spec.name for spec in wanted)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SpecError(f"there are several disks named {', '.join(twice)}", hint="choose other names")
+    for spec in wanted:
+        spec.validate()
 
 
 class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +103,19 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def kernel_name(self) -> str:
         """``ubda`` for ``/dev/ubda``: the name in /sys/block and /proc/diskstats."""
         return self.node.removeprefix("/dev/")
+
+    def validate(self) -> None:
+        """Raises SpecError for what no disk of a lab is, where a machine that is not trusted tells it."""
+        checked_disk_name(self.name)
+        checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
+        if not re.fullmatch(r"/dev/[a-z]{1,16}[0-9]{0,8}", self.node):
+            raise SpecError(f"disk {self.name}: '{shortened(self.node)}' is no device", hint="such as /dev/loop0")
+        if self.kind is DiskKind.SPINDLE:
+            find_drive_model(self.model)
+        elif self.kind is DiskKind.LOOP and not self.backing.endswith(f"/{self.name}.img"):
+            raise SpecError(
+                f"disk {self.name}: '{shortened(self.backing)}' is not its image", hint="a file of its name"
+            )
 
 
 def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
@@ -97,8 +135,7 @@ def specs(
     count: int, kind: DiskKind, *, size_bytes: int = DEFAULT_SIZE_BYTES, model: str = "", first: int = 1
 ) -> tuple[DiskSpec, ...]:
     """``count`` equal disks named disk01 onwards. Raises SpecError if they cannot be."""
-    if count < 1:
-        raise SpecError(f"{count} disks", hint="ask for at least one")
+    checked(count, DiskCount, "count")
     made = tuple(
         DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model)
         for number in range(first, first + count)

@@ -25,7 +25,7 @@ from lab.disks.backing import with_backing
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, install_drive
 from lab.disks.guard import Guard
 from lab.disks.inventory import absent, read_devices, resolve_node
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, find_disk
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, find_disk
 from lab.disks.lab_files import LabFolder, virtio_disks
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
 from lab.machine import Host, Machine
@@ -86,12 +86,7 @@ class Lab:
 
     def attach(self, specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """Make further disks. Those attached before a failure are detached again."""
-        for spec in specs:
-            spec.validate()
-        names = {disk.name for disk in self._disks}
-        clash = [spec.name for spec in specs if spec.name in names]
-        if clash:
-            raise SpecError(f"there are already disks named {', '.join(clash)}", hint="choose other names")
+        check_specs(specs, [disk.name for disk in self._disks])
         specs = with_backing(self.machine, self._disks, specs)
         before = len(self._detach)
         made: list[LabDisk] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Container, Sequence
@@ -13,17 +12,19 @@ from typing import Self
 
 import msgspec
 
+from lab.disks.images import DiskImages
 from lab.disks.inventory import read_devices
-from lab.disks.kinds import DEFAULT_COUNT, SERIAL_PREFIX, DiskKind, DiskSpec, LabDisk, serial_of, specs
-from lab.errors import LabError
+from lab.disks.kinds import DEFAULT_COUNT, SERIAL_PREFIX, DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs
+from lab.errors import LabError, SpecError
+from lab.gates.own import decoded_json, read_own_json
 from lab.host.files import write_file
 from lab.machine import RUN_FOLDER, Machine, UbdDisk
-from lab.machine.state_folder import FolderLock, StateFolder, make_folder
+from lab.machine.state_folder import FolderLock, StateFolder
 from lab.old_names import with_new_keys
-from lab.units import human_bytes
 
 REGISTRY = f"{RUN_FOLDER}/lab.json"
 _LAB_FILE = "lab.json"
+_KINDS_TO_LIST = (DiskKind.FILE, DiskKind.LOOP, DiskKind.SPINDLE, DiskKind.RAM)
 
 
 class LabFolder:
@@ -31,6 +32,7 @@ class LabFolder:
 
     def __init__(self, lock: FolderLock, disk_specs: Sequence[DiskSpec], *, is_scratch: bool) -> None:
         self._lock = lock
+        self.images = DiskImages(lock.folder)
         self.specs = tuple(disk_specs)
         self._is_scratch = is_scratch
 
@@ -51,38 +53,45 @@ class LabFolder:
 
     def image(self, spec: DiskSpec) -> Path:
         """The image file of one disk."""
-        return self._lock.folder / "disks" / f"{spec.name}.img"
+        return self.images.path(spec.name)
 
     def is_never_written(self, spec: DiskSpec) -> bool:
-        """Whether the image has no block at all, so that nothing can be on the disk (stat(2), st_blocks)."""
-        return self.image(spec).stat().st_blocks == 0
+        """Whether nothing can be on the disk."""
+        return self.images.is_never_written(spec.name)
 
-    def make_files(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing image files, sparse and of exact size; existing ones keep their data.
-
-        Raises LabError if the file system has no room for them or an existing image has another size.
-        """
-        folder = make_folder(self._lock.folder / "disks", what="the folder for disk images")
-        missing = [spec for spec in wanted if not self.image(spec).exists()]
-        _require_room(folder, sum(spec.size_bytes for spec in missing))
-        for spec in missing:
-            with self.image(spec).open("xb") as file:
-                file.truncate(spec.size_bytes)
-        for spec in wanted:
-            size = self.image(spec).stat().st_size
-            if size != spec.size_bytes:
-                raise LabError(
-                    f"the image {self.image(spec)} has {size} bytes instead of {spec.size_bytes}",
-                    hint="remove the file, and the disk with its data is made anew",
-                )
+    def add(self, further: Sequence[DiskSpec]) -> None:
+        """Put disks on the list for the next start. Raises LabError, with nothing changed, if they cannot be."""
+        files = [spec.name for spec in further if spec.kind is DiskKind.FILE]
+        # A blank image that is on no list is what a killed command left.
+        for name in filter(self.images.is_never_written, files):
+            self.images.remove(name)
+        before = {name for name in files if self.images.find(name)}
+        if before:
+            raise LabError(
+                f"there is an image {self.images.path(min(before))} already, which is on no list",
+                hint="move it to another place, where its data stay",
+            )
+        self.images.make([spec for spec in further if spec.kind is DiskKind.FILE])
+        try:
+            self.save((*self.specs, *further))
+        except BaseException:
+            for name in files:
+                self.images.remove(name)
+            raise
 
     def save(self, disk_specs: Sequence[DiskSpec]) -> None:
-        """Keep another list of disks for the next start; images of dropped disks are removed."""
+        """Keep another list of disks for the next start; images of dropped disks are removed.
+
+        Raises LabError, with nothing changed, if one of these is no image of the lab's own.
+        """
+        check_specs(disk_specs)
         kept = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
+        dropped = [spec.name for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in kept]
+        for name in dropped:
+            self.images.find(name)
         _save(self._lock.folder, disk_specs)
-        for spec in self.specs:
-            if spec.kind is DiskKind.FILE and spec.name not in kept:
-                self.image(spec).unlink(missing_ok=True)
+        for name in dropped:
+            self.images.remove(name)
         self.specs = tuple(disk_specs)
 
     def drop_host_cache(self, names: Container[str]) -> bool:
@@ -90,19 +99,25 @@ class LabFolder:
 
         False where none of them has an image.
         """
-        images = self._images(names)
-        for image in images:
-            _flush(image, forgets=True)
-        return bool(images)
+        files = self._files(names)
+        for name in files:
+            self.images.flush(name, forgets=True)
+        return bool(files)
 
     def start_writing_out(self, names: Container[str]) -> None:
         """Write these disks' images to this computer's disk, on a thread of its own, so that nobody waits later."""
-        images = self._images(names)
-        if images:
-            threading.Thread(target=_write_out, args=(images,), name="raidlab-write-out", daemon=True).start()
+        files = self._files(names)
+        if files:
+            threading.Thread(target=self._write_out, args=(files,), name="raidlab-write-out", daemon=True).start()
 
-    def _images(self, names: Container[str]) -> tuple[Path, ...]:
-        return tuple(self.image(spec) for spec in self.specs if spec.kind is DiskKind.FILE and spec.name in names)
+    def _write_out(self, names: Sequence[str]) -> None:
+        """Flush each image; one that was removed meanwhile needs it no more."""
+        for name in names:
+            with suppress(OSError, LabError):
+                self.images.flush(name)
+
+    def _files(self, names: Container[str]) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.specs if spec.kind is DiskKind.FILE and spec.name in names)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """The disks as the embedded kernel shows them: /dev/ubda onwards in order."""
@@ -120,29 +135,41 @@ class LabFolder:
 
 
 def lab_folder(state: StateFolder, name: str) -> LabFolder:
-    """The lab of this name, locked; a new one has nine file disks."""
+    """The lab of this name, locked; one without a list has the disks whose images are there, a new one nine.
+
+    Raises LabError for a list that is damaged or asks for what cannot be: then no disk is touched.
+    """
     lock = state.lock_lab(name)
+    path = lock.folder / _LAB_FILE
     try:
-        text = (lock.folder / _LAB_FILE).read_bytes()
-    except FileNotFoundError:
-        wanted = specs(DEFAULT_COUNT, DiskKind.FILE)
-        _save(lock.folder, wanted)
-        return LabFolder(lock, wanted, is_scratch=False)
-    try:
-        listed = msgspec.convert(with_new_keys(msgspec.json.decode(text)), tuple[DiskSpec, ...])
+        if path.is_symlink() or path.exists():
+            return LabFolder(lock, _read_list(path), is_scratch=False)
+        listed = DiskImages(lock.folder).listed() or specs(DEFAULT_COUNT, DiskKind.FILE)
+        check_specs(listed)
+        _save(lock.folder, listed)
         return LabFolder(lock, listed, is_scratch=False)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except BaseException:
         lock.close()
-        path = lock.folder / _LAB_FILE
-        raise LabError(
-            f"the list of disks {path} is damaged: {error}", hint="remove that file; the images stay"
-        ) from None
+        raise
+
+
+def _read_list(path: Path) -> tuple[DiskSpec, ...]:
+    try:
+        listed = read_own_json(path, tuple[DiskSpec, ...], converted=with_new_keys, error=LabError)
+        check_specs(listed)
+        odd = next((spec for spec in listed if spec.kind not in _KINDS_TO_LIST or spec.backing), None)
+        if odd:
+            raise SpecError(f"the embedded kernel has no disk like {odd.name}")
+        return listed
+    except LabError as error:
+        told = error.message if str(path) in error.message else f"'{path}' is damaged: {error.message}"
+        hint = "move that file to another place: the disks whose images are there are then listed anew"
+        raise LabError(f"the list of disks {told}", hint=hint) from None
 
 
 def scratch_folder(state: StateFolder, wanted: Sequence[DiskSpec]) -> LabFolder:
     """A folder for disks that last as long as one command."""
-    for spec in wanted:
-        spec.validate()
+    check_specs(wanted)
     return LabFolder(state.new_instance(), wanted, is_scratch=True)
 
 
@@ -172,9 +199,18 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
     if not text:
         return ()
     try:
-        listed = msgspec.convert(with_new_keys(msgspec.json.decode(text)), tuple[LabDisk, ...])
-    except msgspec.MsgspecError:
-        return ()
+        listed = decoded_json(text, tuple[LabDisk, ...], converted=with_new_keys)
+        for disk in listed:
+            disk.validate()
+        if len({disk.name for disk in listed}) < len(listed):
+            raise SpecError("several disks have one name")
+    except (ValueError, SpecError) as error:
+        told = error.message if isinstance(error, SpecError) else error
+        raise LabError(
+            f"the list of disks {REGISTRY} on {machine.facts.target} is damaged: {told}",
+            hint="remove that file there; disks that it named stay attached until they are detached by hand "
+            "(losetup --list), or the machine starts again",
+        ) from None
     devices = read_devices(machine)
     kept = []
     for disk in listed:
@@ -192,33 +228,6 @@ def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
     machine.write(REGISTRY, msgspec.json.encode(tuple(disks)).decode())
 
 
-def _write_out(images: Sequence[Path]) -> None:
-    """Flush each image; one that was removed meanwhile needs it no more."""
-    for image in images:
-        with suppress(OSError):
-            _flush(image)
-
-
-def _flush(image: Path, *, forgets: bool = False) -> None:
-    fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fdatasync(fd)
-        if forgets:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
-
-
 def _save(folder: Path, disk_specs: Sequence[DiskSpec]) -> None:
     data = msgspec.json.format(msgspec.json.encode(tuple(disk_specs)), indent=1)
     write_file(folder / _LAB_FILE, data)
-
-
-def _require_room(folder: Path, needed_bytes: int) -> None:
-    room = os.statvfs(folder)
-    available = room.f_bavail * room.f_frsize
-    if needed_bytes > available:
-        raise LabError(
-            f"the disks need up to {human_bytes(needed_bytes)}, and {folder} has {human_bytes(available)} left",
-            hint="free some room, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
-        )

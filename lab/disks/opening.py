@@ -57,7 +57,7 @@ def open_lab(
     with lab_folder(host.state, target.lab_name) if wanted is None else scratch_folder(host.state, wanted) as folder:
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE]
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
-        folder.make_files(files)
+        folder.images.make(files)
         memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
         memory += sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
         options = EmbeddedOptions(disks=ubd_disks(folder, files), memory_bytes=memory, kept_locks=(folder.lock_fd,))

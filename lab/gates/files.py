@@ -10,10 +10,11 @@ import errno
 import os
 import stat
 import zlib
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from lab.errors import LabError, ResultError, SpecError
-from lab.gates.numbers import shortened
+from lab.gates.text import shortened
 from lab.units import KIB, MIB, human_bytes
 
 MOST_TOML_BYTES = 256 * KIB
@@ -37,12 +38,14 @@ def open_plain(
 
     ``folder_fd``: the descriptor of its folder, in which it is looked for by its last name, and is no link.
 
-    Raises ``error`` for anything that is not such a file, OSError as open(2) does.
+    With O_CREAT one that is not there is made, for this user alone. Raises ``error`` for anything that is not such a
+    file, OSError as open(2) does.
     """
     # Looked at before it is opened, since to open a device may do something; and again, in case it was exchanged.
     has_links = not is_own and folder_fd is None
     name = path if folder_fd is None else path.name
-    _refuse(path, os.stat(name, dir_fd=folder_fd, follow_symlinks=has_links), is_own=is_own, error=error)
+    with suppress(FileNotFoundError) if flags & os.O_CREAT else nullcontext():
+        _refuse(path, os.stat(name, dir_fd=folder_fd, follow_symlinks=has_links), is_own=is_own, error=error)
     links = 0 if has_links else os.O_NOFOLLOW
     descriptor = os.open(name, flags | links | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600, dir_fd=folder_fd)
     try:

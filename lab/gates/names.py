@@ -15,14 +15,16 @@ MOST_CHARACTERS = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-def is_name(text: str) -> bool:
-    """Letters, digits, '-', '_' and '.', the first a letter, a digit or '_', 128 at most."""
-    return len(text) <= MOST_CHARACTERS and _NAME.fullmatch(text) is not None
+def is_name(text: str, most: int = MOST_CHARACTERS) -> bool:
+    """Letters, digits, '-', '_' and '.', the first a letter, a digit or '_', ``most`` at most."""
+    return len(text) <= most and _NAME.fullmatch(text) is not None
 
 
-def checked_name(text: str, what: str, *, error: type[LabError] = SpecError, hint: str = "") -> str:
+def checked_name(
+    text: str, what: str, *, most: int = MOST_CHARACTERS, error: type[LabError] = SpecError, hint: str = ""
+) -> str:
     """``text``, if it can be a name. Raises ``error``; ``what`` says whose name it is, such as ``disk``."""
-    if is_name(text):
+    if is_name(text, most):
         return text
-    rule = f"use at most {MOST_CHARACTERS} letters, digits, '-', '_' and '.', and begin with a letter or a digit"
+    rule = f"use at most {most} letters, digits, '-', '_' and '.', and begin with a letter or a digit"
     raise error(f"'{shortened(text)}' cannot be the name of a {what}", hint=hint or rule)

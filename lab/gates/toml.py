@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.errors import SpecError
 from lab.gates.files import MOST_TOML_BYTES
-from lab.gates.numbers import shortened
+from lab.gates.text import shortened
 from lab.units import human_bytes
 
 MOST_DEPTH = 32

@@ -16,14 +16,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 import platformdirs
 
 from lab.errors import LabError, MachineBusy
+from lab.gates.files import open_plain
+from lab.gates.names import checked_name
+from lab.gates.numbers import ProcessId, SizeBytes
+from lab.gates.own import check_own_folder, make_own_folder, read_own_json
 from lab.host.clock import Clock
 from lab.host.files import HostFiles, replace_file
 from lab.host.processes import Processes
 
+T = TypeVar("T")
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
 OWNER_RECORD = "owner.json"
@@ -37,10 +44,13 @@ def default_state_root() -> Path:
     return Path(chosen) if chosen else platformdirs.user_state_path("raidlab")
 
 
-def make_folder(path: Path, *, what: str) -> Path:
-    """Create a private folder, and prove that it can be written in. Raises LabError with the system's reason."""
+def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
+    """Create a folder for this user alone, and prove that it can be written in and that nobody else can.
+
+    ``root`` is the folder above from which on all are the lab's own. Raises LabError with the reason.
+    """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folder(path, what, root=root)
         probe = path / f".probe-{secrets.token_hex(8)}"
         try:
             # A block of data, since an empty file can be made on a full disk too.
@@ -101,7 +111,7 @@ class FolderLock:
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.folder = folder
-        self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.fd = _open_lock(folder / "lock")
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # When the computer fails the owner is gone, whatever stands here.
@@ -117,37 +127,55 @@ class FolderLock:
             self.fd = -1
 
 
+def _open_lock(path: Path) -> int:
+    return open_plain(path, os.O_RDWR | os.O_CREAT, is_own=True, error=LabError)
+
+
 def read_owner(folder: Path) -> Owner | None:
     """Who holds, or last held, the folder; None if that was never written or is torn."""
-    try:
-        data = json.loads((folder / OWNER_RECORD).read_text(encoding="utf-8"))
-        return Owner(int(data["process_id"]), str(data["command"]), int(data.get("start_ticks", 0)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    return _read_note(folder / OWNER_RECORD, Owner)
+
+
+class _KernelRecord(msgspec.Struct, frozen=True):
+    """As supervisor.py writes it."""
+
+    kernel_group: ProcessId
+    kernel_start_ticks: SizeBytes
+    supervisor: ProcessId
+    supervisor_start_ticks: SizeBytes
+
+
+class _KernelGroup(msgspec.Struct, frozen=True):
+    kernel_group: ProcessId
 
 
 def kernel_group(folder: Path) -> int | None:
     """The process, and process group, of a folder's kernel; None if its record is not there or torn."""
-    try:
-        return int(json.loads((folder / KERNEL_RECORD).read_text(encoding="ascii"))["kernel_group"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    record = _read_note(folder / KERNEL_RECORD, _KernelGroup)
+    return record.kernel_group if record else None
 
 
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
     """Kill the kernel that a folder's record names, unless its supervisor lives, which is at it."""
-    try:
-        record = json.loads((folder / KERNEL_RECORD).read_text(encoding="ascii"))
-        supervisor = Owner(int(record["supervisor"]), "supervisor", int(record["supervisor_start_ticks"]))
-        group, kernel_start = int(record["kernel_group"]), int(record["kernel_start_ticks"])
-    except (OSError, ValueError, KeyError, TypeError):
+    record = _read_note(folder / KERNEL_RECORD, _KernelRecord)
+    if record is None:
         return False
+    supervisor = Owner(record.supervisor, "supervisor", record.supervisor_start_ticks)
+    group = record.kernel_group
     # A group's id is not given to a new process while the group has members. So a process that has it and is not the
     # kernel tells that nothing of the kernel is left.
-    if supervisor.is_alive(files) or start_ticks(files, group) not in (0, kernel_start):
+    if supervisor.is_alive(files) or start_ticks(files, group) not in (0, record.kernel_start_ticks):
         return False
     processes.kill_group(group)
     return True
+
+
+def _read_note(path: Path, kind: type[T]) -> T | None:
+    """None for a note that is not there, torn, or not the lab's own."""
+    try:
+        return read_own_json(path, kind)
+    except (FileNotFoundError, LabError):
+        return None
 
 
 class StateFolder:
@@ -162,12 +190,24 @@ class StateFolder:
         command: str = "raidlab",
         files: HostFiles | None = None,
     ) -> None:
-        self.root = root.absolute()
+        self._root = root.absolute()
         self._processes = processes
         self._clock = clock
         self._files = files or HostFiles()
         self._owner = Owner(os.getpid(), command, start_ticks(self._files, os.getpid()))
         self._notices: list[str] = []
+
+    @property
+    def root(self) -> Path:
+        """The whole. Raises LabError for one that is another user's, or in which others may write."""
+        try:
+            check_own_folder(self._root, "the state folder", may_be_link=True)
+        except OSError as error:
+            raise LabError(
+                f"the state folder {self._root} cannot be used: {error.strerror}",
+                hint=f"choose another place with {STATE_VARIABLE}=FOLDER",
+            ) from None
+        return self._root
 
     @property
     def results(self) -> Path:
@@ -176,11 +216,15 @@ class StateFolder:
 
     def lab_folder(self, name: str) -> Path:
         """Where the lab of this name keeps its disks, and what must outlive a session."""
-        return self.root / "labs" / name
+        return self.root / "labs" / checked_name(name, "lab")
+
+    def make(self, folder: Path, *, what: str) -> Path:
+        """Make one of the folders in here, and prove that it can be used. Raises LabError with the reason."""
+        return make_folder(folder, what=what, root=self.root)
 
     def new_instance(self) -> FolderLock:
         """A locked, private folder for one running machine. Raises LabError if the state folder cannot be used."""
-        parent = make_folder(self.root / "machines", what="the state folder")
+        parent = self.make(self.root / "machines", what="the folder for machines")
         folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
         try:
             with self._one_maker():
@@ -195,7 +239,7 @@ class StateFolder:
 
     def lock_lab(self, name: str) -> FolderLock:
         """The named lab's folder (its disks), locked. Raises MachineBusy if another client has it open."""
-        folder = make_folder(self.lab_folder(name), what="the lab's folder")
+        folder = self.make(self.lab_folder(name), what="the lab's folder")
         deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
         while True:
             try:
@@ -219,7 +263,8 @@ class StateFolder:
 
     def _sweep_all(self) -> list[str]:
         try:
-            folders = sorted(path for path in (self.root / "machines").iterdir() if path.name != _MAKERS_LOCK)
+            entries = os.scandir(self.root / "machines")
+            folders = sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
         except OSError:
             return []
         return [notice for folder in folders if (notice := self._sweep_one(folder))]
@@ -238,7 +283,7 @@ class StateFolder:
                     return None
                 killed_kernel = kill_recorded_kernel(folder, self._processes, self._files) or killed_kernel
                 self._clock.sleep(0.02)
-        except OSError:
+        except (OSError, LabError):
             # Another client swept it just now, or it is another user's.
             return None
         removed = "removed the files of its machine"
@@ -248,7 +293,7 @@ class StateFolder:
     @contextmanager
     def _one_maker(self) -> Iterator[None]:
         """Between a folder's creation and its lock nobody looks at it, hence whoever sees it unlocked may remove it."""
-        fd = os.open(self.root / "machines" / _MAKERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = _open_lock(self.root / "machines" / _MAKERS_LOCK)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
@@ -256,7 +301,7 @@ class StateFolder:
             os.close(fd)
 
     def _remove_if_free(self, folder: Path) -> bool:
-        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = _open_lock(folder / "lock")
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_instance(folder)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.attaching import ram_attachments
+from lab.disks.kinds import check_specs
 from lab.disks.lab_files import LabFolder
 from lab.errors import SpecError
+from lab.gates.numbers import DiskCount, checked
 from lab.machine.embedded import MAX_UBD_DISKS
 from lab.units import MIB
 
@@ -17,18 +19,19 @@ LARGER_COUNT = 2
 
 
 def new_specs(
-    taken: Iterable[str], kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
+    taken: Sequence[str], kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
 ) -> tuple[DiskSpec, ...]:
     """Further disks, numbered behind those that are there. Raises SpecError if they cannot be."""
-    if count < 1 or (kind is DiskKind.PHYSICAL and count != 1):
-        raise SpecError(f"{count} disks of kind {kind} cannot be added", hint="ask for one or more; physical: for one")
+    checked(count, DiskCount, "count")
+    if kind is DiskKind.PHYSICAL and count != 1:
+        raise SpecError(f"{count} physical disks cannot be added at once", hint="add one after the other")
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
     made = tuple(
         DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model, backing=path)
         for number in range(first, first + count)
     )
-    made[0].validate()
+    check_specs(made, taken)
     return made
 
 
@@ -50,7 +53,7 @@ def add_to_list(
         )
     if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
         ram_attachments(rams)
-    folder.save(wanted)
+    folder.add(made)
     return tuple(spec.name for spec in made)
 
 

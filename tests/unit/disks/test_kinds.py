@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, all_drive_models, find_drive_model
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, serial_of, specs
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs
 from lab.errors import SpecError
+from lab.gates.numbers import MOST_DISK_BYTES, MOST_DISKS
 from lab.tomlfile import known_word
 from lab.units import KIB, MIB
 
@@ -36,7 +37,7 @@ def test_sizes(kind: DiskKind, size_bytes: int, is_possible: bool) -> None:
     if is_possible:
         spec.validate()
         return
-    with pytest.raises(SpecError, match=f"disk01: a size of {size_bytes} bytes") as caught:
+    with pytest.raises(SpecError, match=f"disk01: a size of {size_bytes:,} bytes") as caught:
         spec.validate()
     assert f"multiple of {1024 if kind is DiskKind.RAM else 512} bytes" in caught.value.hint
 
@@ -74,10 +75,27 @@ def test_several_disks_are_numbered_and_checked() -> None:
     made = specs(3, DiskKind.LOOP, size_bytes=MIB, first=9)
     assert [spec.name for spec in made] == ["disk09", "disk10", "disk11"]
     assert {(spec.kind, spec.size_bytes) for spec in made} == {(DiskKind.LOOP, MIB)}
-    with pytest.raises(SpecError, match="0 disks"):
+    with pytest.raises(SpecError, match="count 0 is not possible"):
         specs(0, DiskKind.LOOP)
     with pytest.raises(SpecError, match="not possible"):
         specs(2, DiskKind.LOOP, size_bytes=100)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "a b", "-a", "a\x1b[2J", "a" * 65, "ä", "a\n"])
+def test_a_name_that_leads_elsewhere_is_no_disks(name: str) -> None:
+    with pytest.raises(SpecError, match="cannot be the name of a disk"):
+        DiskSpec(name=name, kind=DiskKind.FILE).validate()
+
+
+def test_disks_that_a_lab_cannot_have_together() -> None:
+    check_specs(specs(MOST_DISKS, DiskKind.LOOP))
+    with pytest.raises(SpecError, match="65 disks are too many") as caught:
+        check_specs(specs(MOST_DISKS, DiskKind.LOOP), ["disk99"])
+    assert "64 at most" in caught.value.hint
+    with pytest.raises(SpecError, match="several disks named disk01"):
+        check_specs([*specs(2, DiskKind.FILE), *specs(1, DiskKind.FILE)])
+    with pytest.raises(SpecError, match="1M to 16T"):
+        check_specs([DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=MOST_DISK_BYTES + 512)])
 
 
 @pytest.mark.parametrize("name", [name for name, each in all_drive_models().items() if not each.mechanics])

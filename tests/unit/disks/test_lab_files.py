@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from lab.disks.lab_files import (
     write_registry,
 )
 from lab.errors import LabError, MachineBusy, SpecError
+from lab.gates.numbers import MOST_DISK_BYTES
 from lab.machine import parse_target
 from lab.machine.state_folder import StateFolder
 from lab.units import MIB
@@ -35,7 +37,7 @@ def files(count: int = 2) -> tuple[DiskSpec, ...]:
 
 def test_images_are_sparse_and_of_exact_size(state: StateFolder) -> None:
     with scratch_folder(state, files()) as folder:
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs)
         found = [folder.image(spec).stat() for spec in folder.specs]
         assert [image.st_size for image in found] == [8 * MIB, 8 * MIB]
         assert all(image.st_blocks * 512 < MIB for image in found)
@@ -43,20 +45,20 @@ def test_images_are_sparse_and_of_exact_size(state: StateFolder) -> None:
 
 def test_existing_images_keep_their_data(state: StateFolder) -> None:
     with scratch_folder(state, files()) as folder:
-        folder.make_files(folder.specs[:1])
+        folder.images.make(folder.specs[:1])
         with folder.image(folder.specs[0]).open("r+b") as image:
             image.write(b"kept")
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs)
         assert folder.image(folder.specs[0]).read_bytes()[:4] == b"kept"
         assert folder.image(folder.specs[1]).exists()
 
 
 def test_an_image_of_another_size_is_refused(state: StateFolder) -> None:
     with scratch_folder(state, files(1)) as folder:
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs)
         os.truncate(folder.image(folder.specs[0]), 4 * MIB)
         with pytest.raises(LabError, match=f"has {4 * MIB} bytes instead of {8 * MIB}"):
-            folder.make_files(folder.specs)
+            folder.images.make(folder.specs)
 
 
 @dataclass
@@ -69,11 +71,11 @@ def test_too_little_room_is_told_before_any_image_is_made(state: StateFolder, mo
     with scratch_folder(state, files()) as folder:
         monkeypatch.setattr("os.statvfs", lambda path: Room(15))
         with pytest.raises(LabError, match=r"the disks need up to 16 MiB, and .* has 15 MiB left"):
-            folder.make_files(folder.specs)
+            folder.images.make(folder.specs)
         assert not folder.image(folder.specs[0]).exists()
         # Images that are there need no further room.
-        folder.make_files(folder.specs[:1])
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs[:1])
+        folder.images.make(folder.specs)
 
 
 def test_a_new_lab_has_nine_disks_and_the_next_start_finds_them(state: StateFolder) -> None:
@@ -87,7 +89,7 @@ def test_a_new_lab_has_nine_disks_and_the_next_start_finds_them(state: StateFold
 def test_save_drops_the_images_of_disks_that_went(state: StateFolder) -> None:
     with lab_folder(state, "default") as folder:
         folder.save(files(3))
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs)
         images = [folder.image(spec) for spec in folder.specs]
         folder.save(files(1))
         assert [image.exists() for image in images] == [True, False, False]
@@ -100,12 +102,85 @@ def test_a_damaged_list_is_named_and_the_lab_is_let_go(state: StateFolder, text:
         pass
     path = state.root / "labs" / "default" / "lab.json"
     path.write_bytes(text)
-    with pytest.raises(LabError, match=r"the list of disks .*lab\.json is damaged") as caught:
+    with pytest.raises(LabError, match=r"the list of disks .*lab\.json' is damaged") as caught:
         lab_folder(state, "default")
-    assert "remove that file" in caught.value.hint
+    assert "move that file to another place" in caught.value.hint
     path.unlink()
     with lab_folder(state, "default") as folder:
         assert len(folder.specs) == 9
+
+
+def test_without_its_list_a_lab_has_the_disks_whose_images_are_there(state: StateFolder) -> None:
+    with lab_folder(state, "default") as folder:
+        folder.save(files(3))
+        folder.images.make(folder.specs)
+        folder.image(folder.specs[1]).write_bytes(b"\1" * 8 * MIB)
+    (state.root / "labs" / "default" / "lab.json").unlink()
+    with lab_folder(state, "default") as folder:
+        assert folder.specs == files(3)
+        assert folder.image(folder.specs[1]).read_bytes() == b"\1" * 8 * MIB
+
+
+FAR = "../../../../victim"
+DISK = '{"name": "disk01", "kind": "file"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'[{{"name": "{FAR}", "kind": "file"}}]', "cannot be the name of a disk"),
+        ('[{"name": "/etc/passwd", "kind": "file"}]', "cannot be the name of a disk"),
+        ('[{"name": "", "kind": "file"}]', "cannot be the name of a disk"),
+        (f"[{DISK}, {DISK}]", "several disks named disk01"),
+        ('[{"name": "a", "kind": "file", "size_bytes": 1e308}]', "is damaged"),
+        ('[{"name": "a", "kind": "file", "size_bytes": 9000000000000000000}]', "1M to|is not possible"),
+        (f'[{{"name": "a", "kind": "file", "size_bytes": 1{"0" * 5000}}}]', "is damaged|is not possible"),
+        ('[{"name": "a", "kind": "spindle", "model": "hdd-7200", "backing": "/dev/ubda"}]', "no disk like a"),
+        ('[{"name": "a", "kind": "physical", "backing": "/dev/sda"}]', "no disk like a"),
+        ('[{"name": "a", "kind": "spindle", "model": "no"}]', "no drive model 'no'"),
+        ("[" * 100_000, "is damaged"),
+        (f"[{', '.join(DISK.replace('disk01', f'd{number}') for number in range(65))}]", "65 disks are too many"),
+    ],
+)
+def test_a_list_that_asks_for_what_cannot_be_touches_nothing(state: StateFolder, text: str, said: str) -> None:
+    victim = state.root.parent / "victim.img"
+    victim.write_bytes(b"precious")
+    with lab_folder(state, "default"):
+        pass
+    path = state.root / "labs" / "default" / "lab.json"
+    path.write_text(text)
+    with pytest.raises(LabError, match=said) as caught:
+        lab_folder(state, "default")
+    assert str(path) in caught.value.message
+    assert len(caught.value.message) < 400
+    assert victim.read_bytes() == b"precious"
+    assert path.read_text() == text
+
+
+def test_disks_that_cannot_be_made_leave_the_lab_as_it_was(state: StateFolder) -> None:
+    with lab_folder(state, "default") as folder:
+        folder.save(files(2))
+        # More than any file system that tests run on takes, as one file or as a whole.
+        with pytest.raises(LabError, match=r"the disks need up to|cannot be made"):
+            folder.add([DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=MOST_DISK_BYTES)])
+        assert folder.specs == files(2)
+    assert not list(state.root.glob("labs/default/disks/*"))
+    with lab_folder(state, "default") as folder:
+        assert folder.specs == files(2)
+
+
+def test_what_a_killed_add_left_is_made_anew_and_data_are_not(state: StateFolder) -> None:
+    further = [DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=16 * MIB)]
+    with lab_folder(state, "default") as folder:
+        folder.save(files(2))
+        folder.images.make([DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=8 * MIB)])
+        folder.add(further)
+        assert folder.image(further[0]).stat().st_size == 16 * MIB
+        folder.save(files(2))
+        folder.image(further[0]).write_bytes(b"data of somebody")
+        with pytest.raises(LabError, match=r"there is an image .* already"):
+            folder.add(further)
+        assert folder.image(further[0]).read_bytes() == b"data of somebody"
 
 
 def test_an_open_lab_is_busy_for_others(tmp_path: Path) -> None:
@@ -122,7 +197,7 @@ def test_an_open_lab_is_busy_for_others(tmp_path: Path) -> None:
 
 def test_a_scratch_folder_is_removed_and_a_lab_stays(state: StateFolder) -> None:
     with scratch_folder(state, files(1)) as scratch:
-        scratch.make_files(scratch.specs)
+        scratch.images.make(scratch.specs)
         image = scratch.image(scratch.specs[0])
     with lab_folder(state, "default") as lab:
         kept = lab.image(lab.specs[0]).parents[1]
@@ -154,7 +229,7 @@ def test_disks_appear_in_order_with_serials(state: StateFolder) -> None:
 
 def test_the_host_cache_is_dropped_only_where_there_are_images(state: StateFolder) -> None:
     with scratch_folder(state, files(1)) as folder:
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs)
         assert folder.drop_host_cache({"disk01"}) is True
         assert folder.drop_host_cache({"disk02"}) is False
     with scratch_folder(state, specs(1, DiskKind.RAM)) as folder:
@@ -163,7 +238,7 @@ def test_the_host_cache_is_dropped_only_where_there_are_images(state: StateFolde
 
 def test_an_image_that_was_never_written_has_no_block(state: StateFolder) -> None:
     with scratch_folder(state, files(1)) as folder:
-        folder.make_files(folder.specs)
+        folder.images.make(folder.specs)
         assert folder.is_never_written(folder.specs[0])
         with folder.image(folder.specs[0]).open("r+b") as image:
             image.write(b"something")
@@ -196,8 +271,29 @@ def test_a_disk_that_is_not_what_it_was_is_dropped(machine: FakeMachine) -> None
     assert read_registry(machine) == ()
 
 
-@pytest.mark.parametrize("text", ["", "[{", '{"name": 1}'])
-def test_a_registry_that_cannot_be_read_lists_nothing(text: str) -> None:
+def entry(name: str = "disk01", node: str = "/dev/loop0", backing: str = LOOP.backing) -> str:
+    disk = {"name": name, "kind": "loop", "node": node, "size_bytes": LOOP.size_bytes, "backing": backing}
+    return json.dumps(disk)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{",
+        '{"name": 1}',
+        "[" * 100_000,
+        f"[{entry()}, {entry()}]",
+        f"[{entry('../x')}]",
+        f"[{entry(node='/dev/../etc/passwd')}]",
+        f"[{entry(backing='/home/someone/else.img')}]",
+        f"[{entry().replace(str(LOOP.size_bytes), '-1')}]",
+    ],
+)
+def test_a_registry_that_is_damaged_is_named(text: str) -> None:
     machine = machine_of(Device("loop0", loop_file=LOOP.backing))
     machine.files[REGISTRY] = text
-    assert read_registry(machine) == ()
+    with pytest.raises(LabError, match=f"the list of disks {REGISTRY} on fake: is damaged") as caught:
+        read_registry(machine)
+    assert len(caught.value.message) < 300
+    machine.files[REGISTRY] = f"[{entry()}]"
+    assert read_registry(machine) == (LOOP,)

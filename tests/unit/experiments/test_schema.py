@@ -102,7 +102,7 @@ def test_arrays_that_cannot_be_are_refused_before_anything_starts(
     [
         (('[[jobs]]\nworkload = "rand-raed-4k"\n',), "no workload 'rand-raed-4k'"),
         ((REBUILD, '[rebuild.under]\nworkload = "rand-mux-4k"\n'), "no workload 'rand-mux-4k'"),
-        (("[disks]\nsize_bytes = 1000\n",), "size of 1000 bytes"),
+        (("[disks]\nsize_bytes = 1000\n",), "size of 1,000 bytes"),
         (('[disks]\nkind = "spindle"\nmodel = "hdd-720"\n',), "no drive model 'hdd-720'"),
         (('[rebuild]\narrays = ["b", "c"]\n',), "array 'c' of experiment 'test' cannot be rebuilt: raid0 has no"),
     ],

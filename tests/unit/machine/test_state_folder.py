@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,12 +156,53 @@ def test_a_group_id_that_was_used_again_is_not_killed(
     lock.close()
 
 
-@pytest.mark.parametrize("record", ["", "{}", "[1]", '{"supervisor": null}'])
+@pytest.mark.parametrize(
+    "record",
+    ["", "{}", "[1]", '{"supervisor": null}', "[" * 100_000]
+    + [json.dumps({**RECORD, "kernel_group": group}) for group in (-1, 0, 1, 10**30)],
+)
 def test_a_torn_record_kills_nothing(tmp_path: Path, processes: FakeProcesses, files: HostFiles, record: str) -> None:
     (tmp_path / KERNEL_RECORD).write_text(record)
     assert not kill_recorded_kernel(tmp_path, processes, files)
     (tmp_path / "owner.json").write_text(record)
     assert read_owner(tmp_path) is None
+
+
+def test_a_link_among_the_machines_leads_nowhere(state: StateFolder, tmp_path: Path) -> None:
+    state.new_instance().close()
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (state.root / "machines" / "link").symlink_to(precious)
+    (state.root / "machines" / "file").write_text("no machine")
+    assert len(state.sweep()) == 1
+    assert precious.is_dir()
+    assert not list(precious.iterdir())
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda lock: lock.symlink_to("/dev/null"), lambda lock: lock.mkdir()])
+def test_a_lock_that_is_no_file_of_the_labs_own_is_named(state: StateFolder, make: Callable[[Path], None]) -> None:
+    state.lock_lab("default").close()
+    lock = state.lab_folder("default") / "lock"
+    lock.unlink()
+    make(lock)
+    with pytest.raises(LabError, match="default/lock") as refused:
+        state.lock_lab("default")
+    assert "move it away" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "", "a/b", "-a", "a" * 129, "a\0"])
+def test_a_lab_is_never_elsewhere(state: StateFolder, name: str) -> None:
+    with pytest.raises(LabError, match="cannot be the name of a lab"):
+        state.lock_lab(name)
+
+
+def test_a_state_folder_in_which_others_may_write_is_refused_by_whatever_uses_it(state: StateFolder) -> None:
+    state.new_instance().close()
+    state.root.chmod(0o777)
+    uses: list[Callable[[], object]] = [state.sweep, state.new_instance, lambda: state.results]
+    for use in uses:
+        with pytest.raises(LabError, match="other users may write in the state folder"):
+            use()
 
 
 def test_a_folder_in_the_making_is_never_swept(state: StateFolder, tmp_path: Path, files: HostFiles) -> None:
