@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from lab.errors import LabError, ResultError
-from lab.gates.numbers import shortened
+from lab.gates.text import shortened
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.parts import added
 from lab.results.leftovers import IMPORTING_PREFIX, changing
