@@ -14,7 +14,7 @@ from lab.errors import ExitCode, LabError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.files import MOST_RECORD_BYTES, read_text
-from lab.lint.fio_checks import lint_fio
+from lab.lint.fio_checks import lint_job_file
 from lab.lint.result_checks import lint_result
 from lab.lint.rules import LintFinding, LintRule, all_rules, distinct, find_rule
 from lab.parts import added
@@ -58,7 +58,7 @@ def lint(
 def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     """What the lint finds in whatever ``name`` is. Raises LabError if it is nothing, or cannot be read."""
     path = Path(name)
-    lint_text = lint_fio if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
+    lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
     if lint_text:
         return lint_text(read_text(path, MIB))
     if path.suffix == ".json":

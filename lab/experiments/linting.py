@@ -23,7 +23,8 @@ from lab.parts import added
 from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
-from lab.workloads.workload import SYNCHRONOUS_ENGINES, AccessPattern, Direction, Workload
+from lab.workloads.permitted import SYNCHRONOUS_ENGINES
+from lab.workloads.workload import AccessPattern, Direction, Workload
 
 if TYPE_CHECKING:  # The bench lints what it has built.
     from lab.experiments.bench import BuiltArray

@@ -17,7 +17,7 @@ from lab.gates.numbers import Seed
 from lab.parts import catalogue
 from lab.results.statistics import DEFAULT_REPEATS, MOST_REPEATS
 from lab.tomlfile import decode_toml, toml_text, unknown_word
-from lab.workloads.workload import Workload, find_workload
+from lab.workloads.workload import Workload, changed, find_workload
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
@@ -62,7 +62,8 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             for name in ("block_bytes", "queue_depth", "jobs", "runtime_seconds", "warmup_seconds", "file_bytes")
             if (value := getattr(self, name)) is not None
         }
-        return msgspec.structs.replace(find_workload(self.workload), id=self.id or self.workload, **changes)
+        workload = find_workload(self.workload)
+        return changed(workload, id=self.id or self.workload, **changes)
 
 
 class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -50,6 +50,8 @@ Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
 """Of a process that may be ended: never 1 or less, which would be init or a whole set (kill(2)); pid_max (proc(5))."""
+ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
+"""Of a mix, which has some of both."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -9,7 +9,7 @@ from lab.errors import SpecError
 from lab.gates.numbers import parse_bytes
 from lab.lint.rules import Check, LintFinding, Seen, run_checks
 from lab.units import SECTOR_BYTES
-from lab.workloads.workload import SYNCHRONOUS_ENGINES
+from lab.workloads.permitted import RULE, SYNCHRONOUS_ENGINES, job_problems
 
 _READS = {"read", "randread"}
 _WRITES = {"write", "randwrite", "trim", "randtrim"}
@@ -57,12 +57,23 @@ def parse_fio(text: str) -> tuple[FioSection, ...]:
     return tuple(FioSection(name, options, any(wall in options for wall in walls)) for name, options in found)
 
 
+def lint_job_file(text: str) -> Iterator[LintFinding]:
+    """A fio job file, whoever wrote it."""
+    yield from run_checks(FILE_CHECKS, text)
+    yield from lint_fio(text)
+
+
 def lint_fio(text: str) -> Iterator[LintFinding]:
-    """A fio job file."""
+    """A fio job that passed where it came in."""
     yield from run_checks(FIO_CHECKS, parse_fio(text))
 
 
 _Sections = tuple[FioSection, ...]
+
+
+def _foreign_command(text: str) -> Iterator[Seen]:
+    for problem in job_problems(text, None):
+        yield Seen("fio job", problem, "options that act on its own target alone")
 
 
 def _mixed_directions(sections: _Sections) -> Iterator[Seen]:
@@ -129,3 +140,4 @@ FIO_CHECKS: Mapping[str, Check[_Sections]] = {
     "jobs-unsummed": _jobs_unsummed,
     "misaligned": _misaligned,
 }
+FILE_CHECKS: Mapping[str, Check[str]] = {RULE: _foreign_command}

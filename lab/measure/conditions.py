@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
-
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.names import md_path
@@ -22,7 +20,7 @@ from lab.plans import Plan, Step
 from lab.results.record import Conditions, DiskRecord
 from lab.theory.model import DiskRates, nominal_rates
 from lab.workloads.fio_output import DirectionFigures
-from lab.workloads.workload import AccessPattern, Direction, Workload, find_workload
+from lab.workloads.workload import AccessPattern, Direction, Workload, changed, find_workload
 
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)")
 TUNABLES = ("/proc/sys/dev/raid/speed_limit_min", "/proc/sys/dev/raid/speed_limit_max")
@@ -125,9 +123,9 @@ def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuil
 
 def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> DirectionFigures:
     """One job; if it is a random one, with one request at a time."""
-    workload = msgspec.structs.replace(find_workload(name), jobs=1)
+    workload = changed(find_workload(name), jobs=1)
     if workload.pattern is AccessPattern.RANDOM:
-        workload = msgspec.structs.replace(workload, queue_depth=1)
+        workload = changed(workload, queue_depth=1)
     return _direction(run_workload(lab, target, workload, options))
 
 

@@ -7,15 +7,13 @@ counts what it handed to the page cache, unless the recipe says oflag=direct or 
 from __future__ import annotations
 
 import re
-import shlex
 
 from lab.errors import WorkloadError
-from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, job_bytes
+from lab.workloads.fio_job import DD_PREFIX, FioPhase, Invocation, JobTarget, PathKind, job_bytes
 from lab.workloads.fio_output import DirectionFigures, JobFigures
-from lab.workloads.workload import Direction, Workload
+from lab.workloads.workload import COUNT, Direction, Workload
 
 _COPIED = re.compile(r"^(\d+) bytes.* copied, ([0-9.e+-]+) s", re.MULTILINE)
-_COUNT = re.compile(r"\{count:(\d+)\}")
 _LONGEST_SECONDS = 1800.0
 
 
@@ -28,8 +26,8 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
     is_directory = target.kind is PathKind.DIRECTORY
     path = f"{target.path.rstrip('/')}/raidlab.0" if is_directory else target.path
     fitting = size // workload.block_bytes
-    text = _COUNT.sub(lambda found: str(min(int(found[1]), fitting)), workload.recipe.strip())
-    argv = ("env", "LC_ALL=C", *shlex.split(text.replace("{filename}", shlex.quote(path))))
+    text = COUNT.sub(lambda found: str(min(int(found[1]), fitting)), workload.recipe)
+    argv = (*DD_PREFIX, *(word.replace("{filename}", path) for word in text.split()[1:]))
     return Invocation(FioPhase.MEASURE, argv, "", target, _LONGEST_SECONDS, writes=workload.writes)
 
 

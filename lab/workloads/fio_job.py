@@ -14,23 +14,30 @@ Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.errors import SpecError, WorkloadError
+from lab.gates.numbers import Seconds, SecondsOrZero, checked
+from lab.gates.text import shortened
 from lab.plans import Danger, Step
 from lab.units import MIB, human_bytes
+from lab.workloads import permitted
 from lab.workloads.traces import trace_texts
 from lab.workloads.window import SHORTEST_INTERVAL_SECONDS, MeasuredWindow, window_for
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload
 
-TRACE_PATH = "/run/raidlab-trace.log"
+DD_PREFIX = ("env", "LC_ALL=C", "dd")
 # dash reads bytes one by one and head not beyond what it is asked for, so the job is left for fio.
 _KEEP_TRACES = (
     'at=$1; shift; n=0; while read -r size && [ "$size" -gt 0 ]; do head -c "$size" >"$at.$n" || exit 1; n=$((n+1)); '
     'done; exec "$@"'
 )
+_TRACE_PREFIX = ("sh", "-c", _KEEP_TRACES, "keep-traces", permitted.TRACE_PATH)
+_OPTION_OF_FIO = re.compile(r"--output-format=json\+|--eta=never|--status-interval=[0-9]{1,9}ms|-")
+_PATH = re.compile(r"/[A-Za-z0-9/_.:@%+,=-]*")
 PERCENTILES = "50:95:99:99.9"
 FILE_PREFIX = "raidlab"
 _MARGIN_FRACTION = 0.02
@@ -98,7 +105,20 @@ class Invocation:
     window: MeasuredWindow | None = None
     """The stretch that is measured; None: all of the run."""
     traces: tuple[str, ...] = ()
-    """What each job replays; files at ``TRACE_PATH`` before fio starts, and in front of the job on standard input."""
+    """What each job replays: in front of the job on standard input, and in files when fio starts."""
+
+    def __post_init__(self) -> None:
+        """The last gate: nothing else than this reaches a machine, whoever made the text. Raises SpecError."""
+        argv = self.argv[len(_TRACE_PREFIX) :] if self.argv[: len(_TRACE_PREFIX)] == _TRACE_PREFIX else self.argv
+        file = _one_file(self.target)
+        if argv[:3] == DD_PREFIX:
+            problems = permitted.dd_problems(argv[3:], file.replace("\\:", ":"), None, writes=self.writes)
+        elif all(_OPTION_OF_FIO.fullmatch(word) for word in argv[1:]) and argv[0] == "fio":
+            paths = {"filename": (file,), "replay_redirect": (file,), "directory": (_escaped(self.target.path),)}
+            problems = permitted.job_problems(self.job_text, paths, writes=self.writes)
+        else:
+            problems = iter([f"command '{shortened(' '.join(argv))}'"])
+        permitted.require_permitted(problems, f"a load on {self.target.path}")
 
     @property
     def stdin_text(self) -> str:
@@ -137,7 +157,9 @@ def fio_invocations(
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds
-    if runtime <= 0 or warmup < 0 or runtime < warmup:
+    checked(runtime, Seconds, "runtime")
+    checked(warmup, SecondsOrZero, "warm-up")
+    if runtime < warmup:
         raise SpecError(
             f"runtime-short: workload '{workload.id}' would measure {runtime:g} s after {warmup:g} s of warm-up",
             hint="measure at least as long as the warm-up",
@@ -162,7 +184,7 @@ def fio_invocations(
         steps.append(
             Invocation(
                 phase,
-                ("sh", "-c", _KEEP_TRACES, "keep-traces", TRACE_PATH, *argv) if traces else argv,
+                (*_TRACE_PREFIX, *argv) if traces else argv,
                 text,
                 target,
                 (issue if is_cut else runtime + warmup) if timed else 0.0,
@@ -244,10 +266,12 @@ def _seed(workload: Workload, target: JobTarget) -> int:
 
 
 def _escaped(path: str) -> str:
-    """A path as fio's filename option wants it: ':' separates names there."""
-    if any(ord(c) < 32 for c in path):
-        raise SpecError(f"path {path!r} has a control character", hint="choose another path")
-    return path.replace("\\", "\\\\").replace(":", "\\:")
+    """A path as fio's filename option wants it: ':' separates names there, and '$', '#', ';' or quotes act."""
+    if not _PATH.fullmatch(path):
+        raise SpecError(
+            f"path {shortened(path)!r} has characters that fio reads in another way", hint="choose another path"
+        )
+    return path.replace(":", "\\:")
 
 
 def _one_file(target: JobTarget) -> str:
@@ -260,7 +284,7 @@ def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[s
     yield f"size={size_bytes}"
     if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"
-        yield f"filename_format={FILE_PREFIX}.$jobnum"
+        yield f"filename_format={permitted.FILE_FORMAT}"
     else:
         yield f"filename={_one_file(target)}"
         if workload.region_count > 1:
@@ -297,7 +321,7 @@ def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
     lines += [f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
     for number in range(streams):
         name = workload.id if number == 0 else f"{workload.id}-{number}"
-        lines += ["", f"[{name}]", f"read_iolog={TRACE_PATH}.{number}"]
+        lines += ["", f"[{name}]", f"read_iolog={permitted.TRACE_PATH}.{number}"]
     return "\n".join(lines) + "\n"
 
 

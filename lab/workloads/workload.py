@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -9,10 +11,24 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.names import is_name
+from lab.gates.numbers import (
+    BlockBytes,
+    JobCount,
+    QueueDepth,
+    ReadPercent,
+    Seconds,
+    SecondsOrZero,
+    Seed,
+    SizeBytes,
+)
+from lab.gates.text import shortened
 from lab.tomlfile import read_toml, unknown_word
+from lab.workloads import permitted
+from lab.workloads.permitted import SYNCHRONOUS_ENGINES
 
-SYNCHRONOUS_ENGINES = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
-"""fio engines that wait for each I/O, so a queue depth above 1 means nothing to them (fio HOWTO, "I/O engine")."""
+COUNT = re.compile(r"\{count:([0-9]{1,18})\}")
+"""In dd's recipe: so many blocks, or as many as fit."""
 
 
 class Direction(StrEnum):
@@ -61,30 +77,30 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a student can learn from it, in a sentence."""
     direction: Direction
     pattern: AccessPattern
-    block_bytes: int
-    read_percent: int | None = None
+    block_bytes: BlockBytes
+    read_percent: ReadPercent | None = None
     """Share of reads, for a mix only."""
-    queue_depth: int = 1
+    queue_depth: QueueDepth = 1
     """I/Os in flight per job."""
-    jobs: int = 1
+    jobs: JobCount = 1
     """Parallel jobs, each on its own file or region."""
     engine: str = "libaio"
     direct: bool = True
     """O_DIRECT: past the page cache."""
-    runtime_seconds: float = 30.0
+    runtime_seconds: Seconds = 30.0
     """Measured time; a verify workload that re-reads ends when its file is covered instead."""
-    warmup_seconds: float = 10.0
+    warmup_seconds: SecondsOrZero = 10.0
     """Time before it, left out of the figures (fio's ramp_time)."""
     distribution: str = "random"
     """fio's random_distribution, such as ``zipf:1.1``."""
     random_data: bool = True
     """New random data in every buffer: parity of repeated or zero data is not parity work."""
-    seed: int = 20_260
+    seed: Seed = 20_260
     """Seed of the offsets; the same on every array."""
     vary_seed: bool = True
     """Add the repeat's number to the seed, so that repeats differ and arrays do not."""
     verify: Verify = Verify.NONE
-    file_bytes: int | None = None
+    file_bytes: SizeBytes | None = None
     """Bytes per job; without it, the experiment or the free space decides."""
     recipe: str = ""
     """A published fio job or dd command, run as it is. Filled in: {filename}; for fio {size} and {runtime}; for dd
@@ -122,22 +138,51 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.queue_depth * self.jobs
 
 
+def changed(workload: Workload, **changes: object) -> Workload:
+    """The workload with other values, checked as one that is read. Raises SpecError."""
+    try:
+        return msgspec.convert({**msgspec.structs.asdict(workload), **changes}, Workload)
+    except msgspec.ValidationError as error:
+        raise SpecError(
+            f"workload '{workload.id}' cannot be changed so: {error}", hint="choose values that it can have"
+        ) from None
+
+
+def _recipe_problems(workload: Workload) -> Iterator[str]:
+    """What a recipe holds that no workload may run; ``{filename}`` stands for its target."""
+    if workload.program is LoadProgram.DD:
+        program, *operands = COUNT.sub(r"\1", workload.recipe).split() or [""]
+        if program != "dd":
+            yield f"the program '{shortened(program)}' where only dd is run"
+        elif workload.direction not in (Direction.READ, Direction.WRITE):
+            yield "a dd that is neither a read nor a write"
+        else:
+            yield from permitted.dd_problems(operands, "{filename}", workload.block_bytes, writes=workload.writes)
+    elif workload.recipe:
+        text = workload.recipe.replace("{size}", "1m").replace("{runtime}", "1s")
+        yield from permitted.job_problems(text, {"filename": ("{filename}",)}, writes=workload.writes)
+
+
+def _foreign(workload: Workload) -> Iterator[str]:
+    if not is_name(workload.id) or workload.id.startswith("global"):
+        yield "id may have letters, digits, '-', '_' and '.' only, begins with one of the first three, and not as fio's"
+    if workload.engine not in permitted.ENGINES:
+        engines = ", ".join(sorted(permitted.ENGINES))
+        yield f"{permitted.RULE}: engine '{shortened(workload.engine)}' is not one of {engines}"
+    if not permitted.is_distribution(workload.distribution):
+        yield f"{permitted.RULE}: distribution '{shortened(workload.distribution)}' is not such as random or zipf:1.1"
+    yield from (f"{permitted.RULE}: {problem}" for problem in _recipe_problems(workload))
+    yield from permitted.buffer_problems(workload.jobs, workload.queue_depth, workload.block_bytes)
+
+
 def _complaints(workload: Workload) -> list[str]:
     is_mix = workload.direction is Direction.MIX
     checks = [
-        (not workload.id, "id is empty"),
-        (
-            any(not (c.isalnum() or c in "-_.") for c in workload.id),
-            "id may have letters, digits, '-', '_' and '.' only",
-        ),
-        (workload.block_bytes < 512 or workload.block_bytes % 512 != 0, "block_bytes must be a multiple of 512"),
-        (workload.queue_depth < 1 or workload.jobs < 1, "queue_depth and jobs must be 1 or more"),
         (
             workload.queue_depth > 1 and workload.engine in SYNCHRONOUS_ENGINES,
             f"depth-without-async: engine '{workload.engine}' ignores a queue_depth above 1",
         ),
         (is_mix != (workload.read_percent is not None), "a mix, and nothing else, needs read_percent"),
-        (is_mix and not 0 < (workload.read_percent or 0) < 100, "read_percent must be between 1 and 99"),
         (
             (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE),
             "direction 'verify' and a verify mode go together",
@@ -146,18 +191,16 @@ def _complaints(workload: Workload) -> list[str]:
             bool(workload.trace) and (not is_mix or workload.engine not in SYNCHRONOUS_ENGINES),
             "a trace is a mix, replayed by synchronous jobs",
         ),
-        (workload.runtime_seconds <= 0 or workload.warmup_seconds < 0, "times must be positive"),
         (
             workload.runtime_seconds < workload.warmup_seconds,
             "runtime-short: runtime_seconds is less than warmup_seconds",
         ),
-        (workload.program is LoadProgram.DD and not workload.recipe, "program 'dd' is for recipes only"),
         (
             workload.file_bytes is not None and workload.file_bytes < workload.block_bytes,
             "file_bytes is below one block",
         ),
     ]
-    return [complaint for wrong, complaint in checks if wrong]
+    return [*_foreign(workload), *(complaint for wrong, complaint in checks if wrong)]
 
 
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from lab.errors import WorkloadError
+from lab.errors import SpecError, WorkloadError
 from lab.units import MIB
 from lab.workloads.dd_job import dd_invocation, parse_dd
 from lab.workloads.fio_job import JobTarget, PathKind
-from lab.workloads.workload import find_workload
+from lab.workloads.workload import changed, find_workload
 
 WRITE = find_workload("ilsistemista-dd-write")
 READ = find_workload("ilsistemista-dd-read")
@@ -68,5 +67,5 @@ def test_a_dd_that_failed_is_an_error_with_its_words(text: str, status: int) -> 
 
 
 def test_dd_without_a_recipe_is_refused() -> None:
-    with pytest.raises(ValueError, match="recipes only"):
-        msgspec.structs.replace(WRITE, recipe="").__post_init__()
+    with pytest.raises(SpecError, match="the program '' where only dd is run"):
+        changed(WRITE, recipe="")

@@ -141,8 +141,9 @@ def test_odd_paths() -> None:
     workload = find_workload("rand-read-4k")
     (job,) = fio_invocations(workload, replace(DEVICE, path="/dev/disk/by-path/pci-0:1"))
     assert "filename=/dev/disk/by-path/pci-0\\:1\n" in job.job_text
-    with pytest.raises(SpecError, match="control character"):
-        fio_invocations(workload, replace(DEVICE, path="/dev/md0\nexec=x"))
+    for path in ("/dev/md0\nexec=x", "/dev/${HOME}", "/dev/md0;x", "/dev/md0#", "/dev/'md0'", "/a\\b", "md0", "-"):
+        with pytest.raises(SpecError, match="characters that fio reads in another way"):
+            fio_invocations(workload, replace(DEVICE, path=path))
 
 
 @given(

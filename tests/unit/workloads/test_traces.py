@@ -11,6 +11,7 @@ import pytest
 from lab.errors import SpecError
 from lab.units import MIB
 from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
+from lab.workloads.permitted import TRACE_PATH
 from lab.workloads.traces import KINDS, LEAD_MILLISECONDS, trace_texts
 from lab.workloads.workload import find_workload
 
@@ -73,17 +74,14 @@ def test_unknown_kinds_and_too_little_space_are_refused() -> None:
         trace_texts("server-1990s", 1, seconds=1, space_bytes=MIB, seed=1)
 
 
-def test_the_traces_reach_their_files_and_the_job_is_left_for_fio(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lab.workloads.fio_job.TRACE_PATH", str(tmp_path / "trace"))
+def test_the_traces_reach_their_files_and_the_job_is_left_for_fio(tmp_path: Path) -> None:
     target = JobTarget("/dev/md0", PathKind.DEVICE, SPACE)
     (start,) = fio_invocations(find_workload("trace-server"), target, runtime_seconds=3)
-    command = [*start.argv[:5], "cat"]
+    command = [*start.argv[:4], start.argv[4].replace(TRACE_PATH, f"{tmp_path}/trace"), "cat"]
     ran = subprocess.run(command, input=start.stdin_text, capture_output=True, text=True, check=True)
     assert ran.stdout == start.job_text
     assert tuple((tmp_path / f"trace.{number}").read_text() for number in range(10)) == start.traces
     sections = [line for line in start.job_text.splitlines() if line.startswith("read_iolog=")]
-    assert sections == [f"read_iolog={tmp_path}/trace.{number}" for number in range(10)]
+    assert sections == [f"read_iolog={TRACE_PATH}.{number}" for number in range(10)]
     assert "replay_redirect=/dev/md0" in start.job_text
     assert start.step().writes_devices == ("/dev/md0",)

@@ -1,0 +1,253 @@
+"""What a workload may run: whoever wrote it, fio and dd on its own target and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lab.errors import LabError, SpecError
+from lab.experiments.schema import JobPlan
+from lab.lint.fio_checks import lint_job_file
+from lab.tomlfile import decode_toml
+from lab.units import MIB
+from lab.workloads.dd_job import dd_invocation
+from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations
+from lab.workloads.permitted import job_problems
+from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload
+
+DEVICE = JobTarget("/dev/md0", PathKind.DEVICE, 100 * MIB)
+FIO = find_workload("antioquia-literal")
+DD = find_workload("ilsistemista-dd-write")
+JOB = "[global]\nfilename={filename}\nsize={size}\ntime_based\nruntime={runtime}\n[a]\nrw=randread\n"
+LONG = "#" + "x" * 4094
+OUTSIDE = [
+    "exec_prerun=touch OUT",
+    "exec_postrun=touch OUT",
+    "ioengine=exec\nprogram=/bin/touch\narguments=OUT",
+    "ioengine=external:OUT",
+    "ioengine=OUT",
+    "ioengine=net\nhostname=localhost",
+    "ioengine=null",
+    "include OUT",
+    "include=OUT",
+    "filename=OUT",
+    "filename={filename}:OUT",
+    "filename=${HOME}",
+    "directory=/tmp",
+    "opendir=/tmp",
+    "filename_format=OUT",
+    "write_bw_log=OUT",
+    "write_lat_log=OUT",
+    "write_iolog=OUT",
+    "read_iolog=OUT",
+    "replay_redirect=OUT",
+    "ioscheduler=none",
+    "cgroup=x",
+    "verify=pattern\nverify_pattern='OUT'",
+    "verify=crc32c",
+    "verify_state_save=1",
+    "buffer_pattern='OUT'",
+    "random_distribution=zoned:@OUT",
+    "bssplit=@OUT",
+    "profile=tiobench",
+    "unlink=1",
+    "allow_mounted_write=1",
+    "steadystate=iops:0.1%",
+    "numjobs=257",
+    "numjobs=$ncpus",
+    "numjobs=(1+2)",
+    "iodepth=4096\nbs=64m",
+    "bs=1t",
+    "bs=513",
+    "runtime=99999999",
+    "rw=trim",
+    "cmdprio_percentage=1",
+    " \texec_prerun=touch OUT",
+    "rw=read;\nexec_prerun=touch OUT",
+    "rw=read\rexec_prerun=touch OUT",
+    "rw=read\x0bexec_prerun=touch OUT",
+    "rw=read\u2028exec_prerun=touch OUT",
+    f"{LONG}exec_prerun=touch OUT",
+    "[../b]\nrw=read",
+    "[global2]\nexec_prerun=touch OUT",
+    "[b\nexec_prerun=touch OUT",
+    "[b]x\nrw=read",
+    "exec_prerun",
+    "'exec_prerun'=touch OUT",
+    "EXEC_PRERUN=touch OUT",
+    "exec_prerun =touch OUT",
+    "\n" * 1000,
+]
+
+
+@pytest.mark.parametrize("line", OUTSIDE, ids=lambda each: repr(each)[:40])
+def test_no_recipe_of_fio_leads_outside(line: str, tmp_path: Path) -> None:
+    line = line.replace("OUT", str(tmp_path / "out"))
+    for recipe in (f"{JOB}{line}\n", f"{line}\n{JOB}"):
+        with pytest.raises(SpecError, match="foreign-command"):
+            changed(FIO, recipe=recipe)
+        text = recipe.replace("{filename}", "/dev/md0").replace("{size}", "1m").replace("{runtime}", "1s")
+        with pytest.raises(SpecError, match="foreign-command"):
+            Invocation(FioPhase.MEASURE, ("fio", "-"), text, DEVICE, 1.0, writes=True)
+
+
+def test_a_recipe_that_names_no_file_is_refused() -> None:
+    with pytest.raises(SpecError, match="names no file"):
+        changed(FIO, recipe="[a]\nrw=read\nsize={size}\n")
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "sh -c 'touch /tmp/out'",
+        "dd if=/dev/zero of=/etc/passwd bs=2M count={count:1}",
+        "dd if=/etc/shadow of={filename} bs=2M count={count:1}",
+        "dd if=/dev/zero of={filename} bs=2M count={count:1} ; touch /tmp/out",
+        "dd if=/dev/zero of={filename} bs=2M count={count:1} of=/etc/passwd",
+        "dd if=/dev/zero of={filename}.bak bs=2M count={count:1}",
+        "dd if=/dev/zero of={filename} bs=2M count={count:1} seek=9",
+        "dd if=/dev/zero of={filename} bs=2M count={count:1} oflag=append",
+        "dd if=/dev/zero of={filename} bs=2M count={count:1} --help",
+        "dd if={filename} of=/dev/null bs=2M count={count:1}",
+        "dd if={filename} of={filename} bs=2M count={count:1}",
+        "dd if=/dev/zero of={filename} bs=1M count={count:1}",
+        "dd if=/dev/zero of={filename} bs=2M",
+        "dd if=/dev/zero of=${HOME} bs=2M count=1",
+        "dd 'if=/dev/zero' of={filename} bs=2M count={count:1}",
+        "dd",
+        "/tmp/dd if=/dev/zero of={filename} bs=2M count={count:1}",
+    ],
+)
+def test_no_recipe_of_dd_leads_outside(recipe: str) -> None:
+    with pytest.raises(SpecError, match="foreign-command"):
+        changed(DD, recipe=recipe)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("sh", "-c", "touch /tmp/out"),
+        ("fio", "--exec", "-"),
+        ("fio", "/tmp/job.fio"),
+        ("env", "LC_ALL=C", "dd", "if=/dev/zero", "of={filename}", "bs=1M", "count=1"),
+        ("env", "LC_ALL=C", "dd", "if=/dev/zero", "of=/dev/md1", "bs=1M", "count=1"),
+    ],
+)
+def test_no_other_command_is_a_start(argv: tuple[str, ...]) -> None:
+    with pytest.raises(SpecError, match="foreign-command"):
+        Invocation(FioPhase.MEASURE, argv, "[a]\nfilename=/dev/md0\n", DEVICE, 1.0, writes=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("engine", "psync\nexec_prerun=touch /tmp/out"),
+        ("engine", "exec"),
+        ("engine", "/tmp/engine.so"),
+        ("distribution", "random\nexec_prerun=touch /tmp/out"),
+        ("distribution", "zoned:@/etc/shadow"),
+        ("id", "a]\nexec_prerun=touch /tmp/out\n[b"),
+        ("id", "global"),
+        ("id", "../x"),
+        ("trace", "server-1990s\n"),
+        ("file_bytes", 0),
+        ("file_bytes", -4096),
+        ("block_bytes", 1024**4),
+        ("block_bytes", 513),
+        ("block_bytes", "1T"),
+        ("queue_depth", 0),
+        ("jobs", 10**30),
+        ("runtime_seconds", float("inf")),
+        ("runtime_seconds", float("nan")),
+        ("warmup_seconds", float("nan")),
+        ("seed", -1),
+    ],
+)
+def test_no_value_of_a_workload_becomes_more_than_a_value(key: str, value: object) -> None:
+    with pytest.raises(LabError) as caught:
+        fio_invocations(changed(find_workload("rand-read-4k"), **{key: value}), DEVICE)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1.0, 0.0, 1e300])
+def test_no_time_is_without_end(seconds: float) -> None:
+    with pytest.raises(SpecError):
+        fio_invocations(find_workload("rand-read-4k"), DEVICE, runtime_seconds=seconds, warmup_seconds=0.0)
+
+
+@pytest.mark.parametrize("line", ["file_bytes = 0", 'file_bytes = "512"', 'block_bytes = "1T"', "block_bytes = 513"])
+def test_what_an_experiment_changes_is_checked_as_the_workload_is(line: str) -> None:
+    with pytest.raises(SpecError):
+        decode_toml(f'workload = "rand-read-4k"\n{line}\n', JobPlan).build()
+
+
+def test_a_workload_that_reads_writes_nothing() -> None:
+    with pytest.raises(SpecError, match="the workload says that it reads"):
+        changed(FIO, direction="read", read_percent=None)
+
+
+def test_a_start_cannot_be_given_another_text() -> None:
+    start = fio_invocations(FIO, replace(DEVICE, file_bytes=MIB))[0]
+    with pytest.raises(SpecError, match="foreign-command"):
+        replace(start, job_text=f"{start.job_text}exec_prerun=touch /tmp/out\n")
+    with pytest.raises(SpecError, match="foreign-command"):
+        replace(start, target=replace(DEVICE, path="/dev/md1"))
+
+
+@pytest.mark.parametrize("kind", PathKind)
+@pytest.mark.parametrize("workload", all_workloads().values(), ids=lambda each: each.id)
+def test_the_catalogue_passes(workload: Workload, kind: PathKind) -> None:
+    target = JobTarget("/mnt/md0" if kind is PathKind.DIRECTORY else "/dev/md0", kind, 4096 * MIB, file_bytes=64 * MIB)
+    if workload.program is LoadProgram.DD:
+        dd_invocation(workload, target)
+    else:
+        fio_invocations(workload, replace(target, virtual_time=True), prepare=True)
+
+
+def test_the_lint_names_it_in_a_job_of_fio() -> None:
+    found = list(lint_job_file("[a]\nfilename=/dev/md0\nrw=read\ntime_based\nruntime=1\nexec_prerun=touch /tmp/x\n"))
+    assert [each.rule_id for each in found] == ["foreign-command"]
+    assert "exec_prerun" in found[0].observed
+    assert found[0].refuses
+
+
+WORDS = [
+    "exec_prerun=touch OUT",
+    "ioengine=sync",
+    "\n",
+    "[b]",
+    "[global]",
+    ";",
+    "#",
+    "{filename}",
+    "filename=",
+    "bs=4k",
+]
+PIECES = st.sampled_from(
+    [*WORDS, "include OUT", "x" * 600, "=", " ", "'", '"', "\\", "${HOME}", "rw=write", "write_bw_log=OUT"]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=12).map("".join))
+@example(f"{LONG}exec_prerun=touch OUT\n")
+@example("bs=4k #\nexec_prerun=touch OUT")
+def test_whatever_passes_makes_fio_open_nothing_but_its_target(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "fio"
+    folder.mkdir(exist_ok=True)
+    target = folder / "target"
+    target.write_bytes(b"\0" * 65536)
+    out = folder / "out"
+    text = f"[a]\nfilename={target}\nsize=64k\n{text}".replace("OUT", str(out)).replace("{filename}", str(target))
+    if next(job_problems(text, {"filename": (str(target),)}), None) is not None:
+        return
+    subprocess.run(
+        ["fio", "--output=/dev/null", "-"], input=text, text=True, cwd=folder, capture_output=True, timeout=20
+    )
+    assert list(folder.iterdir()) == [target]
