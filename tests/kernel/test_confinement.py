@@ -49,6 +49,8 @@ WAYS = {
 }
 # Only root may make a device on the computer.
 ROOTS_WAYS = {"device"}
+# Newer mount programs would name hostfs's folder in a way that mount(2) does not need (mount(8)).
+NAMES = "export LIBMOUNT_FORCE_MOUNT2=always; V={victim} H=/run/intruder W={folder}/uml L=/run; "
 PREPARE = (
     "modprobe -a loop dm_mod raid1; umount -l /tmp; mount -o remount,rw /; mkdir -p $H; mount -t hostfs -o $V none $H;"
     " ulimit -c unlimited"
@@ -92,7 +94,7 @@ def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Mac
     options = EmbeddedOptions(disks=sparse_disks(victim.parent, 1), layers=layers)
     with open_machine(parse_target("uml:"), host_at(state), embedded=options) as machine:
         (folder,) = (state / "machines").glob("[0-9]*")
-        names = f"V={victim} H=/run/intruder W={folder}/uml L=/run; "
+        names = NAMES.format(victim=victim, folder=folder)
         machine.run(["sh", "-c", names + PREPARE], check=False)
         yield machine, names, state
 

@@ -222,6 +222,7 @@ c._mount("none", "/", c.MS_REC | 1 << 20)
 before = open("/proc/self/mountinfo").read()
 (ready_read, ready_write), (over_read, over_write) = os.pipe(), os.pipe()
 if os.fork() == 0:
+    os.close(over_write)
     assert c.confine([sys.argv[2]], ["namespace"]) == ["namespace"]
     assert open("/proc/self/mountinfo").read() != before
     os.write(ready_write, b"x")
