@@ -137,6 +137,8 @@ def test_its_memory_lies_in_the_state_folder_where_shared_memory_has_no_room(
         (path,) = state.glob("machines/*/kernel.json")
         maps = Path(f"/proc/{json.loads(path.read_text())['kernel_group']}/maps").read_text()
         assert f"{path.parent}/memory/" in maps
+        # Nor can another user reach its management console, which lies in it.
+        assert path.parent.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("layers", [None, ("namespace",), ("landlock", "seccomp")])

@@ -23,6 +23,7 @@ from lab.machine.state_folder import (
     default_state_root,
     kill_recorded_kernel,
     make_folder,
+    memory_folder,
     read_owner,
     start_ticks,
 )
@@ -114,10 +115,14 @@ def test_what_lives_is_left_alone(state: StateFolder) -> None:
 def test_what_nobody_holds_is_removed_and_reported(state: StateFolder) -> None:
     gone = leave(state, Owner(DEAD, "raidlab run", 5))
     gone.close()
+    memory = memory_folder(gone.folder)
+    memory.mkdir()
+    (memory / "of a kernel that cannot make files without a name").touch()
     assert state.sweep() == [
         f"'raidlab run' (process {DEAD}) ended without closing its machine; removed the files of its machine"
     ]
     assert not gone.folder.exists()
+    assert not memory.exists()
     assert state.sweep() == []
 
 
