@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
+from lab.gates.numbers import digits
 from tui import messages as happened
 from tui.actions import applying, build, carry_out, selected_disk, start_array
 from tui.frontend import Choice, ClientMaker, Frontend
@@ -263,8 +264,8 @@ class TextApp(Frontend):
         self._line("Type a number; anything else leaves it.")
 
         def answer(line: str) -> None:
-            if line.isdecimal() and 1 <= int(line) <= len(choices):
-                then(choices[int(line) - 1].id)
+            if 1 <= (number := digits(line) or 0) <= len(choices):
+                then(choices[number - 1].id)
             else:
                 self._line("left as it was.")
 

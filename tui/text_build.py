@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lab.arrays.preview import ArrayPreview
+from lab.gates.numbers import digits
 from lab.units import human_bytes
 from tui.drafts import FIRST_MEMBERS, Draft, next_array_name
 from tui.frontend import Choice
@@ -54,8 +55,8 @@ class TextBuild:
             self._choose_disks(rest)
         elif word == "larger":
             ask_for_larger(self._app)
-        elif word.isdecimal() and 1 <= int(word) <= len(rows):
-            self._choose(rows[int(word) - 1])
+        elif 1 <= (number := digits(word) or 0) <= len(rows):
+            self._choose(rows[number - 1])
         else:
             self._app.say("left; nothing was built.")
 

@@ -73,6 +73,11 @@ def whole(text: str, what: str = "") -> int:
     return int(text)
 
 
+def digits(text: str) -> int | None:
+    """The number that is written in digits alone, 19 at most; None for any other text."""
+    return int(text) if re.fullmatch(f"[0-9]{{1,{_MOST_DIGITS}}}", text) else None
+
+
 def real(text: str, what: str = "") -> float:
     """A number with or without a decimal point as it was typed, finite or not. Raises SpecError for other text."""
     try:

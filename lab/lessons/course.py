@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.numbers import digits
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Translation
 from lab.parts import catalogue
@@ -53,7 +54,8 @@ class Course:
         ids = [files.lesson.id for files in self.lessons]
         if word in ids:
             return self.lessons[ids.index(word)]
-        number = f"{int(word):02d}-" if word.isdecimal() else ""
+        count = digits(word)
+        number = "" if count is None else f"{count:02d}-"
         near = [each for each in ids if (number and each.startswith(number)) or (not number and word in each)]
         if len(near) == 1:
             return self.lessons[ids.index(near[0])]

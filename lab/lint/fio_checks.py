@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.errors import SpecError
-from lab.gates.numbers import parse_bytes
+from lab.gates.numbers import digits, parse_bytes
 from lab.lint.rules import Check, LintFinding, Seen, run_checks
 from lab.units import SECTOR_BYTES
 from lab.workloads.permitted import RULE, SYNCHRONOUS_ENGINES, job_problems
@@ -90,7 +90,7 @@ def _depth_without_async(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
         depth = section.value("iodepth", default="1")
         engine = section.value("ioengine", default="psync")
-        if depth.isdigit() and int(depth) > 1 and engine in SYNCHRONOUS_ENGINES:
+        if (digits(depth) or 0) > 1 and engine in SYNCHRONOUS_ENGINES:
             yield Seen(f"[{section.name}]", f"iodepth={depth} with ioengine={engine}", "libaio or io_uring")
 
 

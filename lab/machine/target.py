@@ -9,6 +9,8 @@ from enum import StrEnum
 from urllib.parse import unquote
 
 from lab.errors import SpecError
+from lab.gates.names import is_name
+from lab.gates.numbers import digits
 
 
 class TargetKind(StrEnum):
@@ -93,11 +95,12 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}' has an unknown option '{key}'", hint=f"{meant}options of {kind}: are {listed}")
     if key == "time" and value not in ("real", "virtual"):
         raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
-    if key == "port" and not (value.isdecimal() and 0 < int(value) < 65536):
+    if key == "port" and not 0 < (digits(value) or 0) < 65536:
         raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
     if key == "name" and not _is_name(value):
         raise SpecError(f"'{text}': '{value}' cannot be the name of a lab", hint="use letters, digits, '-' and '_'")
 
 
 def _is_name(text: str) -> bool:
-    return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and not text.startswith("-")
+    # A dot would not do: the name of a lab is part of the names of its devices.
+    return is_name(text) and "." not in text

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lab.errors import SpecError
-from lab.gates.numbers import parse_bytes
+from lab.gates.numbers import digits, parse_bytes
 from lab.lint.rules import Check, LintFinding, Seen, run_checks
 
 _LOOP = re.compile(r"for\s+(\w+)\s+in\s+([^;]+);\s*do\s+(.+?);?\s*done", re.DOTALL)
@@ -82,7 +82,7 @@ def parse_recipe(text: str) -> Recipe:
 def dd_bytes(command: ShellCommand) -> int | None:
     """What a dd moves: bs x count; None without both."""
     block, count = command.option("bs"), command.option("count")
-    if block is None or count is None or not count.isdigit():
+    if block is None or count is None or digits(count) is None:
         return None
     try:
         return parse_bytes(block, what="bs") * int(count)

@@ -1,0 +1,158 @@
+"""The process: its streams, its arguments, signals, its size, and the server."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from tests.hardening.workbench import RAIDLAB, Bench, Done, expect, promise
+
+NOT_UTF8 = b"na\xff\xfeme"
+_SIGNALLED_SECONDS = 20.0
+
+
+@promise("an argument that is not UTF-8 is refused in a sentence, as JSON too")
+def _(bench: Bench) -> None:
+    for words in (["results", "show", NOT_UTF8], ["--on", NOT_UTF8, "disks"], ["lint", b"x\xff.toml"], [NOT_UTF8]):
+        bench.run(*words).was_refused(because="UTF-8")
+        done = bench.run("--json", *words).was_refused(because="UTF-8")
+        expect(json.loads(done.out)["error"]["exit_status"] == 2, str(done))
+
+
+@promise("a closed standard input, output or error is as good as /dev/null")
+def _(bench: Bench) -> None:
+    for closes in ((1,), (0, 1), (2,), (0, 1, 2)):
+        bench.run("workloads", closes=closes).worked()
+        bench.run("--json", "results", closes=closes).worked()
+    bench.run("disks", "add", "/dev/sdx", "--kind", "physical", closes=(0,)).was_refused(because="typed once")
+    nothing = bench.run("nonsense", closes=(1, 2))
+    expect(nothing.status == 2, str(nothing))
+
+
+@promise("a machine starts whichever standard streams are closed", needs_machine=True)
+def _(bench: Bench) -> None:
+    for closes in ((0, 1), (0, 1, 2), (1,)):
+        done = bench.run("array", "show", closes=closes, on_machine=True)
+        expect(done.status == 0, str(done))
+
+
+@promise("an output that takes no more ends the command with a sentence")
+def _(bench: Bench) -> None:
+    for words in (["--version"], ["--help"], ["workloads"], ["--json", "workloads"], ["completion", "bash"], ["run"]):
+        done = bench.run(*words, output="/dev/full").was_refused(because="No space left")
+        expect(done.status == 1, str(done))
+    gone = subprocess.run(
+        ["sh", "-c", '"$0" --json workloads | true; "$0" --help 2>&1 | head -c 1 >/dev/null', str(RAIDLAB)],
+        env=bench.environment(),
+        capture_output=True,
+        text=True,
+        timeout=_SIGNALLED_SECONDS,
+        check=False,
+    )
+    expect(gone.stderr == "", f"a reader that left early: {gone.stderr!r}")
+
+
+@promise("help is printed whatever COLUMNS and LINES say")
+def _(bench: Bench) -> None:
+    for size in ("0", "1", "7", "-5", "99999999", "9" * 5000, "x", "", "1e3", "٣"):
+        done = bench.run("array", "create", "--help", environment={"COLUMNS": size, "LINES": size}).worked()
+        expect("--level" in done.out and len(done.out) < 100_000, f"COLUMNS={size[:20]}: {len(done.out)} characters")
+
+
+@promise("serve looks at its port and target before it listens")
+def _(bench: Bench) -> None:
+    for port in ("99999", "65536", "-1", "9" * 5000, "", "8642.0", "٨٠"):
+        bench.run("serve", "--port", port).was_refused(because="--port")
+    done = bench.run("--on", "bogus:", "serve", "--port", "0").was_refused(because="bogus")
+    expect("http" not in done.out, str(done))
+
+
+@promise("Ctrl-C and SIGTERM at any moment after the start end a command without a traceback")
+def _(bench: Bench) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for milliseconds in (*range(5, 60, 5), *range(60, 300, 30)):
+            process = bench.start("--json", "run", "--plan", "louwrentius-quick")
+            time.sleep(milliseconds / 1000)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=_SIGNALLED_SECONDS)
+            done = Done((f"signal {number} after {milliseconds} ms",), process.returncode, out.decode(), err.decode())
+            # The shell that the command begins with ends as any program does, by the signal; it says nothing then.
+            is_before_start = done.status == -number and not done.said
+            expect(is_before_start or done.status in (0, 128 + number), str(done))
+            expect("Traceback" not in done.err and "Error" not in done.err, str(done))
+
+
+@promise("a window that is closed leaves no machine behind (SIGHUP)", needs_machine=True)
+def _(bench: Bench) -> None:
+    process = bench.start("exec", "--", "echo there; sleep 1000", start_new_session=True)
+    assert process.stdout is not None
+    try:
+        expect(select.select([process.stdout], [], [], 60)[0], "the machine did not start")
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=_SIGNALLED_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    left = [path.name for path in (bench.state / "machines").iterdir() if not path.name.startswith(".")]
+    expect(process.returncode == 128 + signal.SIGHUP, f"status {process.returncode}")
+    expect(left == [], f"left in machines/: {left}")
+
+
+@promise("a command on the machine begins in a folder that its user may enter", needs_machine=True)
+def _(bench: Bench) -> None:
+    done = bench.run("exec", "--", "pwd", on_machine=True).worked()
+    expect(done.out.startswith("/") and "denied" not in done.said, str(done))
+
+
+@contextmanager
+def served(bench: Bench) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
+    """A server; its address, and its port."""
+    process = bench.start("serve", "--port", "0")
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().decode().strip()
+        expect(address.startswith("http://127.0.0.1:"), f"no address: {address!r}")
+        yield process, address, urlsplit(address).port or 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@promise("nothing that is sent to serve makes it print a traceback, grow or stop")
+def _(bench: Bench) -> None:
+    with served(bench) as (process, address, port):
+        path = urlsplit(address).path
+        requests = (
+            b"GET /" + b"a" * 10**6 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(20_000)) + b"\r\n",
+            b"GET / HTTP/1.1\r\nX: " + b"y" * 10**6 + b"\r\n\r\n",
+            b"\x16\x03\x01" + bytes(range(256)) * 100,
+            f"GET {path}ws?width=x&height=-1 HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n".encode() + b"z" * 10**6,
+            f"GET {path}static/%2e%2e/%2e%2e/server.py HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+        )
+        for request in requests:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as sender:
+                try:
+                    sender.sendall(request)
+                    sender.recv(1000)
+                except OSError:
+                    # Being cut off is an answer.
+                    continue
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as sender:
+            sender.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            expect(sender.recv(100).startswith(b"HTTP/1.1 200"), "it serves no more")
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+            kib = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read())[0])
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=_SIGNALLED_SECONDS)
+    expect(b"Traceback" not in err and b"Error" not in err, err.decode()[-600:])
+    expect(kib < 300_000, f"{kib} KiB of memory")

@@ -1,0 +1,238 @@
+"""Results and bundles of others: they are checked as a whole, shown and never act, and one that is bad hides none."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.results.record import ResultRecord
+from tests.hardening.workbench import Bench, expect, promise
+from tests.unit.results import records
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\u2066\r\nraidlab: forged"
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+RAW = "raw/0001.json.gz"
+
+
+def measured(
+    record_id: str = "20261121T100000Z-x", *, word: str = "", has_raw: bool = False, **changes: Any
+) -> ResultRecord:
+    """A result of two arrays. ``word`` stands in every field that is free text; ``has_raw``: fio's document is RAW."""
+    arrays = (records.array("a", "raid1", 2), records.array("b", "raid5", 3))
+    cells = tuple(
+        records.cell(array.name, "rand-read-4k", repeat, read_iops=100.0 + 7 * repeat)
+        for repeat in (1, 2, 3)
+        for array in arrays
+    )
+    if has_raw:
+        cells = (msgspec.structs.replace(cells[0], raw_file=RAW), *cells[1:])
+    made = records.record(record_id, arrays=arrays, cells=cells)
+    return (
+        with_word(msgspec.structs.replace(made, **changes), word) if word else msgspec.structs.replace(made, **changes)
+    )
+
+
+def with_word(record: ResultRecord, word: str) -> ResultRecord:
+    """The same, with the word at the end of every text that is no key, kind or time of its own."""
+    kept = {
+        "id",
+        "kind",
+        "status",
+        "type",
+        "array",
+        "workload",
+        "phase",
+        "name",
+        "level",
+        "cache",
+        "target",
+        "raw_file",
+    }
+
+    def filled(value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: filled(each, key) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [filled(each, name) for each in value]
+        return value + word if isinstance(value, str) and name not in kept and not name.endswith("_utc") else value
+
+    return msgspec.convert(filled(msgspec.to_builtins(record)), ResultRecord)
+
+
+SHOWING = (
+    ["results"],
+    ["results", "show"],
+    ["results", "show", "--markdown"],
+    ["results", "show", "--csv"],
+    ["report"],
+    ["report", "--format", "markdown"],
+    ["report", "--format", "csv"],
+    ["report", "--format", "html"],
+    ["compare", "latest", "latest"],
+    ["lint", "latest"],
+    ["--json", "results", "show"],
+    ["--json", "lint", "latest"],
+)
+
+
+@promise("text of others is shown and never acts on a terminal")
+def _(bench: Bench) -> None:
+    bench.store(measured(word=EVIL))
+    for words in SHOWING:
+        done = bench.run(*words).is_answer()
+        found = ACTING.search(done.said)
+        expect(not found, f"{found and found[0]!r} in {done}")
+    made = bench.file(f"x{EVIL[:6]}.toml", f'title = "x"\n"{json.dumps(EVIL)[1:-1]}" = 1\n')
+    for words in (["run", "--plan", made], ["lint", made], ["lint", EVIL], ["results", "show", EVIL], [EVIL]):
+        done = bench.run(*words).was_refused()
+        expect(not ACTING.search(done.said), str(done))
+
+
+@promise("text of others is no HTML in Markdown and no formula in CSV")
+def _(bench: Bench) -> None:
+    for word in ("<script>alert(1)</script>", "[x](javascript:alert(1))", "<img src=x onerror=y>"):
+        bench.store(measured(word=word))
+        for words in (["report", "--format", "markdown"], ["results", "show", "--markdown"]):
+            done = bench.run(*words).is_answer()
+            expect(not re.search(r"<script|<img|(?<!\\)\]\(javascript", done.out), str(done))
+    formula = '=HYPERLINK("http://x";"y")'
+    named = measured()
+    arrays = tuple(msgspec.structs.replace(each, name=formula + each.name) for each in named.arrays)
+    cells = tuple(msgspec.structs.replace(each, array=formula + each.array) for each in named.cells)
+    bench.store(msgspec.structs.replace(named, arrays=arrays, cells=cells, experiment=formula))
+    for words in (["report", "--format", "csv"], ["results", "show", "--csv"]):
+        done = bench.run(*words).is_answer()
+        expect(not re.search(r'(^|[,;\n])"?[=+@]', done.out), str(done))
+
+
+@promise("a small file becomes no large one in memory")
+def _(bench: Bench) -> None:
+    # Members of gzip one after the other are one file: 4 GiB of zeros from 4 MB.
+    bomb = gzip.compress(bytes(64 * 1024**2), 9) * 64
+    record = measured(has_raw=True)
+    file = bench.bundle("bomb.zip", record, {RAW: bomb})
+    bench.run("results", "import", file).was_refused()
+    bench.store(record, {RAW: bomb})
+    bench.run("results", "raw", "latest", RAW).was_refused()
+    done = bench.run("export", "latest", "--to", "out.zip").is_answer()
+    expect(done.status == 0 or "too large" in done.err or "larger" in done.err, str(done))
+
+
+def encrypted(data: bytes) -> bytes:
+    """A zip, every file in it marked as encrypted (APPNOTE.TXT 4.4.4, bit 0 of the general purpose flags)."""
+    changed = bytearray(data)
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = changed.find(mark)
+        while place >= 0:
+            flags = struct.unpack_from("<H", changed, place + offset)[0]
+            struct.pack_into("<H", changed, place + offset, flags | 1)
+            place = changed.find(mark, place + 4)
+    return bytes(changed)
+
+
+def among_good(bench: Bench, bad: Callable[[bytes], bytes], because: str) -> None:
+    """A bundle that was changed is refused by name, and hides no other bundle of its folder."""
+    folder = bench.folder / "class"
+    folder.mkdir(exist_ok=True)
+    good = [Path(bench.bundle(f"class/good{n}.zip", measured(f"2026112{n}T100000Z-x"))) for n in (1, 2)]
+    (folder / "bad.zip").write_bytes(bad(good[0].read_bytes()))
+    bench.run("results", "import", "class/bad.zip").was_refused(because=because)
+    bench.run("lint", "class/bad.zip").was_refused(because=because)
+    for words in (["class", "class"], ["report", "class/"], ["compare", "class/"]):
+        done = bench.run(*words).is_answer()
+        expect(done.status == 0, f"a bad bundle hides the others: {done}")
+        expect("bad.zip" in done.said, f"a bad bundle is not named: {done}")
+
+
+@promise("an encrypted bundle is refused, and hides no other")
+def _(bench: Bench) -> None:
+    among_good(bench, encrypted, "bad.zip")
+
+
+@promise("one result that cannot be read hides no other")
+def _(bench: Bench) -> None:
+    bench.store(measured())
+    for name in ("zzz", "yyy", "xxx", "www"):
+        bench.store(measured(name))
+    (bench.results / "zzz").chmod(0)
+    (bench.results / "yyy" / "record.json").unlink()
+    (bench.results / "yyy" / "record.json").symlink_to("record.json")
+    (bench.results / "xxx" / "record.json").write_bytes(b"\xff{")
+    (bench.results / "www" / "record.json").unlink()
+    (bench.results / "www" / "record.json").mkdir()
+    (bench.results / "loop").symlink_to("loop")
+    try:
+        done = bench.run("results").worked()
+        for name in ("20261121T100000Z-x", "zzz", "yyy", "xxx", "www"):
+            expect(name in done.out, f"{name} is not listed: {done}")
+        bench.run("results", "show", "20261121").worked()
+        bench.run("results", "show", "latest").worked()
+        for name in ("yyy", "xxx", "www"):
+            bench.run("results", "show", name).was_refused()
+    finally:
+        (bench.results / "zzz").chmod(0o700)
+
+
+@promise("what a killed import or delete left is gone after the next command")
+def _(bench: Bench) -> None:
+    bench.store(measured())
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for name in (f".importing-20261121T100000Z-y.{dead.pid}", ".deleting-20261121T100000Z-z"):
+        (bench.results / name / "raw").mkdir(parents=True)
+        (bench.results / name / "raw" / "0001.json.gz").write_bytes(b"half")
+    bench.run("results").worked()
+    left = sorted(path.name for path in bench.results.iterdir() if path.name.startswith((".importing", ".deleting")))
+    expect(left == [], f"left: {left}")
+
+
+@promise("'latest' is the newest result, whatever others are called")
+def _(bench: Bench) -> None:
+    newest = measured("20261121T100000Z-x", created_utc="2026-11-21T10:00:00Z")
+    for number, name in enumerate(("zzz", "20990101T000000Z-x", "00000000T000000Z-x"), start=1):
+        bench.store(measured(name, created_utc=f"2026-11-0{number}T10:00:00Z"))
+    bench.store(newest)
+    done = bench.run("results", "path", "latest").worked()
+    expect(done.out.strip().endswith(newest.id), f"latest is {done.out.strip()}")
+    bench.run("results", "import", bench.bundle("l.zip", measured("latest"))).was_refused(because="latest")
+
+
+def edited(data: bytes) -> bytes:
+    """A figure of the record is another; the manifest and its signature are as they were."""
+    return rewritten(
+        data, lambda name, content: content.replace(b'"raid5"', b'"raid6"') if "record" in name else content
+    )
+
+
+def rewritten(data: bytes, change: Callable[[str, bytes], bytes | None]) -> bytes:
+    """The zip with other contents; None leaves a file out."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+        for name in old.namelist():
+            content = change(name, old.read(name))
+            if content is not None:
+                new.writestr(name, content)
+    return buffer.getvalue()
+
+
+@promise("a bundle that is refused by one command is refused by all")
+def _(bench: Bench) -> None:
+    among_good(bench, edited, "bad.zip")
+    raw = gzip.compress(b"{}")
+    record = measured("20261123T100000Z-x", has_raw=True)
+    whole = Path(bench.bundle("class/whole.zip", record, {RAW: raw})).read_bytes()
+    among_good(bench, lambda _: rewritten(whole, lambda name, data: None if RAW in name else data), "bad.zip")
+    among_good(
+        bench, lambda _: rewritten(whole, lambda name, data: gzip.compress(b"[]") if RAW in name else data), "bad.zip"
+    )

@@ -1,0 +1,22 @@
+"""Every promise of the list, one test each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hardening.promises import ALL
+from tests.hardening.workbench import Bench, Promise
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [pytest.param(each, id=each.says, marks=[pytest.mark.kernel] if each.needs_machine else []) for each in ALL],
+)
+def test_promise(promise: Promise, tmp_path: Path) -> None:
+    promise.check(Bench(tmp_path))
+
+
+def test_there_are_as_many_as_were_found() -> None:
+    assert len(ALL) == len({each.says for each in ALL}) == 36

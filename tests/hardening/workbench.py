@@ -1,0 +1,199 @@
+"""What a promise is held against: the real command in a process of its own, in folders of its own."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.classroom.bundle import load_signer, write_bundle
+from lab.results.record import ResultRecord, encode_record
+
+RAIDLAB = Path(sys.executable).parent / "raidlab"
+MOST_SECONDS = 10.0
+MOST_BYTES = 2**30
+_MACHINE_SECONDS = 120.0
+_NO_ANSWER = ("Traceback (most recent call last)", "this should not happen", "Exception ignored in", "Fatal Python")
+"""What a bug looks like to whoever started the command."""
+
+
+class BrokenPromise(AssertionError):
+    """What the lab did instead."""
+
+
+def expect(holds: object, instead: str) -> None:
+    """Raises BrokenPromise. No assert: the script must also tell without pytest what it saw."""
+    if not holds:
+        raise BrokenPromise(instead)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended. ``status`` is negative if a signal killed it, None if it did not end in time."""
+
+    words: tuple[str, ...]
+    status: int | None
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """All of it."""
+        return self.out + self.err
+
+    def __str__(self) -> str:
+        words = " ".join(word if len(word) < 60 else f"{word[:57]}…" for word in self.words)
+        return f"'{words}' ended with {self.status}: {self.said[-600:]!r}"
+
+    def is_answer(self) -> Done:
+        """An exit status of the command's own, no bug; what failed says what to do next."""
+        expect(self.status is not None, f"no end in time: {self}")
+        expect(self.status in range(5) and not any(words in self.said for words in _NO_ANSWER), str(self))
+        # Status 1 is also a verdict on what was asked, printed as data: what lint found, say.
+        is_told = self.status == 0 or (self.status == 1 and self.out) or "  next: " in self.err
+        expect(is_told, f"no next step: {self}")
+        return self
+
+    def worked(self) -> Done:
+        expect(self.is_answer().status == 0, str(self))
+        return self
+
+    def was_refused(self, *, because: str = "") -> Done:
+        """``because``: a word without which it was refused for another reason than the one that is meant."""
+        expect(self.is_answer().status in (1, 2), str(self))
+        expect("  next: " in self.err, f"no next step: {self}")
+        expect(because.lower() in self.err.lower(), f"refused for another reason than '{because}': {self}")
+        return self
+
+
+class Bench:
+    """Folders for one promise, and the command in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.results = self.state / "results"
+        self.disks = self.state / "labs" / "default" / "disks"
+
+    def environment(self, changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+        values = {**os.environ, "RAIDLAB_STATE": str(self.state), **(changes or {})}
+        for name in ("RAIDLAB_ON", "RAIDLAB_TEXT"):
+            values.pop(name, None)
+        return {name: value for name, value in values.items() if value is not None}
+
+    def run(
+        self,
+        *words: str | bytes,
+        environment: Mapping[str, str | None] | None = None,
+        closes: Sequence[int] = (),
+        output: str | Path | None = None,
+        on_machine: bool = False,
+        seconds: float = 0.0,
+    ) -> Done:
+        """Run it to its end. On a machine it may take longer, and more memory: the kernel's is its own.
+
+        ``closes``: descriptors that are closed. ``output``: the file that is standard output.
+        """
+
+        def before() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if not on_machine:
+                resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+            for descriptor in closes:
+                os.close(descriptor)
+
+        told = tuple(os.fsdecode(word) for word in words)
+        with open(output or os.devnull, "wb") as file:
+            process = subprocess.Popen(
+                [RAIDLAB, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=file if output else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment(environment),
+                cwd=self.folder,
+                preexec_fn=before,
+                start_new_session=True,
+            )
+            try:
+                out, err = process.communicate(timeout=seconds or (_MACHINE_SECONDS if on_machine else MOST_SECONDS))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                out, err = process.communicate()
+                return Done(told, None, _text(out), _text(err))
+        return Done(told, process.returncode, _text(out), _text(err))
+
+    def start(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
+        """Run it beside; whoever starts it ends it."""
+        pipe = subprocess.PIPE
+        environment = self.environment()
+        return subprocess.Popen(
+            [RAIDLAB, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment,
+            cwd=self.folder,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            **more,
+        )
+
+    def file(self, name: str, text: str | bytes) -> str:
+        """A file in the current folder of the commands."""
+        path = self.folder / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    def list_disks(self, disks: Sequence[Mapping[str, object]]) -> None:
+        """The embedded lab's list of disks, as somebody wrote it."""
+        self.disks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.state, self.state / "labs", self.disks.parent):
+            folder.chmod(0o700)
+        (self.disks.parent / "lab.json").write_bytes(msgspec.json.encode(disks))
+
+    def store(self, record: ResultRecord, raw: Mapping[str, bytes] | None = None, *, name: str = "") -> None:
+        """A stored result, as if it had been measured here."""
+        folder = self.results / (name or record.id)
+        for each in (self.state, self.results, folder, folder / "raw"):
+            each.mkdir(mode=0o700, exist_ok=True)
+        (folder / "record.json").write_bytes(encode_record(record))
+        for path, data in (raw or {}).items():
+            (folder / path).write_bytes(data)
+
+    def bundle(self, name: str, record: ResultRecord, raw: Mapping[str, bytes] | None = None) -> str:
+        """A signed file of one result, as another computer's raidlab would write it."""
+        files = {"record.json": encode_record(record), **(raw or {})}
+        return self.file(name, write_bundle({record.id: files}, load_signer(self.folder / "key" / "signing-key.pem")))
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode(errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What holds whatever is done, and the check that it does."""
+
+    says: str
+    check: Callable[[Bench], None]
+    needs_machine: bool
+
+
+PROMISES: list[Promise] = []
+
+
+def promise(says: str, *, needs_machine: bool = False) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+    """Put a check on the list. Raises BrokenPromise when it is run, if the promise is not kept."""
+
+    def add(check: Callable[[Bench], None]) -> Callable[[Bench], None]:
+        PROMISES.append(Promise(says, check, needs_machine))
+        return check
+
+    return add

@@ -1,0 +1,196 @@
+"""What somebody wrote: files of TOML, numbers, names of files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from lab.workloads.workload import BUILT_IN_FOLDER
+from tests.hardening.stored import measured
+from tests.hardening.workbench import Bench, expect, promise
+
+DIGITS = "9" * 5000
+EXPERIMENT = """format_version = 2
+id = "e"
+title = "t"
+question = "q"
+repeats = {repeats}
+sampling_hertz = {sampling_hertz}
+seed = {seed}
+[disks]
+kind = "file"
+size_bytes = "64M"
+sharing = "shared"
+[[arrays]]
+id = "r"
+title = "R"
+level = "raid0"
+members = {members}
+[[jobs]]
+workload = {workload}
+id = "j"
+runtime_seconds = {runtime_seconds}
+warmup_seconds = 0.1
+file_bytes = {file_bytes}
+block_bytes = {block_bytes}
+"""
+GOOD: dict[str, object] = {
+    "repeats": 3, "sampling_hertz": 4.0, "seed": 1, "members": 2, "workload": '"rand-read-4k"', "runtime_seconds": 2.0,
+    "file_bytes": '"1M"', "block_bytes": 4096,
+}  # fmt: skip
+WORKLOAD = (BUILT_IN_FOLDER / "rand-read-4k.toml").read_text(encoding="utf-8")
+FIO = "[job]\nfilename={filename}\nrw=randread\nsize={size}\nruntime={runtime}\n"
+
+
+def experiment(bench: Bench, **changes: object) -> str:
+    return bench.file("e.toml", EXPERIMENT.format(**{**GOOD, **changes}))
+
+
+def refused_everywhere(bench: Bench, because: str, **changes: object) -> None:
+    file = experiment(bench, **changes)
+    for words in (["run", "--plan", file], ["lint", file], ["--json", "run", "--plan", file]):
+        bench.run(*words).was_refused(because=because)
+
+
+def workload(bench: Bench, **changes: str) -> str:
+    """A workload of the catalogue with other or further values."""
+    lines = [line for line in WORKLOAD.splitlines() if line.partition("=")[0].strip() not in changes]
+    return bench.file("w.toml", "\n".join([*lines, *(f"{name} = {value}" for name, value in changes.items())]) + "\n")
+
+
+@promise("a workload runs fio or dd on its own target with the catalogue's options, and nothing else")
+def _(bench: Bench) -> None:
+    whole = experiment(bench, workload=json.dumps(workload(bench)))
+    bench.run("run", "--plan", whole).worked()
+    recipes = [
+        FIO + "exec_prerun=touch /tmp/owned\n",
+        FIO + "exec_postrun=id\n",
+        FIO.replace("{filename}", "/etc/passwd"),
+        FIO + "filename=/dev/sda\n",
+        FIO + "[other]\nfilename=/dev/sda\nrw=write\n",
+        FIO + "include /etc/passwd\n",
+        FIO + "write_bw_log=/tmp/owned\n",
+        FIO + "ioengine=external:/tmp/owned.so\n",
+    ]
+    dd = ["sh -c 'touch /tmp/owned'", "dd if={filename} of=/etc/passwd", "dd if={filename} of=/dev/null; id",
+          "dd if={filename} of=/dev/null\nid", "/tmp/dd if={filename} of=/dev/null", "id {filename}"]  # fmt: skip
+    changes = [{"recipe": json.dumps(text)} for text in recipes]
+    changes += [{"recipe": json.dumps(text), "program": '"dd"'} for text in dd]
+    changes += [{"engine": json.dumps(text)} for text in ("psync\nexec_prerun=id", "external:/tmp/x.so", "exec", "")]
+    changes += [{"distribution": json.dumps("zipf:1.1\nexec_prerun=id")}]
+    for each in changes:
+        file = workload(bench, **each)
+        bench.run("load", file, "disk01").was_refused()
+        named = experiment(bench, workload=json.dumps(file))
+        for words in (["run", "--plan", named], ["lint", named], ["run", named]):
+            bench.run(*words).was_refused()
+
+
+@promise("a count of disks, members or repeats is bounded before anything is made of it")
+def _(bench: Bench) -> None:
+    for count in ("99999999999999999999", "65", DIGITS, "-1", "٣"):
+        bench.run("disks", "add", "--kind", "file", "--count", count).was_refused(because="--count")
+    for count in ("99999999999999999999", "999999999", DIGITS, "65"):
+        for option in ("--disks", "--spares"):
+            more = ["--disks", "3"] if option == "--spares" else []
+            bench.run("array", "create", "--level", "5", *more, option, count, "--plan").was_refused()
+        bench.run("array", "grow", "md0", "--members", count, "--plan").was_refused(because="disks")
+    refused_everywhere(bench, "repeats", repeats=999_999_999)
+    refused_everywhere(bench, "members", members=9_000_000_000_000_000_000)
+
+
+@promise("a number of thousands of digits is refused in a sentence wherever it stands")
+def _(bench: Bench) -> None:
+    for words in (
+        ["run", "--plan", "antioquia-quick", "--seed", DIGITS],
+        ["watch", "--count", DIGITS],
+        ["disks", "add", "--kind", "file", "--size", DIGITS],
+        ["disks", "add", "--kind", "file", "--size", f"{DIGITS}M"],
+        ["array", "create", "--level", "5", "--chunk", DIGITS, "--plan"],
+        ["array", "create", "--level", "adapt5", "--utilisation", f"1,{DIGITS}", "--plan"],
+        ["array", "speed", "md0", "--min", DIGITS],
+        ["array", "corrupt", "md0", "disk01", "--length", DIGITS],
+        ["load", "rand-read-4k", "md0", "--runtime", DIGITS],
+        ["load", "rand-read-4k", "md0", "--size", DIGITS],
+        ["--on", f"uml:?mem={DIGITS}", "disks"],
+        ["--on", f"ssh:x?port={DIGITS}", "disks"],
+        ["lesson", "start", DIGITS],
+        ["lint", DIGITS],
+    ):
+        bench.run(*words).was_refused()
+    for name in ("repeats", "seed", "members", "sampling_hertz", "runtime_seconds", "file_bytes", "block_bytes"):
+        refused_everywhere(bench, "", **{name: DIGITS})
+    bench.store(measured())
+    record = bench.results / measured().id / "record.json"
+    record.write_text(record.read_text().replace('"repeat": 1', f'"repeat": {DIGITS}', 1))
+    bench.run("results", "show", "latest").was_refused(because="damaged")
+    bench.run("lint", str(record)).was_refused(because="damaged")
+    bench.run("results").worked()
+
+
+@promise("an experiment's overrides pass the same bounds as the workload itself")
+def _(bench: Bench) -> None:
+    for value in ("0", "-4096", '"0"', '"9999999T"'):
+        refused_everywhere(bench, "file_bytes", file_bytes=value)
+    for value in ('"1T"', "513", "0", "-512"):
+        refused_everywhere(bench, "block_bytes", block_bytes=value)
+
+
+@promise("a duration is finite and bounded")
+def _(bench: Bench) -> None:
+    for value in ("inf", "nan", "-inf", "1e300", "-1", "0"):
+        refused_everywhere(bench, "runtime", runtime_seconds=value)
+        bench.run("load", "rand-read-4k", "md0", "--runtime", value).was_refused(because="--runtime")
+        bench.run("load", workload(bench, runtime_seconds=value, warmup_seconds="0"), "md0").was_refused()
+
+
+@promise("a rate of samples is one that a machine can keep")
+def _(bench: Bench) -> None:
+    for value in ("1e-300", "nan", "inf", "-1.0", "1e9"):
+        refused_everywhere(bench, "sampling_hertz", sampling_hertz=value)
+
+
+@promise("what is no plain file, or nests without end, is refused at once")
+def _(bench: Bench) -> None:
+    pipe, zero = bench.folder / "pipe.toml", bench.folder / "zero.toml"
+    os.mkfifo(pipe)
+    zero.symlink_to("/dev/zero")
+    deep = bench.file("deep.toml", "a" + ".a" * 50_000 + " = 1\n")
+    nested = bench.file("nested.toml", "a = " + "[" * 100_000 + "]" * 100_000 + "\n")
+    for file in (str(pipe), str(zero), deep, nested):
+        for words in (["run", "--plan", file], ["lint", file], ["load", file, "md0"]):
+            bench.run(*words).was_refused()
+    bench.store(measured())
+    for name, kind in (("fifo", os.mkfifo), ("zeros", lambda path: Path(path).symlink_to("/dev/zero"))):
+        (bench.results / name).mkdir()
+        kind(bench.results / name / "record.json")
+    done = bench.run("results").worked()
+    expect(measured().id in done.out and "fifo" in done.out, str(done))
+    for name in ("fifo", "zeros"):
+        bench.run("results", "show", name).was_refused()
+        bench.run("lint", str(bench.results / name / "record.json")).was_refused()
+
+
+@promise("whatever is refused, the next step is told")
+def _(bench: Bench) -> None:
+    (bench.folder / "folder.toml").mkdir()
+    unreadable = Path(bench.file("unreadable.toml", "x = 1"))
+    unreadable.chmod(0)
+    latin = bench.file("latin.toml", 'title = "Größe"\n'.encode("latin-1"))
+    files = [str(bench.folder / "folder.toml"), latin, "x" * 300 + ".toml", "a/" * 3000 + "b.toml", "missing.toml"]
+    for file in (*files, *([] if os.geteuid() == 0 else [str(unreadable)])):
+        for words in (["run", "--plan", file], ["lint", file], ["load", file, "md0"]):
+            bench.run(*words).was_refused()
+    for limit in ("99999999T", "-1", "x", "99999999999"):
+        bench.run("array", "speed", "md0", "--min", limit).was_refused()
+
+
+@promise("of a file full of mistakes a few are told")
+def _(bench: Bench) -> None:
+    keys = "".join(f"k{number} = 1\n" for number in range(5_500_000))
+    for text in (keys, "".join(f"k{number} = 1\n" for number in range(20_000))):
+        file = bench.file("many.toml", text)
+        for words in (["run", "--plan", file], ["lint", file]):
+            done = bench.run(*words).was_refused()
+            expect(done.said.count("\n") < 100 and len(done.said) < 20_000, f"{len(done.said)} characters")
