@@ -24,6 +24,7 @@ _VERDICTS_FILE = "verdicts.json"
 _MARK_FILE_NAME = ".raidlab-mark"
 _BLOCK_BYTES = 4 * KIB
 _NAMED_STRETCHES = 3
+_KEPT_MARKS = 64
 
 
 class DataMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +92,11 @@ def write_mark(session: LabSession, name: str) -> DataMark:
         seed=secrets.token_hex(8),
         written_utc=now,
     )
+    others = {uuid: each for uuid, each in read_marks(session).items() if uuid != mark.uuid}
+    # The older mark goes first: half overwritten by a command that was killed, it would call good data changed.
+    _save(session, others)
     _call(session, "write", mark)
-    _save(session, {**read_marks(session), mark.uuid: mark})
+    _save(session, {**others, mark.uuid: mark})
     _keep_verdict(session, mark.uuid, None)
     return mark
 
@@ -209,8 +213,9 @@ _PAST = {"write": "written", "verify": "read"}
 
 
 def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
+    """Of all arrays that a lab has ever had the newest are kept, so that the file does not grow for ever."""
     session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_file(session.folder / _MARKS_FILE, msgspec.json.encode(tuple(marks.values())))
+    write_file(session.folder / _MARKS_FILE, msgspec.json.encode(tuple(marks.values())[-_KEPT_MARKS:]))
 
 
 def _keep_verdict(session: LabSession, uuid: str, verdict: DataVerdict | None) -> None:
@@ -220,4 +225,5 @@ def _keep_verdict(session: LabSession, uuid: str, verdict: DataVerdict | None) -
     if verdict is not None:
         kept[uuid] = LastVerdict(verdict=verdict, checked_utc=utc_text(session.host.clock))
     session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_file(session.folder / _VERDICTS_FILE, msgspec.json.encode(kept))
+    newest = dict(tuple(kept.items())[-_KEPT_MARKS:])
+    write_file(session.folder / _VERDICTS_FILE, msgspec.json.encode(newest))
