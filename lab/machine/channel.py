@@ -13,7 +13,7 @@ import os
 import queue
 import select
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from lab.errors import LabError, MachineLost
@@ -23,14 +23,18 @@ PROTOCOL_VERSION = 2
 # more than this is under way; the agent acknowledges every 1024 bytes, hence a further piece always fits in the end.
 WINDOW_BYTES = 3500
 PIECE_BYTES = 2000
+SLICE_SECONDS = 1.0
+PING_SLICES = 2
+"""After so much silence, and again each time, the agent is asked for nothing: it answers at once, whatever it runs."""
 Message = dict[str, Any]
 
 
 class Pending:
     """The answers to one request, in order; the last has ``done``."""
 
-    def __init__(self, request_id: int) -> None:
+    def __init__(self, request_id: int, verb: str) -> None:
         self.request_id = request_id
+        self.verb = verb
         self._messages: queue.SimpleQueue[Message | LabError] = queue.SimpleQueue()
 
     def put(self, message: Message | LabError) -> None:
@@ -61,15 +65,26 @@ class Channel:
         write_fd: where requests go.
         explain_loss: called when the far end is gone; returns the error that every waiting request gets.
         life_fd: reaches its end when the machine has ended, even if something of it still holds the answers' pipe open.
+        on_silence: told, while something is awaited, how many seconds have passed without a word, second by second, and
+            the verbs of what is awaited. Time in which this process itself was stopped does not count. What it returns
+            is the end: the machine is lost.
     """
 
     def __init__(
-        self, read_fd: int, write_fd: int, explain_loss: Callable[[], LabError], *, life_fd: int | None = None
+        self,
+        read_fd: int,
+        write_fd: int,
+        explain_loss: Callable[[], LabError],
+        *,
+        life_fd: int | None = None,
+        on_silence: Callable[[int, Collection[str]], LabError | None] | None = None,
     ) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._life_fd = life_fd
         self._explain_loss = explain_loss
+        self._on_silence = on_silence
+        self._has_greeted = False
         self._ids = itertools.count(1)
         self._pending: dict[int, Pending] = {}
         self._state = threading.Condition()
@@ -78,7 +93,7 @@ class Channel:
         self._is_closing = False
         self._under_way_bytes = 0
         self._is_line_torn = False
-        self._hello = Pending(0)
+        self._hello = Pending(0, "hello")
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._reader = threading.Thread(target=self._read_all, name="raidlab-channel", daemon=True)
         self._reader.start()
@@ -98,7 +113,7 @@ class Channel:
 
     def request(self, verb: str, **fields: object) -> Pending:
         """Send a request and return where its answers arrive. Raises MachineLost if the machine is gone."""
-        pending = Pending(next(self._ids))
+        pending = Pending(next(self._ids), verb)
         with self._state:
             if self._loss or self._is_closing:
                 raise self._loss or MachineLost("the machine was closed")
@@ -175,13 +190,45 @@ class Channel:
                 os.close(self._life_fd)
 
     def _read_some(self, poll: select.poll) -> bytes:
-        """The next bytes; none at the end of the channel or when it was closed from this side."""
-        ready = {fd for fd, _ in poll.poll()}
+        """The next bytes; none at the end of the channel, or when it was closed or given up from this side."""
+        silent = 0
+        while not (events := poll.poll(SLICE_SECONDS * 1000 if self._on_silence else None)):
+            awaited = self._awaited()
+            silent = silent + 1 if awaited else 0
+            if awaited and self._on_silence and (loss := self._on_silence(silent, awaited)):
+                with self._state:
+                    self._loss = self._loss or loss
+                return b""
+            if awaited and silent % PING_SLICES == 0:
+                self._ping()
+        ready = {fd for fd, _ in events}
         if self._wake_fd in ready or self._read_fd not in ready:
             return b""
         with contextlib.suppress(OSError):
             return os.read(self._read_fd, 65536)
         return b""
+
+    def _awaited(self) -> tuple[str, ...]:
+        """The verbs of all that the agent owes an answer to, its greeting among them."""
+        with self._state:
+            owed = [*self._pending.values(), *(() if self._has_greeted else (self._hello,))]
+            return () if self._is_closing else tuple(pending.verb for pending in owed)
+
+    def _ping(self) -> None:
+        """Ask for no file at all, if there is room on the line; nobody waits for the answer."""
+        line = b'{"id":0,"verb":"read","paths":[]}\n'
+        if not self._send_lock.acquire(blocking=False):
+            # Somebody is sending: what they wait for is owed as well.
+            return
+        try:
+            with self._state:
+                if self._under_way_bytes + len(line) > WINDOW_BYTES or self._is_line_torn or self._write_fd < 0:
+                    return
+                self._under_way_bytes += len(line)
+            with contextlib.suppress(OSError):
+                os.write(self._write_fd, line)
+        finally:
+            self._send_lock.release()
 
     def _dispatch(self, line: bytes) -> None:
         try:
@@ -193,6 +240,7 @@ class Channel:
             return
         match message.get("event"):
             case "hello":
+                self._has_greeted = True
                 self._hello.put(message)
             case "received":
                 with self._state:

@@ -18,6 +18,7 @@ from lab.errors import LabError, MachineLost, SpecError, ToolMissing
 from lab.host.files import HostFiles
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
+from lab.machine.stand_still import Vigil
 from lab.machine.state_folder import (
     KERNEL_RECORD,
     FolderLock,
@@ -335,7 +336,8 @@ def start_embedded(
         assert supervisor.stdout is not None
         life = os.dup(supervisor.stdout.fileno())
         undo.callback(os.close, life)
-        channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life)
+        vigil = Vigil(files, folder, kernel.console_log)
+        channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life, on_silence=vigil.on_silence)
         undo.pop_all()
     return kernel, channel
 
@@ -359,7 +361,8 @@ def _check_path(*paths: Path) -> None:
 
 
 def _install_agent(folder: Path, python: str) -> None:
-    shutil.copy(_HERE / "agent.py", folder)
+    for name in ("agent.py", "disk_rescue.py"):
+        shutil.copy(_HERE / name, folder)
     source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")
     init = folder / "init"
     init.write_text(f"#!{python} -IS\n" + source.partition("\n")[2], encoding="utf-8")

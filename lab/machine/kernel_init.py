@@ -18,10 +18,12 @@ import tty
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lab.machine.agent import RUN_FOLDER, Agent
+    from lab.machine.disk_rescue import DiskRescue
 else:
     # Python's isolated mode leaves a script's own folder out.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from agent import RUN_FOLDER, Agent
+    from disk_rescue import DiskRescue
 
 MODULE_ROOT = f"{RUN_FOLDER}/modroot"
 
@@ -36,6 +38,12 @@ def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0
     if ctypes.CDLL(None, use_errno=True).mount(*words, ctypes.c_ulong(flags), options.encode()) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"mount {kind} on {target}: {os.strerror(number)}")
+
+
+def read_text(path: str) -> str:
+    """A small file."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
 
 
 def prepare() -> None:
@@ -86,7 +94,12 @@ def main() -> None:
     line = os.open("/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     tty.setraw(line)
     try:
-        Agent(line, line, init_environ={"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}"}).serve()
+        agent = Agent(line, line, init_environ={"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}"})
+        # Where time is virtual, seconds pass while a disk works.
+        if "time-travel" not in read_text("/proc/cmdline"):
+            rescue = DiskRescue()
+            agent.running[rescue.id] = rescue
+        agent.serve()
     finally:
         # reboot(2) with LINUX_REBOOT_CMD_POWER_OFF.
         os.sync()

@@ -9,24 +9,44 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import LabError, MachineLost
 from lab.host.files import HostFiles
+from lab.machine.state_folder import kernel_group
 
 # struct mconsole_request and mconsole_reply in arch/um/drivers/mconsole.h.
 _MAGIC, _VERSION, _DATA_BYTES = 0xCAFEBABE, 2, 512
 _REQUEST, _REPLY = struct.Struct(f"=III{_DATA_BYTES}s"), struct.Struct("=III")
 _ANSWER_SECONDS = 1.0
-_SYSRQ = ("sysrq 9", "sysrq w", "sysrq t", "sysrq m")
-"""Print all there is: what is blocked, every task, memory."""
+_ALIVE = "version"
+_WORDS = (_ALIVE, "proc mdstat", "proc diskstats", "proc interrupts", "sysrq 9", "sysrq w", "sysrq m", "sysrq t")
+"""Print all there is. What is blocked comes before all tasks, which have ended a kernel (6.1) half-way."""
+KEPT_FOLDER = "stood-still"
+"""Below the state folder: what was learnt of kernels that gave no answer, which outlives them."""
+KEPT_COUNT = 10
+STILL_SECONDS = 10
+"""A kernel with nothing to do answers within milliseconds, and a busy one that is idle so long waits for nothing."""
+SILENT_SECONDS = 120
+"""Whatever it does meanwhile."""
+_BUSY_SHARE = 0.5
+_MAY_WAIT = frozenset({"write", "exit"})
+"""Requests in which the agent itself may have to wait: for md's lock of an array, for disks to take all."""
 _PROCESS_FILES = ("status", "stat", "schedstat", "wchan", "syscall", "stack")
+
+
+def console_of(folder: Path) -> Path:
+    """The socket, which lies where ``uml_dir`` and ``umid`` of the kernel's command line say."""
+    return folder / "uml" / "kernel" / "mconsole"
 
 
 def ask_management_console(folder: Path, command: str) -> str | None:
     """What a kernel's management console answers; None if it does not. A long answer may lack parts (the log has all).
 
-    ``folder`` is the machine's; the socket lies where ``uml_dir`` and ``umid`` of its command line say.
+    ``folder`` is the running machine's.
     """
     answer = b""
     own = folder / "mconsole-client"
@@ -36,7 +56,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
             own.unlink(missing_ok=True)
             line.bind(str(own))
             data = command.encode("ascii")
-            line.sendto(_REQUEST.pack(_MAGIC, _VERSION, len(data), data), str(folder / "uml" / "kernel" / "mconsole"))
+            line.sendto(_REQUEST.pack(_MAGIC, _VERSION, len(data), data), str(console_of(folder)))
             while True:
                 reply = line.recv(_REPLY.size + _DATA_BYTES)
                 _, has_more, length = _REPLY.unpack_from(reply)
@@ -81,9 +101,93 @@ def process_evidence(files: HostFiles, process: int) -> str:
 def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
     """All of it: the kernel's processes as they are, then the management console's words."""
     parts = [process_evidence(files, process) for process in group_members(files, group)]
-    for command in _SYSRQ:
+    for command in _WORDS:
         answer = ask_management_console(folder, command)
         parts.append(f"== management console, {command}: {'no answer' if answer is None else answer}")
+        if answer is None:
+            break
     parts.append("== the main process once more")
     parts.append(process_evidence(files, group))
     return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulse:
+    """What the kernel's processes have used of processors, and waited for one, so far; the main one's state."""
+
+    running_seconds: float
+    waiting_seconds: float
+    state: str
+
+
+class Vigil:
+    """Judges a kernel that says nothing: does it stand still, or is it merely busy, starved or waiting for a disk?"""
+
+    def __init__(self, files: HostFiles, folder: Path, console: Path) -> None:
+        """``folder`` is the running machine's, below ``machines`` in the state folder."""
+        self._files, self._folder, self._console = files, folder, console
+        self._before: _Pulse | None = None
+        self._still = self._silent = 0
+
+    def on_silence(self, seconds: int, awaited: Collection[str]) -> LabError | None:
+        """See ``Channel``: told second by second. MachineLost once the kernel is found to stand still."""
+        group = kernel_group(self._folder)
+        if group is None:
+            return None
+        if seconds == 1:
+            self._before, self._still, self._silent = None, 0, 0
+        pulse, before = self._pulse(group), self._before
+        self._before = pulse
+        if before is None:
+            return None
+        if pulse.waiting_seconds - before.waiting_seconds > _BUSY_SHARE:
+            # Others have the processor: it cannot answer, and that is nobody's stand-still.
+            return None
+        self._silent += 1
+        is_busy = pulse.running_seconds - before.running_seconds > _BUSY_SHARE
+        # D: it waits for a disk of the computer itself.
+        self._still = 0 if is_busy or pulse.state == "D" else self._still + 1
+        if self._silent >= SILENT_SECONDS:
+            return self._lost(group, f"no answer for {SILENT_SECONDS} s")
+        if self._still < STILL_SECONDS:
+            return None
+        self._still = 0
+        if pulse.state == "T":
+            return self._lost(group, "its process is stopped (SIGSTOP)")
+        if not console_of(self._folder).exists():
+            # A state folder with a path too long for a socket (unix(7)): what the kernel does cannot be told.
+            return self._lost(group, f"no answer for {seconds} s") if _MAY_WAIT.isdisjoint(awaited) else None
+        if ask_management_console(self._folder, _ALIVE) is None:
+            return self._lost(group, f"no answer for {seconds} s, and its management console gives none either")
+        if _MAY_WAIT.isdisjoint(awaited):
+            return self._lost(group, f"it runs, but its agent has given no answer for {seconds} s")
+        return None
+
+    def _pulse(self, group: int) -> _Pulse:
+        """Source of the figures: Documentation/scheduler/sched-stats.rst; of the state: proc(5)."""
+        running = waiting = 0
+        for process in group_members(self._files, group):
+            fields = (self._files.read(f"/proc/{process}/schedstat") or "").split()
+            running, waiting = running + int(fields[0] if fields else 0), waiting + int(fields[1] if fields else 0)
+        stat = (self._files.read(f"/proc/{group}/stat") or "").rpartition(")")[2].split()
+        return _Pulse(running / 1e9, waiting / 1e9, stat[0] if stat else "")
+
+    def _lost(self, group: int, what: str) -> LabError:
+        kept = self._keep(group)
+        return MachineLost(
+            f"the embedded kernel stands still: {what}",
+            hint=f"run the command again: it starts afresh, arrays stay on their disks; report it with {kept}",
+        )
+
+    def _keep(self, group: int) -> Path:
+        """Write all that can be learnt to a file that outlives the machine; the oldest of too many goes."""
+        kept = self._folder.parents[1] / KEPT_FOLDER
+        file = kept / f"{self._folder.name}.txt"
+        text = stand_still_evidence(self._files, self._folder, group)
+        with suppress(OSError):
+            kept.mkdir(mode=0o700, exist_ok=True)
+            console = self._console.read_text("utf-8", "replace")
+            file.write_text(f"{text}== console\n{console}", encoding="utf-8")
+            for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_COUNT]:
+                old.unlink()
+        return file

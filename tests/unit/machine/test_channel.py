@@ -6,14 +6,15 @@ import json
 import os
 import queue
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from lab.errors import LabError, MachineLost
-from lab.machine.channel import WINDOW_BYTES, Channel
+from lab.machine.channel import PROTOCOL_VERSION, WINDOW_BYTES, Channel
 
 
 @dataclass
@@ -43,9 +44,13 @@ class FarEnd:
 
 @pytest.fixture
 def far() -> Iterator[FarEnd]:
+    yield from far_end()
+
+
+def far_end(on_silence: Callable[[int, Collection[str]], LabError | None] | None = None) -> Iterator[FarEnd]:
     requests_read, requests_write = os.pipe()
     answers_read, answers_write = os.pipe()
-    channel = Channel(answers_read, requests_write, lambda: MachineLost("it died", hint="again"))
+    channel = Channel(answers_read, requests_write, lambda: MachineLost("it died", hint="again"), on_silence=on_silence)
     end = FarEnd(requests_read, answers_write, channel)
     yield end
     channel.close()
@@ -164,3 +169,69 @@ def test_one_consumer_that_does_not_read_holds_up_nobody(far: FarEnd) -> None:
     assert ignored.next(1.0)["out"] == "x" * 1000
     with pytest.raises(queue.Empty):
         far.channel.request("read").next(0.01)
+
+
+@dataclass
+class Listener:
+    """Whoever is told of silence: ends it at the given second."""
+
+    ends_at: int
+    told: list[tuple[int, tuple[str, ...]]]
+
+    def on_silence(self, seconds: int, awaited: Collection[str]) -> LabError | None:
+        self.told.append((seconds, tuple(awaited)))
+        return MachineLost("it stands still") if seconds == self.ends_at else None
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    monkeypatch.setattr("lab.machine.channel.SLICE_SECONDS", 0.05)
+    return Listener(8, [])
+
+
+@pytest.fixture
+def heard_far(listener: Listener) -> Iterator[FarEnd]:
+    yield from far_end(listener.on_silence)
+
+
+def test_silence_ends_every_wait_once_it_is_judged(heard_far: FarEnd, listener: Listener) -> None:
+    heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
+    heard_far.channel.wait_hello(5.0)
+    waiting = [heard_far.channel.request("run"), heard_far.channel.request("write")]
+    for pending in waiting:
+        with pytest.raises(MachineLost, match="it stands still"):
+            pending.next(5.0)
+    assert listener.told[-1] == (8, ("run", "write"))
+    assert [seconds for seconds, _ in listener.told[-8:]] == [1, 2, 3, 4, 5, 6, 7, 8]
+    with pytest.raises(MachineLost, match="it stands still"):
+        heard_far.channel.request("read")
+
+
+def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_meanwhile(
+    heard_far: FarEnd, listener: Listener
+) -> None:
+    heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
+    heard_far.channel.wait_hello(5.0)
+    pending = heard_far.channel.request("run")
+    assert heard_far.heard()["verb"] == "run"
+    for _ in range(6):
+        # Asked for nothing after two slices, long before the eighth.
+        asked = heard_far.heard()
+        assert (asked["verb"], asked["paths"]) == ("read", [])
+        heard_far.say({"id": asked["id"], "done": True, "files": {}})
+    heard_far.say({"id": pending.request_id, "done": True})
+    assert pending.next(5.0)["done"]
+    assert max(seconds for seconds, _ in listener.told) < listener.ends_at
+
+
+def test_nobody_is_asked_where_nothing_is_awaited(heard_far: FarEnd, listener: Listener) -> None:
+    heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
+    heard_far.channel.wait_hello(5.0)
+    listener.told.clear()
+    time.sleep(12 * 0.05)
+    assert listener.told == []
+
+
+def test_a_greeting_is_awaited_too(heard_far: FarEnd) -> None:
+    with pytest.raises(MachineLost, match="it stands still"):
+        heard_far.channel.wait_hello(5.0)

@@ -1,0 +1,120 @@
+"""A kernel, an agent and disks that stand still for real: what is recognised, what is set going again, what is kept."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.errors import MachineLost
+from lab.machine import AgentProgram, EmbeddedOptions, Machine, open_machine, parse_target
+from lab.machine.disk_rescue import RESCUED
+from lab.machine.stand_still import KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS
+from tests.kernel.test_machine import host_at, processes_of, record_of, sparse_disks
+
+pytestmark = pytest.mark.kernel
+
+PIDFD_GETFD = 438
+EVENTS = 64
+RECOGNISED_SECONDS = 3.0 * STILL_SECONDS
+"""As a busy computer does it; an idle one takes eleven seconds, and without recognition it would be two minutes."""
+LOOKS = 60
+HANGS = "import time\ntime.sleep(1000)\n"
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """With a path so short that the management console has a socket; a test's own folder may be too deep."""
+    with tempfile.TemporaryDirectory(prefix="raidlab-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def kept_as_lost(state: Path, why: str) -> Iterator[None]:
+    """What happens inside ends with the loss of the machine, within seconds, and with evidence that outlives it."""
+    begin = time.monotonic()
+    with pytest.raises(MachineLost, match=why) as lost:
+        yield
+    assert time.monotonic() - begin < RECOGNISED_SECONDS < SILENT_SECONDS
+    (kept,) = (state / KEPT_FOLDER).iterdir()
+    assert str(kept) in lost.value.hint
+    text = kept.read_text(encoding="utf-8")
+    assert "== console" in text
+    assert "schedstat" in text
+
+
+def test_a_stopped_kernel_is_recognised_and_its_console_kept(state: Path) -> None:
+    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+        os.kill(record_of(state)["kernel_group"], signal.SIGSTOP)
+        with kept_as_lost(state, r"stands still: its process is stopped"):
+            machine.run(["sleep", "1000"], timeout_seconds=2000)
+    assert processes_of(state) == []
+    assert list((state / "machines").glob("[0-9]*")) == []
+
+
+def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tmp_path: Path) -> None:
+    hanging = tmp_path / "hanging.py"
+    hanging.write_text(HANGS, encoding="ascii")
+    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+        machine.run(["true"])
+        # Loading it runs what stands in it, on the agent's only thread.
+        with kept_as_lost(state, r"stands still: it runs, but its agent"):
+            machine.call(AgentProgram(hanging, "hanging"), ())
+    kept = next((state / KEPT_FOLDER).iterdir()).read_text(encoding="utf-8")
+    assert "management console, version: Linux raidlab" in kept
+    assert "Show Blocked State" in kept
+
+
+def test_a_command_that_says_nothing_for_long_is_no_stand_still(state: Path) -> None:
+    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+        assert machine.run(["sleep", str(STILL_SECONDS + 5)]).status == 0
+    assert not (state / KEPT_FOLDER).exists()
+
+
+class EventThief:
+    """Takes events from the kernel's own epoll instance, as the kernel loses them: each is told only once."""
+
+    def __init__(self, kernel: int) -> None:
+        folder = Path(f"/proc/{kernel}/fd")
+        (number,) = (int(path.name) for path in folder.iterdir() if "eventpoll" in str(path.readlink()))
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        process = os.pidfd_open(kernel)
+        self.descriptor = self._libc.syscall(PIDFD_GETFD, process, number, 0)
+        os.close(process)
+        assert self.descriptor >= 0, os.strerror(ctypes.get_errno())
+
+    def steal(self, seconds: float) -> int:
+        """How many were taken in so long."""
+        # struct epoll_event is packed on x86-64: 12 bytes.
+        events, count, end = ctypes.create_string_buffer(12 * EVENTS), 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            count += max(0, self._libc.epoll_wait(self.descriptor, events, EVENTS, 0))
+        return count
+
+
+def rescues(machine: Machine) -> int:
+    return machine.run(["dmesg"]).stdout.count(RESCUED)
+
+
+def test_disks_whose_event_was_lost_are_set_going_again(state: Path, tmp_path: Path) -> None:
+    options = EmbeddedOptions(disks=sparse_disks(tmp_path, 2))
+    with open_machine(parse_target("uml:"), host_at(state), embedded=options) as machine:
+        thief = EventThief(record_of(state)["kernel_group"])
+        read = "while [ ! -e /run/over ]; do dd if=/dev/ubda of=/dev/null bs=64k iflag=direct status=none; done"
+        load = machine.stream(["sh", "-c", read])
+        for _ in range(LOOKS):
+            thief.steal(0.05)
+            # Without the rescue it would stand still for good from the first stolen event on.
+            if rescues(machine):
+                break
+        assert rescues(machine) > 0
+        machine.write("/run/over", "")
+        assert load.result().status == 0
+        os.close(thief.descriptor)

@@ -1,0 +1,206 @@
+"""Which silence of a kernel is a stand-still: judged from what /proc tells of its processes, second by second."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError, MachineLost
+from lab.host.files import HostFiles
+from lab.machine.disk_rescue import DiskRescue, file_disks
+from lab.machine.stand_still import KEPT_COUNT, KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS, Vigil, console_of
+
+KERNEL, GUEST = 100, 101
+
+
+@dataclass
+class Computer:
+    """A kernel and a process of its guest, as /proc shows them."""
+
+    root: Path
+    running: float = 0.0
+    waiting: float = 0.0
+    state: str = "S"
+
+    @property
+    def machine(self) -> Path:
+        return self.root / "state" / "machines" / "1-a"
+
+    def pass_second(self, *, running: float = 0.0, waiting: float = 0.0) -> None:
+        self.running, self.waiting = self.running + running, self.waiting + waiting
+        for process in (KERNEL, GUEST):
+            folder = self.root / "proc" / str(process)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "stat").write_text(f"{process} (linux.uml) {self.state} 1 {KERNEL} 1 0")
+            half = [round(value * 1e9 / 2) for value in (self.running, self.waiting)]
+            (folder / "schedstat").write_text(f"{half[0]} {half[1]} 1")
+
+
+@pytest.fixture
+def computer() -> Iterator[Computer]:
+    """With a path short enough for a socket (unix(7): 108 bytes), which a test's own folder is not always."""
+    with tempfile.TemporaryDirectory() as name:
+        found = Computer(Path(name))
+        found.machine.mkdir(parents=True)
+        (found.machine / "kernel.json").write_text(json.dumps({"kernel_group": KERNEL}))
+        (found.machine / "console.log").write_text("last words\n")
+        found.pass_second()
+        yield found
+
+
+@pytest.fixture
+def vigil(computer: Computer) -> Vigil:
+    return Vigil(HostFiles(computer.root), computer.machine, computer.machine / "console.log")
+
+
+def judged(
+    computer: Computer, vigil: Vigil, *, running: float = 0.0, waiting: float = 0.0, awaited: str = "run"
+) -> tuple[int, LabError] | None:
+    """After how many seconds of silence the machine was given up."""
+    for second in range(1, SILENT_SECONDS + 20):
+        computer.pass_second(running=running, waiting=waiting)
+        if loss := vigil.on_silence(second, [awaited]):
+            return second, loss
+    return None
+
+
+def test_an_idle_kernel_that_says_nothing_stands_still(computer: Computer, vigil: Vigil) -> None:
+    found = judged(computer, vigil)
+    assert found
+    second, loss = found
+    assert second == STILL_SECONDS + 1
+    assert isinstance(loss, MachineLost)
+    (kept,) = (computer.root / "state" / KEPT_FOLDER).iterdir()
+    assert str(kept) in loss.hint
+    assert kept.read_text().endswith("== console\nlast words\n")
+    assert f"== process {GUEST}" in kept.read_text()
+
+
+def test_one_that_gets_no_processor_is_never_given_up(computer: Computer, vigil: Vigil) -> None:
+    assert judged(computer, vigil, waiting=0.9) is None
+
+
+@pytest.mark.parametrize("state", ["S", "D"])
+def test_one_that_works_or_waits_for_the_computers_disk_has_two_minutes(
+    computer: Computer, vigil: Vigil, state: str
+) -> None:
+    computer.state = state
+    found = judged(computer, vigil, running=0.9 if state == "S" else 0.0)
+    assert found
+    assert found[0] == SILENT_SECONDS + 1
+
+
+def test_so_has_one_whose_agent_may_wait_for_a_lock_of_md(computer: Computer, vigil: Vigil) -> None:
+    found = judged(computer, vigil, awaited="write")
+    assert found
+    assert found[0] == SILENT_SECONDS + 1
+
+
+def test_a_stopped_process_is_named(computer: Computer, vigil: Vigil) -> None:
+    computer.state = "T"
+    found = judged(computer, vigil, awaited="write")
+    assert found
+    assert found[0] == STILL_SECONDS + 1
+    assert "SIGSTOP" in found[1].message
+
+
+def test_a_word_in_between_begins_a_new_silence(computer: Computer, vigil: Vigil) -> None:
+    for _ in range(5):
+        for second in range(1, STILL_SECONDS):
+            computer.pass_second()
+            assert vigil.on_silence(second, ["run"]) is None
+
+
+def test_only_the_newest_evidence_is_kept(computer: Computer, vigil: Vigil) -> None:
+    folder = computer.root / "state" / KEPT_FOLDER
+    folder.mkdir()
+    for number in range(KEPT_COUNT + 5):
+        (folder / f"old-{number}.txt").write_text("")
+    judged(computer, vigil)
+    assert len(list(folder.iterdir())) == KEPT_COUNT
+    assert (folder / "1-a.txt").exists()
+
+
+@pytest.fixture
+def console(computer: Computer) -> Iterator[list[str]]:
+    """A management console, as the kernel has one; what it was asked."""
+    path = console_of(computer.machine)
+    path.parent.mkdir(parents=True)
+    asked: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.bind(str(path))
+
+        def answer() -> None:
+            while True:
+                request, client = line.recvfrom(4096)
+                magic, version, length, data = struct.unpack("=III512s", request)
+                assert (magic, version) == (0xCAFEBABE, 2)
+                asked.append(data[:length].decode())
+                if asked[-1] == "over":
+                    return
+                # In two pieces, as a long answer comes.
+                line.sendto(struct.pack("=III", 0, 1, 3) + b"all" + bytes(509), client)
+                line.sendto(struct.pack("=III", 0, 0, 6) + b" well\0" + bytes(506), client)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield asked
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+            end.bind(str(path.parent / "end"))
+            end.sendto(struct.pack("=III512s", 0xCAFEBABE, 2, 4, b"over"), str(path))
+        thread.join()
+
+
+def test_a_kernel_that_lives_is_told_apart_and_asked_for_all_it_knows(
+    computer: Computer, vigil: Vigil, console: list[str]
+) -> None:
+    found = judged(computer, vigil)
+    assert found
+    assert "its agent has given no answer" in found[1].message
+    kept = (computer.root / "state" / KEPT_FOLDER / "1-a.txt").read_text()
+    assert "== management console, sysrq w: all well" in kept
+    assert console[0] == "version"
+    assert console[-1] == "sysrq t"
+
+
+DISKSTATS = """\
+  98       0 ubda 10 0 80 1 20 0 160 2 {under_way} 3 4 5 0 40 1 6 7
+  98      16 ubdb 1 0 8 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+  98       1 ubda1 1 0 8 0 0 0 0 0 9 0 0 0 0 0 0 0 0
+   9       0 md0 1 0 8 0 0 0 0 0 5 0 0 0 0 0 0 0 0
+"""
+
+
+def test_file_disks_are_read_from_the_kernels_figures() -> None:
+    found = file_disks(DISKSTATS.format(under_way=3))
+    assert found == {"ubda": (3, ("10", "20", "5", "6")), "ubdb": (0, ("1", "0", "0", "0"))}
+
+
+@pytest.mark.parametrize(
+    ("looks", "read"),
+    [
+        ([3, 3, 3], ["/dev/ubdb"]),
+        ([3, 3], []),
+        ([0, 0, 0, 0], []),
+        ([3, 4, 3, 4], []),
+    ],
+    ids=["still", "not-long-enough", "nothing-to-do", "moving"],
+)
+def test_disks_are_nudged_only_where_nothing_gets_on(
+    looks: list[int], read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nudged: list[str] = []
+    monkeypatch.setattr("lab.machine.disk_rescue.tell", lambda _: None)
+    monkeypatch.setattr("_thread.start_new_thread", lambda _, arguments: nudged.extend(arguments))
+    rescue = DiskRescue()
+    for number, under_way in enumerate(looks):
+        rescue.look(DISKSTATS.format(under_way=under_way), float(number))
+    assert nudged == read
