@@ -115,7 +115,8 @@ def current() -> Context:
     host = Host.real(typed.command)
     text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
-    for notice in sweep(host.state.results):
+    # Every command clears away what a killed one left, also one that opens no machine.
+    for notice in (*sweep(host.state.results), *host.state.sweep()):
         narrator.notice(notice)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
