@@ -1,0 +1,122 @@
+"""One command killed at one moment: its processes, their end, and what is left of them afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.machine.state_folder import KERNEL_RECORD, memory_folder
+
+COMMAND = (sys.executable, "-c", "from lab.cli.main import main; main()", "--on", "uml:")
+PATIENCE_SECONDS = 120.0
+ENDING_SECONDS = 5.0
+# The lock of those who make machines' folders stays; everything else of these names is on its way in or out.
+LEFTOVERS = (".importing-*", ".deleting-*", ".probe-*", ".*.tmp", "*.new", "machines/[0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: ``killed`` names those that were there to be killed."""
+
+    status: int
+    stdout: str
+    stderr: str
+    seconds: float
+    killed: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    """The names of machines that it left behind, for the next command to remove."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command works: its state folder, and one for temporary files of its own."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    def environment(self) -> dict[str, str]:
+        own = {"RAIDLAB_STATE": str(self.state), "RAIDLAB_CONFIG": str(self.root / "config")}
+        return {**os.environ, **own, "TMPDIR": str(self.root / "tmp")}
+
+    def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
+        """Start ``raidlab`` with these words."""
+        return subprocess.Popen(
+            [*COMMAND, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment(),
+            start_new_session=True,
+        )
+
+    def run(self, words: Sequence[str]) -> Ended:
+        """Run it to its end, undisturbed."""
+        return self.run_and_kill(words, (), 0.0)
+
+    def run_and_kill(self, words: Sequence[str], victims: Collection[str], seconds: float) -> Ended:
+        """SIGKILL to the victims so long after the start, or as soon after that as they are there."""
+        begin = time.monotonic()
+        process = self.start(words)
+        killed: tuple[str, ...] = ()
+        if victims:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            # A machine that is not there yet may come; one that is gone already does not.
+            while not killed and process.poll() is None:
+                killed = self._kill(process.pid, victims)
+                time.sleep(0.005)
+        try:
+            stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            stderr += f"\n(it did not end within {PATIENCE_SECONDS:g} s)"
+        machines = tuple(path.name for path in (self.state / "machines").glob("[0-9]*"))
+        return Ended(process.returncode, stdout, stderr, time.monotonic() - begin, killed, machines)
+
+    def _kill(self, client: int, victims: Collection[str]) -> tuple[str, ...]:
+        """Kill all victims, or none of them while one is not there."""
+        found = {"client": client}
+        for record in (self.state / "machines").glob(f"*/{KERNEL_RECORD}"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                told = json.loads(record.read_text(encoding="ascii"))
+                found |= {"supervisor": told["supervisor"], "kernel": told["kernel_group"]}
+        if not set(victims) <= set(found):
+            return ()
+        for victim in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found[victim], signal.SIGKILL)
+        return tuple(victims)
+
+    def leftovers(self, ended: Ended) -> list[str]:
+        """What should not be there once a later command has ended: processes, folders, half-written files."""
+        memory = [memory_folder(self.state / "machines" / name) for name in ended.machines]
+        end = time.monotonic() + ENDING_SECONDS
+        while (living := self.processes()) and time.monotonic() < end:
+            time.sleep(0.05)
+        left = [f"process {process}" for process in living]
+        left += [str(path.relative_to(self.root)) for name in LEFTOVERS for path in self.state.rglob(name)]
+        left += [f"tmp/{path.name}" for path in (self.root / "tmp").iterdir()]
+        return left + [str(path) for path in memory if path.exists()]
+
+    def processes(self) -> list[str]:
+        """All that were started with this state folder, whoever their parent is now."""
+        word = f"RAIDLAB_STATE={self.state}\0".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if word in (folder / "environ").read_bytes() + b"\0":
+                    found.append(f"{folder.name} {(folder / 'cmdline').read_bytes()[:80]!r}")
+        return found
