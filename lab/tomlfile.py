@@ -17,7 +17,7 @@ import msgspec
 
 from lab.errors import LabError, SpecError
 from lab.gates.files import MOST_TOML_BYTES, read_text
-from lab.gates.numbers import parse_bytes
+from lab.gates.numbers import bounds, parse_bytes, shown
 from lab.gates.text import shortened
 from lab.gates.toml import parse_toml
 from lab.old_names import with_new_keys
@@ -177,8 +177,9 @@ def _look(value: Any, wanted: Any, path: str, problems: _Problems) -> None:
     try:
         msgspec.convert(value, wanted)
     except (msgspec.ValidationError, OverflowError) as error:
-        text = _readable(error)
-        problems.add(lambda: f"{path}: {text}")
+        told, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
+        within = bounds(wanted) if is_number else ""
+        problems.add(lambda: f"{path}: {f'{shown(value)} is not possible: write {within}' if within else told}")
 
 
 def _look_at_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: _Problems) -> None:

@@ -79,13 +79,13 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
         raise SpecError(
             f"{len(utilisation)} utilisation factors for {disk_count} disks", hint="write one for each disk, in order"
         )
-    factors = tuple(Fraction(str(each)) if isinstance(each, float) else Fraction(each) for each in utilisation)
-    if any(not 0 < factor <= 1 for factor in factors) or max(factors) != 1:
+    # No fraction is made of what is none: of NaN there is none.
+    if any(not 0 < each <= 1 for each in utilisation) or max(utilisation) != 1:
         raise SpecError(
             "utilisation factors must be above 0 and at most 1, the largest being 1",
             hint="write 1 for the disks that are to be used most, such as 1,1,0.5,0.5",
         )
-    return factors
+    return tuple(Fraction(str(each)) if isinstance(each, float) else Fraction(each) for each in utilisation)
 
 
 def level_out(lines: Sequence[int]) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import msgspec
 import platformdirs
 
 from lab.errors import CommandFailed, LabError, SpecError, ToolMissing
+from lab.gates.numbers import Milliseconds, PartCount, QueueDepth, Rate, Share, SizeBytes
 from lab.host.files import replace_file, storage_error
 from lab.machine import Machine
 from lab.old_names import OLD_DRIVES_FOLDER
@@ -33,9 +34,9 @@ _STEPS = 200
 class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A band of cylinders; zones are listed from the outside inwards."""
 
-    share: float
+    share: Share
     """Of the drive's cylinders."""
-    sectors_per_track: int
+    sectors_per_track: PartCount
 
 
 class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,24 +45,24 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Raises ValueError for values that no drive has.
     """
 
-    rpm: float
-    cylinders: int
-    surfaces: int
+    rpm: Rate
+    cylinders: PartCount
+    surfaces: PartCount
     zones: tuple[Zone, ...]
-    seek_short_a_ms: float
-    seek_short_b_ms: float
-    seek_short_cylinders: int
+    seek_short_a_ms: Milliseconds
+    seek_short_b_ms: Milliseconds
+    seek_short_cylinders: PartCount
     """Shorter seeks take a + b √distance, longer ones the straight line a + b distance."""
-    seek_long_a_ms: float
-    seek_long_b_ms: float
-    track_switch_ms: float
-    overhead_ms: float
+    seek_long_a_ms: Milliseconds
+    seek_long_b_ms: Milliseconds
+    track_switch_ms: Milliseconds
+    overhead_ms: Milliseconds
     """Of a command in the drive's electronics; a command that waits has it behind it when its turn comes."""
-    interface_bytes_per_second: float = 300e6
-    queue_depth: int = 1
+    interface_bytes_per_second: Rate = 300e6
+    queue_depth: QueueDepth = 1
     """Commands that the drive puts in the order that suits it, shortest access time first; 1: none."""
-    read_ahead_bytes: int = 0
-    write_cache_bytes: int = 0
+    read_ahead_bytes: SizeBytes = 0
+    write_cache_bytes: SizeBytes = 0
     """Volatile: what is in it is lost with the power. 0: off."""
 
     def __post_init__(self) -> None:
@@ -133,8 +134,8 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A drive that answers each request after a constant time, or one with mechanics."""
 
     title: str
-    service_milliseconds: float = 0.0
-    concurrent_requests: int = 1
+    service_milliseconds: Milliseconds = 0.0
+    concurrent_requests: QueueDepth = 1
     is_rotational: bool = True
     """What the drive tells the kernel. md reads from the nearest head where drives rotate, else where least waits."""
     mechanics: Mechanics | None = None

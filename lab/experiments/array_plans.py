@@ -11,6 +11,8 @@ from lab.arrays.preview import Spec
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
+from lab.gates.names import Name
+from lab.gates.numbers import CacheEntries, DiskBytes, DiskCount, Share, SizeBytes, SpareCount
 
 
 class Sharing(StrEnum):
@@ -25,9 +27,9 @@ class Sharing(StrEnum):
 class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Equal disks, where arrays are made of several kinds. They are named ``fast01``, ``fast02`` and so on."""
 
-    id: str
-    count: int
-    size_bytes: int
+    id: Name
+    count: DiskCount
+    size_bytes: DiskBytes
     model: str = ""
 
     @property
@@ -39,7 +41,7 @@ class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What disks the arrays are made of: so many equal ones as they need, or several pools of which they take some."""
 
     kind: DiskKind = DiskKind.FILE
-    size_bytes: int = DEFAULT_SIZE_BYTES
+    size_bytes: DiskBytes = DEFAULT_SIZE_BYTES
     model: str = ""
     sharing: Sharing = Sharing.SEPARATE
     pools: tuple[DiskPool, ...] = ()
@@ -56,25 +58,25 @@ class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One array."""
 
-    id: str
+    id: Name
     level: str
     """As ``raidlab array create`` takes it; ``adapt5`` and ``shr`` too."""
-    members: int = 0
+    members: SpareCount = 0
     """How many disks, where all are equal."""
-    take: dict[str, int] = {}
+    take: dict[str, DiskCount] = {}
     """Pool -> how many of its disks, in this order."""
     title: str = ""
-    chunk_bytes: int | None = None
+    chunk_bytes: SizeBytes | None = None
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     assume_clean: bool = False
     """Leave out the first resync: right for blank disks only, which lab disks are when an experiment starts."""
-    reference: int | None = None
+    reference: DiskCount | None = None
     """Data chunks of the full stripe of a volume (adapt5, shr)."""
-    utilisation: dict[str, float] = {}
+    utilisation: dict[str, Share] = {}
     """Pool -> how much a volume uses its disks relative to those used most; empty: all of each."""
-    stripe_cache_pages: int | None = None
+    stripe_cache_pages: CacheEntries | None = None
     """Of each md array with parity, in pages for each member; md begins with 256."""
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -13,15 +14,33 @@ from lab.arrays.level_names import level_with_layout
 from lab.disks.kinds import DiskSpec
 from lab.errors import SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan, Sharing
-from lab.gates.numbers import Seed
+from lab.gates.names import Name, NameOrNone
+from lab.gates.numbers import (
+    MOST_DISKS,
+    MOST_REPEATS,
+    MOST_SECONDS,
+    BlockBytes,
+    Hertz,
+    JobCount,
+    QueueDepth,
+    RepeatCount,
+    Seconds,
+    SecondsOrZero,
+    Seed,
+    Share,
+    SizeBytes,
+    SpeedKibPerSecond,
+)
 from lab.parts import catalogue
-from lab.results.statistics import DEFAULT_REPEATS, MOST_REPEATS
+from lab.results.statistics import DEFAULT_REPEATS
 from lab.tomlfile import decode_toml, toml_text, unknown_word
 from lab.workloads.workload import Workload, changed, find_workload
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """What is read; lab.old_names tells what the earlier ones call otherwise."""
+MOST_MEASUREMENTS = 20_000
+"""Some days of the shortest."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
@@ -46,12 +65,12 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     workload: str
     id: str = ""
-    block_bytes: int | None = None
-    queue_depth: int | None = None
-    jobs: int | None = None
-    runtime_seconds: float | None = None
-    warmup_seconds: float | None = None
-    file_bytes: int | None = None
+    block_bytes: BlockBytes | None = None
+    queue_depth: QueueDepth | None = None
+    jobs: JobCount | None = None
+    runtime_seconds: Seconds | None = None
+    warmup_seconds: SecondsOrZero | None = None
+    file_bytes: SizeBytes | None = None
     arrays: tuple[str, ...] = ()
     """Only on these arrays; empty: on all."""
 
@@ -72,9 +91,9 @@ class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     arrays: tuple[str, ...]
     under: JobPlan | None = None
     """A load that runs through all four phases: healthy, degraded, rebuilding, restored. None: a rebuild on its own."""
-    repeats: int | None = None
+    repeats: RepeatCount | None = None
     """Of the rebuilds, where that is fewer than of the jobs: a rebuild takes its time."""
-    minimum_speed_kib_per_second: int | None = None
+    minimum_speed_kib_per_second: SpeedKibPerSecond | None = None
     """md's sync_speed_min while rebuilding; without it a load can hold a rebuild up for as long as it runs."""
 
 
@@ -82,20 +101,20 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One experiment. Raises ValueError (SpecError through lab.tomlfile) for parts that contradict each other."""
 
     format_version: int
-    id: str
+    id: Name
     title: str
     question: str
     why: str = ""
     """Why it is done in this way, in a sentence that stands before the run and above its figures."""
-    study: str = ""
+    study: NameOrNone = ""
     """Whose published numbers stand beside ours."""
-    repeats: int = DEFAULT_REPEATS
-    most_repeats: int = 0
+    repeats: RepeatCount = DEFAULT_REPEATS
+    most_repeats: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPEATS)] = 0
     """Above ``repeats``: cells whose interval is still wide get more repeats, up to so many. 0: never."""
-    wanted_half_width: float = 0.05
+    wanted_half_width: Share = 0.05
     """Narrow enough: half the interval of the median as a part of the median."""
     order: Order = Order.INTERLEAVED
-    rounds_per_build: int = 1
+    rounds_per_build: RepeatCount = 1
     """With shared disks: so many repeats of an array are measured before the next one is built in its place.
 
     More saves building. What drifts meanwhile then falls on some arrays more than on others, so it should stay below
@@ -105,7 +124,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Of the order, and with each repeat's number of its addresses."""
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
-    sampling_hertz: float = 4.0
+    sampling_hertz: Hertz = 4.0
     disks: DiskPlan = DiskPlan()
     arrays: tuple[ArrayPlan, ...]
     jobs: tuple[JobPlan, ...]
@@ -114,7 +133,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Write everything once before measuring, so that no read meets a hole. Emulated drives take as long either way."""
     keeps_going: bool = False
     """Go on after a cell that cannot be measured, and say why it could not: for recipes with known defects."""
-    publication: str = ""
+    publication: NameOrNone = ""
     """The study whose recipe this is, as published (lab/publications/texts): the lint names its defects."""
     defects: tuple[str, ...] = ()
     """What else is wrong with this recipe, on purpose, one sentence each."""
@@ -128,16 +147,35 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return tuple(job.build() for job in self.jobs if not job.arrays or array_id in job.arrays)
 
     @property
+    def rounds(self) -> int:
+        """How many repeats a cell may get."""
+        return max(self.repeats, self.most_repeats)
+
+    @property
+    def measurement_count(self) -> int:
+        """How many measurements there may be at most; known without going through them."""
+        jobs = sum(len(job.arrays or self.arrays) for job in self.jobs) * self.rounds
+        # Each rebuild under a load has that load in four phases.
+        rebuilds = len(self.rebuild.arrays) * (self.rebuild.repeats or self.repeats) if self.rebuild else 0
+        return jobs + rebuilds * 5
+
+    @property
+    def disk_count(self) -> int:
+        """How many disks a lab must have."""
+        if self.disks.pools:
+            return sum(pool.count for pool in self.disks.pools)
+        members = [array.disk_count for array in self.arrays] or [0]
+        return sum(members) if self.disks.sharing is Sharing.SEPARATE else max(members)
+
+    @property
     def disk_specs(self) -> tuple[DiskSpec, ...]:
         """The disks that a lab must have."""
         if self.disks.pools:
             return self.disks.pool_specs()
-        members = [array.disk_count for array in self.arrays]
-        count = sum(members) if self.disks.sharing is Sharing.SEPARATE else max(members)
         plan = self.disks
         return tuple(
             DiskSpec(name=f"disk{number + 1:02d}", kind=plan.kind, size_bytes=plan.size_bytes, model=plan.model)
-            for number in range(count)
+            for number in range(self.disk_count)
         )
 
     def array(self, array_id: str) -> ArrayPlan:
@@ -160,15 +198,12 @@ def _complaints(experiment: Experiment) -> list[str]:
     rebuilds = experiment.rebuild.repeats if experiment.rebuild else None
     checks: list[tuple[object, str]] = [
         (experiment.format_version not in FORMAT_VERSIONS, f"format_version must be {FORMAT_VERSION}"),
-        (not 1 <= experiment.repeats <= MOST_REPEATS, f"repeats must be between 1 and {MOST_REPEATS}"),
-        (experiment.most_repeats > MOST_REPEATS, f"most_repeats must be {MOST_REPEATS} or less"),
         (not experiment.why.isprintable() or len(experiment.why) > 400, "why is one printable line of 400 characters"),
         (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
         (
             rebuilds is not None and not 1 <= rebuilds <= experiment.repeats,
             "repeats of rebuilds must be between 1 and those of the jobs",
         ),
-        (experiment.rounds_per_build < 1, "rounds_per_build must be 1 or more"),
         (
             experiment.rounds_per_build > 1 and experiment.disks.sharing is not Sharing.SHARED,
             "rounds_per_build needs sharing 'shared': separate arrays are built once",
@@ -176,10 +211,14 @@ def _complaints(experiment: Experiment) -> list[str]:
         (not 0 < experiment.wanted_half_width < 1, "wanted_half_width is a fraction of 1, such as 0.05"),
         (not experiment.arrays, "it has no arrays"),
         (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),
-        (not 0 < experiment.sampling_hertz <= 20, "sampling_hertz must be above 0 and at most 20"),
         (
             bool(experiment.disks.pools) and experiment.disks.sharing is not Sharing.SHARED,
             "pools need sharing 'shared'",
+        ),
+        (experiment.disk_count > MOST_DISKS, f"it needs {experiment.disk_count} disks, and {MOST_DISKS} are possible"),
+        (
+            experiment.measurement_count > MOST_MEASUREMENTS,
+            f"it has {experiment.measurement_count:,} measurements, and {MOST_MEASUREMENTS:,} are possible",
         ),
         (len(set(ids)) < len(ids), "two arrays have the same id"),
         (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
@@ -215,10 +254,21 @@ def check(experiment: Experiment) -> None:
                 f"array '{name}' of experiment '{experiment.id}' cannot be rebuilt: {level.name} has no redundancy",
                 hint="name arrays of level 1, 4, 5, 6 or 10 in [rebuild]",
             )
+    seconds = 0.0
     for job in experiment.jobs:
-        job.build()
+        seconds += _seconds(job.build()) * len(job.arrays or experiment.arrays) * experiment.rounds
     if experiment.rebuild and experiment.rebuild.under:
-        experiment.rebuild.under.build()
+        repeats = experiment.rebuild.repeats or experiment.repeats
+        seconds += _seconds(experiment.rebuild.under.build()) * len(experiment.rebuild.arrays) * repeats * 3
+    if seconds > MOST_SECONDS:
+        raise SpecError(
+            f"experiment '{experiment.id}' would measure for {seconds / 3600:,.0f} hours",
+            hint=f"choose fewer repeats or shorter runs: {MOST_SECONDS // 3600} hours at most",
+        )
+
+
+def _seconds(workload: Workload) -> float:
+    return workload.warmup_seconds + workload.runtime_seconds
 
 
 @cache

@@ -7,12 +7,22 @@ system.
 from __future__ import annotations
 
 import re
+from typing import Annotated
+
+import msgspec
 
 from lab.errors import LabError, SpecError
 from lab.gates.text import shortened
 
 MOST_CHARACTERS = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{_NAME.pattern}\Z", max_length=MOST_CHARACTERS)]
+"""Of fields that are read from a file."""
+NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^({_NAME.pattern})?\Z", max_length=MOST_CHARACTERS)]
+"""Empty for none."""
+Names = Annotated[str, msgspec.Meta(pattern=rf"^({_NAME.pattern}(,{_NAME.pattern})*)?\Z", max_length=1000)]
+"""With commas between them, such as ``disk01,disk02``."""
 
 
 def is_name(text: str, most: int = MOST_CHARACTERS) -> bool:

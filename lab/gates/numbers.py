@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -27,6 +27,8 @@ MOST_DISK_BYTES = 16 * _TIB
 """The largest file of ext4 with blocks of 4 KiB (ext4(5)); no larger disk can be made of one."""
 MOST_DISKS = 64
 """How many loop and nbd devices the lab asks their drivers for."""
+MOST_REPEATS = 200
+"""More than any question of a laboratory wants, and few enough for exact tests."""
 MOST_SECONDS = 7 * 24 * 3600
 _MOST_DIGITS = 19
 _WIDEST = 10**20
@@ -50,6 +52,14 @@ Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
 """Of a process that may be ended: never 1 or less, which would be init or a whole set (kill(2)); pid_max (proc(5))."""
+RepeatCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
+CacheEntries = Annotated[int, msgspec.Meta(ge=17, le=32768)]
+"""Of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
+Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=60_000)]
+"""Of one request, or of a part of it."""
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+"""Of a drive: cylinders, sectors of a track."""
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
 """Of a mix, which has some of both."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
@@ -117,6 +127,14 @@ def shown(value: float) -> str:
     if value != value or abs(value) < _WIDEST:
         return f"{value:,}"
     return "inf" if value in (math.inf, -math.inf) else "of this size"
+
+
+def bounds(kind: Any) -> str:
+    """In words, what a number may be that is one of the types above, or None; empty for another type."""
+    for each in (kind, *get_args(kind)):
+        if get_origin(each) is Annotated and get_args(each)[0] in (int, float):
+            return _range(each)
+    return ""
 
 
 def _range(kind: Any) -> str:

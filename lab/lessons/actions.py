@@ -12,6 +12,7 @@ from typing import ClassVar
 import msgspec
 
 from lab.arrays.spec import ArraySpec, Bitmap
+from lab.gates.names import Name, Names
 from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
 from lab.session import breaking, data_mark
@@ -51,7 +52,7 @@ class ArrayAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields
 
     command: ClassVar[str] = ""
     """Of ``raidlab array``."""
-    array: str = "md0"
+    array: Name = "md0"
 
     def by_hand(self) -> str:
         return f"raidlab array {self.command} {self.array}"
@@ -60,7 +61,7 @@ class ArrayAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields
 class DiskAction(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One plan on a disk of an array."""
 
-    disk: str
+    disk: Names
 
     def by_hand(self) -> str:
         return f"{super().by_hand()} {self.disk}"
@@ -69,13 +70,13 @@ class DiskAction(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unkn
 class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.create"):
     """Build an array of these disks, ``disk01,disk02``."""
 
-    array: str = "md0"
-    level: str
-    disks: str
-    spares: str = ""
+    array: Name = "md0"
+    level: Name
+    disks: Names
+    spares: Names = ""
     chunk: str = ""
     """Written ``64K``; empty: mdadm's choice."""
-    layout: str | None = None
+    layout: Name | None = None
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk: str = ""
     assume_clean: bool = False
@@ -127,8 +128,8 @@ class Destroy(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown
 class Fail(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.fail"):
     """Let members fail, one after the other, ``disk01,disk02``; ``break_array`` also what the array cannot spare."""
 
-    array: str = "md0"
-    disk: str
+    array: Name = "md0"
+    disk: Names
     break_array: bool = False
 
     def by_hand(self) -> str:
@@ -170,7 +171,7 @@ class ReAdd(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 class Scrub(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.scrub"):
     """Read everything and compare copies or parity; with ``repair`` also make them agree. Waits for the end."""
 
-    array: str = "md0"
+    array: Name = "md0"
     repair: bool = False
 
     def by_hand(self) -> str:
@@ -223,7 +224,7 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=T
 class RunMeasurement(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
     """Run a measurement of the lesson, on emulated drives of its own."""
 
-    measure: str
+    measure: Name
 
     def by_hand(self) -> str:
         return f"raidlab lesson measure {self.measure}"

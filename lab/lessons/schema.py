@@ -17,12 +17,15 @@ from typing import Any
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.numbers import DiskCount
+from lab.gates.text import shortened
 from lab.old_names import DRAWN_AS
 from lab.tomlfile import unknown_word
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """What is read; lab.old_names tells what the earlier ones call otherwise."""
+_LONGEST_VALUE = 500
 HINTS = 3
 """From a nudge to the whole answer."""
 
@@ -124,7 +127,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     needs: tuple[str, ...] = ()
     """Lessons that come before."""
     minutes: int
-    disks: int
+    disks: DiskCount
     """The seed draws from disk01 up to this number, so the lab must have them."""
     seed: dict[str, Variable] = {}
     measure: dict[str, str] = {}
@@ -181,6 +184,12 @@ def draw(lesson: Lesson, seed: str) -> Values:
     values: Values = {}
     for name, variable in lesson.seed.items():
         values[name] = _draw_one(lesson, name, variable, seed, values)
+        # One that is made of two others, again and again, would double in length each time.
+        if len(str(values[name])) > _LONGEST_VALUE:
+            raise SpecError(
+                f"lesson {lesson.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
+                hint="make it of fewer others",
+            )
     return values
 
 

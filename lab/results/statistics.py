@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.numbers import MOST_REPEATS
 from lab.gates.toml import parse_toml
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ WANTED_COVERAGE = 0.95
 """Reached from six repeats on; five give 93.75 %."""
 _MISSES = 1 - WANTED_COVERAGE
 FEWEST_FOR_INTERVAL = 6
-MOST_REPEATS = 200
-"""More than any question of a laboratory wants, and few enough for exact tests."""
 DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
 """The fewest whose range covers the median with 95 %."""
 

@@ -58,7 +58,7 @@ def test_several_repeats_on_each_build_are_still_every_cell_once(seed: int, repe
 def test_several_repeats_on_each_build_need_shared_disks() -> None:
     with pytest.raises(SpecError, match="needs sharing 'shared'"):
         experiment("rounds_per_build = 2")
-    with pytest.raises(SpecError, match="rounds_per_build must be 1 or more"):
+    with pytest.raises(SpecError, match="rounds_per_build: 0 is not possible: write 1 or more"):
         experiment("rounds_per_build = 0", SHARED)
 
 

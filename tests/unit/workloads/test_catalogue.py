@@ -69,7 +69,7 @@ def test_a_user_file_by_path_and_by_folder(tmp_path: Path) -> None:
         ("runtime_seconds = 1.0", "runtime-short"),
         ("read_percent = 50", "a mix, and nothing else"),
         ("verify = 'reread'", "go together"),
-        ("jobs = 0", "jobs: Expected `int` >= 1"),
+        ("jobs = 0", "jobs: 0 is not possible: write 1 or more, 256 at most"),
         ("file_bytes = 512", "below one block"),
         ("quue_depth = 1", "did you mean 'queue_depth'"),
         ("engine = 5", "engine: Expected `str`"),

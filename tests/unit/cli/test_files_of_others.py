@@ -1,0 +1,170 @@
+"""Files that somebody else wrote, through the commands that read them: an answer or an error, and soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from lab.cli.main import run
+from lab.disks.drive_models import DriveModel
+from lab.errors import LabError
+from lab.experiments import schema
+from lab.experiments.schema import Experiment, JobPlan
+from lab.lessons.course import COURSE_FOLDER
+from lab.lessons.schema import Lesson, Translation
+from lab.tomlfile import convert_tree
+from lab.workloads.workload import BUILT_IN_FOLDER, Workload
+
+SECONDS = 1.0
+EXPERIMENTS = sorted(schema.BUILT_IN_FOLDER.glob("*.toml"))
+LESSONS = sorted(path for path in COURSE_FOLDER.glob("*.toml") if path.stem.count(".") == 0)
+WORKLOADS = sorted(BUILT_IN_FOLDER.glob("*.toml"))
+NUMBERS = [0, -1, 1, 2**31, 2**63, 10**30, 999_999_999, 1e-300, 1e300, float("inf"), float("nan"), -0.0, 0.5]
+WORDS = [
+    *("", " ", "a", "../../x", "a\nexec_prerun=touch x", "\x1b[31m", "\x00", "{", "{seed.a}", "{filename}", "9" * 300),
+    *("1T", "512", "0", "nan", "raid5", "shr", "adapt5", "md0", "disk01", "x" * 1000, "\u202e", "md0; reboot"),
+]
+SCALARS = st.sampled_from([*NUMBERS, *WORDS, True, False]) | st.integers() | st.floats() | st.text(max_size=8)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3),
+    max_leaves=6,
+)
+QUICK = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+
+
+def places(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (table or list, key) of a tree."""
+    for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+        yield node, key
+        if isinstance(value, dict | list):
+            yield from places(value)
+
+
+def changed_tree(path: Path, draw: st.DrawFn) -> dict[str, Any]:
+    tree: dict[str, Any] = msgspec.toml.decode(path.read_bytes())
+    for _change in range(draw(st.integers(1, 3))):
+        found = list(places(tree))
+        if not found:
+            break
+        node, key = draw(st.sampled_from(found))
+        node[key] = draw(VALUES)
+    return tree
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[type[msgspec.Struct], dict[str, Any]]:
+    kinds: list[tuple[type[msgspec.Struct], list[Path]]] = [
+        (Experiment, EXPERIMENTS),
+        (Lesson, LESSONS),
+        (Workload, WORKLOADS),
+    ]
+    kind, paths = draw(st.sampled_from(kinds))
+    return kind, changed_tree(draw(st.sampled_from(paths)), draw)
+
+
+def told(kind: type[msgspec.Struct], tree: dict[str, Any]) -> LabError | None:
+    try:
+        found = convert_tree(tree, kind, source="x")
+        if isinstance(found, Experiment):
+            schema.check(found)
+    except LabError as error:
+        return error
+    return None
+
+
+@QUICK
+@given(
+    trees() | st.tuples(st.sampled_from([JobPlan, DriveModel, Translation]), st.dictionaries(st.text(), VALUES)),
+)
+def test_any_tree_becomes_a_struct_or_an_error(made: tuple[type[msgspec.Struct], dict[str, Any]]) -> None:
+    began = time.process_time()
+    error = told(*made)
+    assert time.process_time() - began < SECONDS
+    assert error is None or (error.hint and len(str(error)) < 6000)
+
+
+@st.composite
+def bytes_of_files(draw: st.DrawFn) -> bytes:
+    data = bytearray(draw(st.sampled_from([*EXPERIMENTS, *LESSONS])).read_bytes())
+    for _change in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(data)))
+        cut = draw(st.integers(0, 30))
+        data[at : at + cut] = draw(
+            st.binary(max_size=6) | st.sampled_from([b"9" * 5000, b"[" * 99, b"a." * 99, b'"""'])
+        )
+    return bytes(data)
+
+
+COMMANDS = (("lint",), ("run", "--plan"), ("lesson", "verify"), ("load", "--json"))
+
+
+def answered(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
+    began = time.process_time()
+    status = run([*words])
+    told = capfd.readouterr()
+    assert 0 <= status <= 4
+    assert "this should not happen" not in told.err
+    assert "Traceback" not in told.err
+    assert time.process_time() - began < 2 * SECONDS
+    return told.err
+
+
+@settings(QUICK, max_examples=40)
+@given(data=bytes_of_files() | st.binary(max_size=200), words=st.sampled_from(COMMANDS[:3]))
+@example(data=b"repeats = " + b"9" * 5000, words=("lint",))
+@example(data=b"a." * 50_000 + b"a = 1", words=("run", "--plan"))
+@example(data=b"x = " + b"[" * 10_000, words=("lesson", "verify"))
+@example(data=b"\xff\xfe", words=("lint",))
+def test_any_bytes_are_answered(
+    data: bytes, words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "01-other.toml"
+    path.write_bytes(data)
+    answered((*words, str(path)), capfd)
+
+
+@pytest.mark.parametrize("words", COMMANDS[:3])
+def test_a_workload_that_runs_a_command_is_named_and_refused(
+    words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workload = (BUILT_IN_FOLDER / "rand-read-4k.toml").read_text(encoding="utf-8")
+    evil = tmp_path / "evil.toml"
+    evil.write_text(f'{workload}engine = "psync\\nexec_prerun=touch {tmp_path}/out"\n', encoding="utf-8")
+    experiment = f"""format_version = 2
+id = "other"
+title = "Other"
+question = "What?"
+[[arrays]]
+id = "a"
+level = "raid0"
+members = 2
+[[jobs]]
+id = "j"
+workload = "{evil}"
+"""
+    lesson = (LESSONS[5].read_text(encoding="utf-8")).replace('workload = "rand-write-4k"', f'workload = "{evil}"')
+    assert str(evil) in lesson
+    path = tmp_path / f"{LESSONS[5].stem}.toml"
+    path.write_text(lesson if words[0] == "lesson" else experiment, encoding="utf-8")
+    assert "foreign-command" in answered((*words, str(path)), capfd)
+
+
+def test_values_of_a_lesson_that_double_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = LESSONS[0].read_text(encoding="utf-8")
+    grown = '\n[seed.v0]\none_of = ["xxxxxxxx"]\n'
+    for n in range(1, 60):
+        grown += f'[seed.v{n}]\ncase = "v0"\n[seed.v{n}.of]\nxxxxxxxx = "{{seed.v{n - 1}}}{{seed.v{n - 1}}}"\n'
+    names = "abcdefghijklmnopqrstuvwxyz"
+    for n in range(59, -1, -1):
+        grown = grown.replace(f"v{n}", f"v_{names[n // 26]}{names[n % 26]}")
+    path = tmp_path / f"{LESSONS[0].stem}.toml"
+    path.write_text(text + grown, encoding="utf-8")
+    assert "longer than 500 characters" in answered(("lesson", "verify", str(path)), capfd)
