@@ -6,6 +6,8 @@ SCRIPTS = .ci/run provision/raidlab $(shell find $(wildcard provision packer ben
 # A file of tests by one worker: a test of the embedded kernel leaves its machine to the next in its file. In the order of
 # tests/conftest.py, longest first, so that no worker is left alone with a long file in the end.
 PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 10
+# What `make lab` runs where there is no terminal.
+EXPERIMENT ?= antioquia-quick
 
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,7 +19,7 @@ help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 lab: setup-lab ## set up what is missing, then open the lab; without a terminal: run antioquia-quick and print its tables
-	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run antioquia-quick; fi
+	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run $(EXPERIMENT); fi
 
 vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
 	@vagrant up

@@ -7,34 +7,23 @@ set -euo pipefail
 here="$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 guest="$(cd -P "$here/../../provision/guest" && pwd)"
 readonly here guest
+# shellcheck source=provision/host/apt-sources.sh
+source "$here/../../provision/host/apt-sources.sh"
 # For mmdebstrap's hooks.
 export RAIDLAB_GUEST="$guest"
 
 say() { printf 'base: %s\n' "$*" >&2; }
 
-# As lines of sources.list: what apt knows here to be Debian's own, of this release.
-sources() {
-  # shellcheck disable=SC2016
-  apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
-    grep -E ' bookworm(-updates|-security)? ' | sort -u
-}
-
-# How this computer reaches them.
-access() {
-  apt-config dump | grep -E '^Acquire::(http|https)::Proxy|^Acquire::Check-(Valid-Until|Date)' || true
-  [[ -z ${http_proxy:-} ]] || printf 'Acquire::http::Proxy "%s";\n' "$http_proxy"
-}
-
 names() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/debian-12.txt" "$guest/packages/common.txt"; }
 
 fill() {
   local tar="$1" options=() line
-  while read -r line; do options+=("--aptopt=$line"); done < <(access)
+  while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
   # The scripts that every image runs do two slow things already here, where nothing is emulated: the packages, and the first
   # stage of booting without md. In the machine they find it done.
   # Man pages stay; other documentation and translations are most of what a small system consists of.
   # shellcheck disable=SC2016
-  sources | mmdebstrap --quiet --variant=minbase --include="$(names | paste -sd,)" \
+  debian_sources bookworm | mmdebstrap --quiet --variant=minbase --include="$(names | paste -sd,)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --dpkgopt='path-exclude=/usr/share/locale/*' "${options[@]}" \
     --essential-hook='cp -r "$RAIDLAB_GUEST" "$1/opt/guest" && chroot "$1" /opt/guest/arrays.sh' \
@@ -58,7 +47,7 @@ make_bootable() {
 
 build() {
   local out="$1" gib="$2" mount="$1.mount" disk="$1.raw"
-  [[ -n "$(sources)" ]] || {
+  [[ -n "$(debian_sources bookworm)" ]] || {
     say "apt knows no package source of Debian 12 on this computer; next: sudo apt-get update, or on another system bake debian-12"
     return 3
   }

@@ -1,0 +1,17 @@
+# shellcheck shell=bash
+# Sourced: where this computer gets its packages from, so that a system made here comes from the same place.
+
+# As lines of sources.list for a release of Debian: what apt knows here to be Debian's own, with that release's names.
+debian_sources() {
+  local release="$1" here
+  here="$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)"
+  # shellcheck disable=SC2016
+  apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
+    sed -nE "s/ $here((-updates|-security)?) / $release\1 /p" | sort -u
+}
+
+# How it reaches them, as lines of apt.conf.
+apt_access() {
+  apt-config dump | grep -E '^Acquire::(http|https)::Proxy|^Acquire::Check-(Valid-Until|Date)' || true
+  [[ -z ${http_proxy:-} ]] || printf 'Acquire::http::Proxy "%s";\n' "$http_proxy"
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# raidlab on another release than this computer's: makes a new, small system of it, and there an ordinary user with a clone sets
+# raidlab up and runs COMMAND (left out: selection.sh).
+# Packages come from this computer's own sources. For a release that these do not have, name one: MIRROR=URL KEYRING=FILE.
+# Mounts and processes have namespaces of their own and the disk is a file without a name: however it ends, nothing is left.
+# Usage, as root: run.sh CODENAME [COMMAND...]      Exit 3: there is no source for the release.
+set -euo pipefail
+
+repository="$(cd -P "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+readonly repository root=/mnt user=student
+# shellcheck source=provision/host/apt-sources.sh
+source "$repository/provision/host/apt-sources.sh"
+
+say() { printf 'distribution: %s\n' "$*" >&2; }
+
+sources() {
+  if [[ -n ${MIRROR:-} ]]; then
+    printf "deb $MIRROR %s main universe\n" "$1" "$1-updates"
+  else
+    debian_sources "$1"
+  fi
+}
+
+# Sparse, so that it takes what is written; it goes with the last process that has it mounted.
+make_disk() {
+  local disk
+  disk="$(mktemp)"
+  truncate -s 40G "$disk"
+  mkfs.ext4 -q -O ^has_journal -E lazy_itable_init=1 "$disk"
+  mount -o loop,noatime "$disk" "$root"
+  rm "$disk"
+}
+
+# As small as an installation can be, and what it takes to fetch a clone and to become root.
+fill() {
+  local codename="$1" options=() line
+  while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
+  [[ -z ${KEYRING:-} ]] || options+=("--keyring=$KEYRING")
+  sources "$codename" | mmdebstrap --quiet --mode=root --variant=minbase --include=sudo,git,make,ca-certificates \
+    --dpkgopt='force-unsafe-io' --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    "${options[@]}" "$codename" "$root" -
+}
+
+# How this computer reaches the index of Python's packages.
+connect() {
+  local file own=/usr/local/share/ca-certificates
+  cat /etc/resolv.conf >"$root/etc/resolv.conf"
+  for file in /etc/hosts /etc/pip.conf; do [[ ! -f $file ]] || cp "$file" "$root$file"; done
+  [[ ! -d $own ]] || cp -r "$own/." "$root$own"
+  chroot "$root" update-ca-certificates >/dev/null 2>&1
+}
+
+# Set-up installs packages by sudo, and nobody is there to type a password.
+populate() {
+  chroot "$root" useradd --create-home --shell /bin/bash "$user"
+  printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$user" >"$root/etc/sudoers.d/$user"
+  git -c safe.directory='*' clone --quiet --no-hardlinks "$repository" "$root/home/$user/raidlab"
+  chroot "$root" chown -R "$user:" "/home/$user/raidlab"
+}
+
+# pivot_root, since the kernel gives nobody a user namespace behind a chroot (user_namespaces(7)).
+enter() {
+  mount -t proc proc "$root/proc"
+  mount -t sysfs -o ro sysfs "$root/sys"
+  mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$root/dev/pts"
+  mount -t tmpfs tmpfs "$root/dev/shm"
+  cd "$root"
+  pivot_root . .
+  umount --lazy .
+  cd /
+}
+
+# In this session, so that an interrupt reaches the command.
+as_user() {
+  local kept
+  kept="$(compgen -e | grep -E '^(CI|TERM|RAIDLAB_.*|.*_proxy|.*_PROXY)$' | paste -sd,)"
+  runuser --login --whitelist-environment="$kept" --session-command='cd ~/raidlab && exec "$@"' -- "$user" bash "$@"
+}
+
+main() {
+  local codename="$1"
+  shift
+  if [[ ${RAIDLAB_OWN_NAMESPACES:-} != 1 ]]; then
+    "$repository/provision/host/packages.sh" distribution
+    RAIDLAB_OWN_NAMESPACES=1 exec setpriv --pdeathsig KILL \
+      unshare --mount --propagation private --pid --fork --kill-child "$0" "$codename" "$@"
+  fi
+  unset RAIDLAB_OWN_NAMESPACES
+  # The first process of a namespace ends by no signal that it has not asked for.
+  trap 'exit 130' INT TERM HUP
+  [[ -n "$(sources "$codename")" ]] || {
+    say "apt knows no package source of $codename on this computer; next: MIRROR=URL KEYRING=FILE $0 $codename"
+    return 3
+  }
+  make_disk
+  fill "$codename"
+  connect
+  populate
+  enter
+  as_user make setup-test
+  rm "/etc/sudoers.d/$user"
+  (($#)) || set -- tests/distributions/selection.sh
+  as_user "$@"
+}
+
+main "$@"
