@@ -1,0 +1,3 @@
+# Ubuntu 26.04 LTS.
+image_url      = "https://cloud-images.ubuntu.com/releases/resolute/release/ubuntu-26.04-server-cloudimg-amd64.img"
+image_checksum = "file:https://cloud-images.ubuntu.com/releases/resolute/release/SHA256SUMS"
