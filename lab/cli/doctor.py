@@ -9,11 +9,18 @@ from lab.errors import ExitCode
 from lab.machine import TargetKind, open_machine
 
 
-def doctor() -> int:
-    """Check this computer for the chosen target, and a machine elsewhere (ssh:, vagrant:); status 3: not ready."""
+def doctor(*, machine: bool = False) -> int:
+    """Check this computer for the chosen target, and a machine elsewhere (ssh:, vagrant:); status 3: not ready.
+
+    Parameters
+    ----------
+    machine
+        Open the machine here too (uml:, local:): its drivers, and what its md can.
+    """
     context = current()
     reports = [check_computer(context.host, target=str(context.target))]
-    if context.target.kind in (TargetKind.SSH, TargetKind.VAGRANT) and reports[0].is_ready:
+    is_elsewhere = context.target.kind in (TargetKind.SSH, TargetKind.VAGRANT)
+    if (machine or is_elsewhere) and reports[0].is_ready:
         reports.append(_machine_report(context))
     if context.json:
         out_json(reports[0] if len(reports) == 1 else reports)

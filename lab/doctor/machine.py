@@ -1,7 +1,9 @@
-"""What an open machine can do, whatever its target: its kernel, its drivers, its programs."""
+"""What an open machine can do, whatever its target: its kernel, its drivers, what its md can, its programs."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lab.doctor.checks import make_report
@@ -38,11 +40,55 @@ DRIVERS = (
     Driver("null_blk", "disks in virtual time"),
 )
 
-# One shell for all questions: starting a process takes 15 ms in the embedded kernel.
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What md may be able to do: known by a function of the kernel that does it, and of nothing else."""
+
+    name: str
+    title: str
+    brings: str
+    function: str
+    module: str
+    option: str
+    """How the kernel's configuration calls it, and since when it is there."""
+
+
+FEATURES = (
+    Feature(
+        *("ppl", "md: PPL", "closing the write hole of RAID 5 on its own members"),
+        *("ppl_init_log", "raid456", "CONFIG_MD_RAID456, Linux 4.12"),
+    ),
+    Feature(
+        *("journal", "md: journal", "closing the write hole of RAID 4, 5 and 6 by a device that holds the writes"),
+        *("r5l_init_log", "raid456", "CONFIG_MD_RAID456, Linux 4.4"),
+    ),
+    Feature(
+        *("llbitmap", "md: llbitmap", "a bitmap without locks (mdadm --bitmap=lockless, 4.5 or later)"),
+        *("llbitmap_create", "md_mod", "CONFIG_MD_LLBITMAP, Linux 6.18"),
+    ),
+)
+# A function that each of these modules has: if even that is not found, its functions cannot be seen here.
+_ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
+# RAID 0, 1 and 10 pass the atomic writes of their members on (drivers/md/raid0.c: BLK_FEAT_ATOMIC_WRITES).
+_ATOMIC_WRITES = (6, 13)
+
+# One shell for all questions: starting a process takes 15 ms in the embedded kernel. The functions of a module that is
+# not loaded are read from its file: nothing is loaded to find out.
 _FIND_SCRIPT = """
 for program in {programs}; do command -v "$program" || echo {not_found}; done
 for module in {modules}; do modprobe -n -q "$module" && echo "module $module"; done
-mdadm --version 2>&1; fio --version 2>&1; true
+mdadm --version 2>&1; fio --version 2>&1
+{{
+  cat /proc/kallsyms
+  for module in {with_features}; do
+    [ ! -e "/sys/module/$module" ] || continue
+    file=$(modprobe --show-depends "$module" | sed -nE 's/^insmod ([^ ]+).*/\\1/p' | tail -n 1)
+    case $file in *.xz) xz -dc "$file" ;; *.zst) zstd -dcq "$file" ;; *.gz) gzip -dc "$file" ;; ?*) cat "$file" ;; esac
+  done
+}} 2>/dev/null | grep -aowE '{functions}' | sort -u | sed 's/^/function /'
+for file in /sys/block/*/queue/atomic_write_unit_max_bytes; do [ -e "$file" ] && echo "atomic $(cat "$file")"; done
+true
 """
 
 
@@ -51,7 +97,11 @@ def check_machine(machine: Machine) -> DoctorReport:
     distribution = parse_distribution(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
     modules = [name for driver in DRIVERS for name in (driver.module, *driver.also_in)]
     script = _FIND_SCRIPT.format(
-        programs=" ".join(program.name for program in PROGRAMS), modules=" ".join(modules), not_found=_NOT_FOUND
+        programs=" ".join(program.name for program in PROGRAMS),
+        modules=" ".join(modules),
+        not_found=_NOT_FOUND,
+        with_features=" ".join(_ALWAYS),
+        functions="|".join((*_ALWAYS.values(), *(feature.function for feature in FEATURES))),
     )
     lines = machine.run(["sh", "-c", script]).stdout.splitlines()
     found, rest = lines[: len(PROGRAMS)], lines[len(PROGRAMS) :]
@@ -59,7 +109,9 @@ def check_machine(machine: Machine) -> DoctorReport:
     # A driver that is built in, or loaded where there are no module files, is there too.
     loadable |= set(machine.list_dirs(["/sys/module"])["/sys/module"])
     drivers = [_driver(driver, loadable) for driver in DRIVERS]
-    checks = (_kernel(machine), *drivers, *_programs(found, rest, distribution))
+    functions = {line.removeprefix("function ") for line in rest if line.startswith("function ")}
+    features = (*(_feature(feature, functions) for feature in FEATURES), _atomic_writes(machine, rest))
+    checks = (_kernel(machine), *drivers, *features, *_programs(found, rest, distribution))
     return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, distribution, is_root=True)
 
 
@@ -85,6 +137,44 @@ def _driver(driver: Driver, loadable: set[str]) -> Check:
         fix="" if is_there else f"boot a kernel that has it (see: modinfo {driver.module}), or choose another target",
         required_for=EVERY_TARGET if driver.is_required else (),
         useful_for=() if driver.is_required else (driver.brings,),
+    )
+
+
+def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
+    outcome, detail = Outcome.OK, feature.brings
+    if feature.function not in functions:
+        outcome, detail = Outcome.MISSING, f"the machine's kernel has none: {feature.brings}"
+    if _ALWAYS[feature.module] not in functions:
+        outcome, detail = (
+            Outcome.LIMITED,
+            f"unknown: neither /proc/kallsyms nor a file shows what is in {feature.module}",
+        )
+    return Check(
+        name=f"md-{feature.name}",
+        title=feature.title,
+        outcome=outcome,
+        detail=detail,
+        fix=f"boot a kernel that has it ({feature.option})" if outcome is Outcome.MISSING else "",
+        useful_for=(feature.brings,),
+    )
+
+
+def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
+    """Whether arrays pass atomic writes on: only the kernel's version tells before there is an array on such disks."""
+    units = [int(line.removeprefix("atomic ")) for line in lines if re.fullmatch(r"atomic \d+", line)]
+    version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
+    is_there = bool(units) and version >= _ATOMIC_WRITES
+    brings = "RAID 0, 1 and 10 that take a write whole or not at all, on disks that do"
+    disks = sum(unit > 0 for unit in units)
+    return Check(
+        name="md-atomic-writes",
+        title="md: atomic writes",
+        outcome=Outcome.OK if is_there else Outcome.MISSING,
+        detail=f"{brings}; of its disks {disks} of {len(units)} can. Judged by the kernel's version"
+        if is_there
+        else f"the machine's kernel has none: {brings}",
+        fix="" if is_there else "boot Linux {}.{} or later".format(*_ATOMIC_WRITES),
+        useful_for=(brings,),
     )
 
 

@@ -339,6 +339,40 @@ def test_a_machine_without_a_level_or_a_program_is_not_ready() -> None:
     assert report.install_command == "apt install fio"
 
 
+def test_what_md_can_is_known_by_its_functions() -> None:
+    seen = "function md_run\nfunction raid5_run\nfunction ppl_init_log\natomic 0\n"
+    report = examine_machine(ALL_FOUND + LEVELS + seen)
+    features = ("ppl", "journal", "llbitmap", "atomic-writes")
+    outcomes = [named(report, f"md-{name}").outcome for name in features]
+    assert outcomes == [Outcome.OK, Outcome.MISSING, Outcome.MISSING, Outcome.MISSING]
+    assert "CONFIG_MD_LLBITMAP" in named(report, "md-llbitmap").fix
+    assert report.is_ready
+
+
+def test_what_md_can_is_unknown_where_no_function_can_be_seen() -> None:
+    report = examine_machine(ALL_FOUND + LEVELS + "function md_run\n")
+    assert named(report, "md-ppl").outcome is Outcome.LIMITED
+    assert "unknown" in named(report, "md-ppl").detail
+    assert named(report, "md-llbitmap").outcome is Outcome.MISSING
+
+
+@pytest.mark.parametrize(
+    ("release", "files", "outcome"),
+    [
+        ("6.12.101", "atomic 0\n", Outcome.MISSING),
+        ("6.13.0", "atomic 0\natomic 4096\n", Outcome.OK),
+        ("7.2.7", "", Outcome.MISSING),
+    ],
+)
+def test_atomic_writes_take_a_block_layer_and_an_md_that_know_them(release: str, files: str, outcome: Outcome) -> None:
+    fake = FakeMachine(ALL_FOUND + LEVELS + files)
+    fake.facts = MachineFacts("uml:", release, "x86_64", "lab1", 1, 1 << 29, True)
+    machine: Machine = fake  # type: ignore[assignment] # no samples, no streams
+    found = named(check_machine(machine), "md-atomic-writes")
+    assert found.outcome is outcome
+    assert ("1 of 2 can" in found.detail) == (outcome is Outcome.OK)
+
+
 def test_linear_is_found_under_either_name() -> None:
     report = examine_machine(ALL_FOUND + LEVELS + "module md_linear\n")
     assert named(report, "module-linear").outcome is Outcome.OK
