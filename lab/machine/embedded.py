@@ -104,9 +104,19 @@ def wide_registers(files: HostFiles) -> Path | None:
 
 
 def _image_in(path: Path) -> KernelImage:
-    """A kernel with the drivers that lie beside it, if any do."""
-    modules = path.absolute().parent / "modules"
-    return KernelImage(path.absolute(), modules if modules.is_dir() else None)
+    """A kernel with the drivers that lie beside it, if any do: as built here, or as in an unpacked package."""
+    path = path.absolute()
+    built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
+    if not built.is_dir() and packaged.is_dir() and packaged != Path("/usr/lib/uml/modules"):
+        # A package holds one release. Several: two packages were unpacked over each other.
+        releases = list(packaged.iterdir())
+        if len(releases) != 1:
+            raise ToolMissing(
+                f"{packaged} holds drivers of {len(releases)} kernels, and {path} is one of them",
+                hint="unpack each package into a folder of its own",
+            )
+        return KernelImage(path, releases[0])
+    return KernelImage(path, built if built.is_dir() else None)
 
 
 def guest_python(processes: Processes) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,18 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
     assert find_kernel(processes, files, chosen=str(built / "linux")).modules == built / "modules"
     with pytest.raises(ToolMissing, match="cannot be executed"):
         find_kernel(processes, files, chosen="/nowhere")
+
+
+def test_an_unpacked_package_brings_its_drivers(tmp_path: Path) -> None:
+    kernel, releases = tmp_path / "usr/bin/linux.uml", tmp_path / "usr/lib/uml/modules"
+    kernel.parent.mkdir(parents=True)
+    kernel.touch(mode=0o755)
+    (releases / "7.2.7").mkdir(parents=True)
+    find = partial(find_kernel, Installed(), HostFiles(tmp_path), chosen=str(kernel))
+    assert find() == KernelImage(kernel, releases / "7.2.7")
+    (releases / "6.12.101").mkdir()
+    with pytest.raises(ToolMissing, match="holds drivers of 2 kernels"):
+        find()
 
 
 def test_a_processor_with_more_registers_needs_the_library_that_writes_them_all(tmp_path: Path) -> None:
