@@ -139,11 +139,13 @@ def test_no_disk_stands_still_while_all_others_are_busy(machine: Machine) -> Non
     job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
     load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job], keeps_output=False)
     try:
+        # fio may take seconds to start where the computer is busy, and a load that has not begun proves nothing.
+        assert wait_until(lambda: reads_of(machine, "ubda") > 100, 60)
         before = reads_of(machine, "ubda")
         # With 64 requests of each disk under way one of the first hundred stood still.
         for _ in range(400):
             read_heads(machine, ["/dev/ubdp"], 4096)
-        assert reads_of(machine, "ubda") > before + 1000
+        assert wait_until(lambda: reads_of(machine, "ubda") > before + 1000, 60)
     finally:
         load.stop()
         load.result()
