@@ -106,7 +106,8 @@ def test_status_takes_less_than_a_second(clone: Clone) -> None:
     [
         (
             (),
-            "which image? next: bake.sh IMAGE, one of debian-12 debian-12-local debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04",
+            "which image? next: bake.sh IMAGE, one of debian-12 debian-12-local debian-13 ubuntu-22.04 ubuntu-24.04 "
+            "ubuntu-26.04",
         ),
         (("debain",), "there is no image 'debain'; there are debian-12 debian-12-local"),
         (("debian-12", "ubuntu-24.04"), "one image at a time: debian-12 or ubuntu-24.04"),
