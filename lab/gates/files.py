@@ -24,6 +24,8 @@ MOST_RECORD_BYTES = 16 * MIB
 times as much once it is decoded, which is half of what a computer can be asked for."""
 MOST_DOCUMENT_BYTES = 32 * MIB
 """Of one of fio's documents (some 36 KiB), or of a timeline (some 150 bytes a sample), unpacked."""
+_MOST_MEMBERS = 64
+"""Of a gzip file; the lab writes one. To go through a million would take hours."""
 
 
 def open_plain(
@@ -126,6 +128,8 @@ def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
     found: list[bytes] = []
     left = most_bytes
     while data:
+        if len(found) == _MOST_MEMBERS:
+            raise ResultError(f"{what} is damaged: it has too many parts", hint="restore it from a copy")
         member = zlib.decompressobj(wbits=31)
         try:
             found.append(member.decompress(data, left + 1))

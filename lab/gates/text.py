@@ -14,7 +14,8 @@ from collections.abc import Iterable
 
 from lab.errors import SpecError
 
-_MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
+_MARKDOWN = re.compile(r"([\\`*_|~]|\](?=[(\[:])|^[#+=-](?=[#+=-]*(?: |$)))")
+"""Emphasis, code, borders of cells; the end of what a link is on; marks of headings, lists and rules."""
 _FORMULA = "=+-@\t\r"
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,]*([eE][+-]?[0-9]+)?")
 _UNSEEN_IN_JSON = re.compile("[^\x00-\x7e]|\x7f")

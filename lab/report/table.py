@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
+from lab.gates.text import markdown, spreadsheet, visible
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -28,11 +30,12 @@ class Table:
 
     def as_text(self) -> str:
         """For a terminal, aligned with spaces."""
-        head = tuple(column.title for column in self.columns)
-        widths = [max(_width(row[index]) for row in (head, *self.rows)) for index in range(len(head))]
-        lines = [self.title, "", self._line(head, widths), "  ".join("─" * width for width in widths)]
-        lines += [self._line(row, widths) for row in self.rows]
-        lines += [f"  {note}" for note in self.notes]
+        head = tuple(visible(column.title) for column in self.columns)
+        body = [tuple(map(visible, row)) for row in self.rows]
+        widths = [max(_width(row[index]) for row in (head, *body)) for index in range(len(head))]
+        lines = [visible(self.title), "", self._line(head, widths), "  ".join("─" * width for width in widths)]
+        lines += [self._line(row, widths) for row in body]
+        lines += [f"  {visible(note)}" for note in self.notes]
         return "\n".join(line.rstrip() for line in lines)
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
@@ -44,19 +47,24 @@ class Table:
 
     def as_markdown(self) -> str:
         """For documents."""
-        head = "| " + " | ".join(column.title for column in self.columns) + " |"
+        head = "| " + " | ".join(markdown(column.title) for column in self.columns) + " |"
         rule = "|" + "|".join("---:" if column.is_number else "---" for column in self.columns) + "|"
-        body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
-        notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
-        return "\n".join([f"**{self.title}**", "", head, rule, *body, *notes])
+        body = ["| " + " | ".join(map(markdown, row)) + " |" for row in self.rows]
+        notes = ["", *(f"- {markdown(note)}" for note in self.notes)] if self.notes else []
+        return "\n".join([f"**{markdown(self.title)}**", "", head, rule, *body, *notes])
+
+
+def as_line(text: str, is_markdown: bool) -> str:
+    """One line of text, which may be a stranger's, for a document or for a terminal."""
+    return markdown(text) if is_markdown else visible(text)
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Comma-separated values (RFC 4180) with a heading line."""
+    """Comma-separated values (RFC 4180) with a heading line. No text in it is a formula."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)
-    writer.writerows(rows)
+    writer.writerows([spreadsheet(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return file.getvalue()
 
 

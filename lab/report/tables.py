@@ -14,7 +14,7 @@ from lab.report import antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
 from lab.report.findings import findings_table
 from lab.report.series import rows
-from lab.report.table import Table, as_csv
+from lab.report.table import Table, as_csv, as_line
 from lab.results.record import ResultRecord, RunStatus
 
 _PROCESSOR_BOUND = (
@@ -117,15 +117,17 @@ def foremost(record: ResultRecord) -> str:
     if seen is None:
         why = _told(record).why[:400]
         return "".join(character if character.isprintable() else " " for character in why)
-    return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}" if seen else ""
+    return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}"
 
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
     """Heading, tables, and what to be careful about: for a terminal, or for a document."""
     tables = (table.as_markdown() if is_markdown else table.as_text() for table in tables_of(record))
     said = foremost(record)
-    parts = [heading(record), *((f"First of all: {said}",) if said else ()), *tables]
+    parts = [as_line(heading(record), is_markdown)]
+    parts += [f"First of all: {as_line(said, is_markdown)}"] if said else []
+    parts += tables
     if stamps := cautions(record):
         head, bullet = (("Be careful:", ""), "- ") if is_markdown else (("Be careful:",), "  ")
-        parts.append("\n".join((*head, *(f"{bullet}{stamp}" for stamp in stamps))))
+        parts.append("\n".join((*head, *(f"{bullet}{as_line(stamp, is_markdown)}" for stamp in stamps))))
     return "\n\n".join(parts)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.errors import LabError, RequirementMissing, ResultError
+from lab.gates.text import visible
 from lab.host.files import write_file
 from lab.report.cells import NOTHING, platform_tables
 from lab.report.collected import Collected, distribution_table
-from lab.report.table import Column, Table, as_csv
+from lab.report.table import Column, Table, as_csv, as_line
 from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading, tables_of
 
 
@@ -29,7 +30,7 @@ def html_report(found: Collected, title: str = "") -> str:
     from lab.report.page.build import build_page
     from lab.report.page.render import render_page
 
-    return render_page(build_page(found, title or default_title(found)))
+    return render_page(build_page(found, visible(title or default_title(found))))
 
 
 def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
@@ -46,13 +47,17 @@ def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
 def text_report(found: Collected, title: str = "", *, is_markdown: bool = False) -> str:
     """For a terminal, or as Markdown."""
     head, bullet = ("# ", "- ") if is_markdown else ("", "  ")
-    parts = [f"{head}{title or default_title(found)}"]
+
+    def line(text: str) -> str:
+        return as_line(text, is_markdown)
+
+    parts = [f"{head}{line(title or default_title(found))}"]
     if found.problems:
-        parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{problem}" for problem in found.problems))))
+        parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{line(each)}" for each in found.problems))))
     for each in found.detailed:
-        parts.append(f"{'## ' if is_markdown else ''}{heading(each.record)}")
+        parts.append(f"{'## ' if is_markdown else ''}{line(heading(each.record))}")
         if said := foremost(each.record):
-            parts.append(f"First of all: {said}")
+            parts.append(f"First of all: {line(said)}")
         notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
         try:
             parts += [_form(table, is_markdown) for table in tables_of(each.record)]
@@ -60,7 +65,7 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
             notes.append(f"not everything can be told of this result: {error.message}")
         notes += cautions(each.record)
         if notes:
-            parts.append("\n".join(("Be careful:", "", *(f"{bullet}{note}" for note in notes))))
+            parts.append("\n".join(("Be careful:", "", *(f"{bullet}{line(note)}" for note in notes))))
     parts += [_form(table, is_markdown) for table in _tables_of_many(found)]
     return "\n\n".join(parts) + "\n"
 

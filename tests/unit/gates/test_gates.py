@@ -117,12 +117,17 @@ def test_json_that_is_shown_means_the_same(value: object) -> None:
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
 
 
-@pytest.mark.parametrize("text", ["<script>", "[a](javascript:x)", "| a |", "`x`", "a\n# b", "<!--", "&lt;", "~~x~~"])
+@pytest.mark.parametrize(
+    "text",
+    ["<script>", "[a](javascript:x)", "| a |", "`x`", "a\n# b", "<!--", "&lt;", "~~x~~", "[a]: http://x", "# x", "- x"],
+)
 def test_markdown_shows_what_is_written(text: str) -> None:
     shown = markdown(text)
     assert "<" not in shown
     assert "\n" not in shown
     assert "](" not in shown.replace(r"\](", "")
+    assert "]:" not in shown.replace(r"\]:", "")
+    assert not shown.startswith(("# ", "- "))
     assert "|" not in shown.replace(r"\|", "")
 
 
@@ -169,6 +174,11 @@ def test_gzip_is_unpacked_up_to_its_bound(members: int) -> None:
     assert gunzip(data, 100 * members, "it") == b"x" * 100 * members
     with pytest.raises(ResultError, match="larger than"):
         gunzip(data, 100 * members - 1, "it")
+
+
+def test_a_gzip_of_endless_parts_is_refused() -> None:
+    with pytest.raises(ResultError, match="too many parts"):
+        gunzip(gzip.compress(b"") * 500_000, 100, "it")
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
