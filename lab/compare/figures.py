@@ -13,6 +13,7 @@ from lab.workloads.fio_output import DirectionFigures
 
 HEALTHY = "healthy"
 SINGLE = "single"
+_SMALLEST = 1e-12
 _SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
 
 
@@ -72,8 +73,8 @@ def _values(
 
 
 def is_speed(value: float) -> bool:
-    """Whether it is a number above 0."""
-    return math.isfinite(value) and value > 0
+    """Whether it is a number above 0, and so far from it that what it divides stays finite."""
+    return math.isfinite(value) and value > _SMALLEST
 
 
 def bad_repeats(record: ResultRecord) -> tuple[str, ...]:

@@ -63,6 +63,10 @@ PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
 """Of a mix, which has some of both."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+"""What somebody says to have measured, in whatever unit: ratios of two and sums of many stay finite."""
+RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
+"""Which repeat of a measurement; what is told of them (lab.results.ratios) takes the square of their number."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 

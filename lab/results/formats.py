@@ -1,8 +1,19 @@
-"""What all files of results have in common that say in which format they are."""
+"""What all files of results have in common: how they are read, and how they say in which format they are."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
 from lab.errors import ResultError
+from lab.gates.text import visible
+
+_MORE_THAN_ASCII = re.compile(rb"\\[ubfr]|[\x7f-\xff]")
+_OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
+Kind = TypeVar("Kind")
 
 
 def refuse_newer(source: object, what: str, version: int, known: int) -> None:
@@ -12,3 +23,25 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
             f"'{source}' has {what} format {version}; this raidlab reads up to {known}",
             hint="read it with a newer raidlab",
         )
+
+
+def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
+    """JSON as a value of ``kind``, all text in it visible (lab.gates.text), so that whatever shows it need not ask.
+
+    ``change`` is done to the tree before. Raises what msgspec raises.
+    """
+    if change is None and not _MORE_THAN_ASCII.search(data):
+        # Nearly always: no character of control can be in it but line ends and tabulators.
+        return msgspec.json.decode(data, type=kind)
+    tree = _visible(msgspec.json.decode(data))
+    return msgspec.convert(change(tree) if change else tree, kind)
+
+
+def _visible(value: Any, *, lines: bool = False) -> Any:
+    if isinstance(value, str):
+        return visible(value, lines=lines)
+    if isinstance(value, list):
+        return [_visible(each) for each in value]
+    if isinstance(value, dict):
+        return {visible(key): _visible(each, lines=key in _OF_MANY_LINES) for key, each in value.items()}
+    return value

@@ -16,6 +16,7 @@ import msgspec
 from lab.errors import ResultError
 from lab.gates.files import MOST_RECORD_BYTES, read_plain
 from lab.host.files import storage_error, sync_folder, write_all, write_file
+from lab.results.formats import decode_visible
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
 from lab.results.timeline import Timeline, encode_timeline
 
@@ -45,7 +46,7 @@ def read_journal(path: Path) -> list[Entry]:
     # A whole line ends with a line end, so what follows the last one is empty or torn.
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            entries.append(msgspec.json.decode(line, type=Entry))
+            entries.append(decode_visible(line, Entry))  # type: ignore[arg-type]
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ResultError(f"'{path}', line {number} is damaged: {error}", hint="remove that line") from None
     return entries

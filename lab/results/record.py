@@ -6,13 +6,22 @@ Records never change once written. A change of meaning raises ``SCHEMA_VERSION``
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from lab.gates.numbers import Figure, RepeatNumber, SizeBytes
 from lab.workloads.fio_output import JobFigures
 
 KIND = "raidlab-result"
 SCHEMA_VERSION = 2
+MOST_CELLS = 10_000
+MOST_ARRAYS = 200
+"""The largest experiment of the catalogue has 1,146 cells of 41 arrays; each two arrays of a record are compared."""
+Word = Annotated[str, msgspec.Meta(max_length=300)]
+"""What names something. A table is as wide as its widest word in every row."""
+Line = Annotated[str, msgspec.Meta(max_length=4000)]
+Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=2 * MOST_CELLS)]
 
 
 class RunStatus(StrEnum):
@@ -26,33 +35,33 @@ class RunStatus(StrEnum):
 class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One lab disk that took part."""
 
-    name: str
-    path: str
-    kind: str
-    model: str = ""
-    size_bytes: int
-    write_cache: str = ""
+    name: Word
+    path: Word
+    kind: Word
+    model: Word = ""
+    size_bytes: SizeBytes
+    write_cache: Word = ""
     """``write back``, ``write through`` or empty: not known."""
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where and with what was measured: what a comparison must find equal."""
 
-    target: str
-    host_name: str
-    kernel_release: str
-    architecture: str
-    cpu_model: str = ""
-    cpu_count: int
-    memory_bytes: int
+    target: Word
+    host_name: Word
+    kernel_release: Word
+    architecture: Word
+    cpu_model: Word = ""
+    cpu_count: SizeBytes
+    memory_bytes: SizeBytes
     is_embedded: bool
     is_virtual_time: bool = False
-    mdadm_version: str
-    fio_version: str
-    nbdkit_version: str = ""
+    mdadm_version: Word
+    fio_version: Word
+    nbdkit_version: Word = ""
     disks: tuple[DiskRecord, ...] = ()
-    host_cache_notes: tuple[str, ...] = ()
-    tunables: dict[str, str] = {}
+    host_cache_notes: Lines = ()
+    tunables: dict[Word, Line] = {}
     """Path under /sys or /proc -> value while measuring."""
 
     @property
@@ -64,42 +73,42 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One array as it was built."""
 
-    name: str
-    level: str
-    layout: str = ""
-    members: tuple[str, ...]
-    spares: tuple[str, ...] = ()
-    chunk_bytes: int | None = None
-    size_bytes: int
-    used_device_bytes: int | None = None
-    consistency_policy: str = ""
-    file_system: str = ""
-    commands: tuple[str, ...] = ()
+    name: Word
+    level: Word
+    layout: Word = ""
+    members: Lines
+    spares: Lines = ()
+    chunk_bytes: SizeBytes | None = None
+    size_bytes: SizeBytes
+    used_device_bytes: SizeBytes | None = None
+    consistency_policy: Word = ""
+    file_system: Word = ""
+    commands: Lines = ()
     """The lines that built it."""
-    details: dict[str, str] = {}
+    details: dict[Word, Line] = {}
     """What mdadm and sysfs say of it, word for word."""
 
 
 class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """CPU time of one cell over all CPUs and kernel threads, without what the machine uses when idle."""
 
-    cpu_seconds_total: float
+    cpu_seconds_total: Figure
     """Job, md's kernel threads and everything else, minus the idle baseline."""
-    job_cpu_seconds: float | None = None
-    md_thread_cpu_seconds: float
-    cpu_microseconds_per_io: float | None = None
-    cpu_seconds_per_gib: float | None = None
-    idle_baseline_fraction: float
+    job_cpu_seconds: Figure | None = None
+    md_thread_cpu_seconds: Figure
+    cpu_microseconds_per_io: Figure | None = None
+    cpu_seconds_per_gib: Figure | None = None
+    idle_baseline_fraction: Figure
     """Part of all CPU time that was busy before the job."""
-    steal_fraction: float | None = None
+    steal_fraction: Figure | None = None
 
 
 class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the measured stretch was steady, over five equal rounds of it; fractions are of the rounds' mean."""
 
-    range_fraction: float
+    range_fraction: Figure
     """Greatest minus smallest round."""
-    slope_fraction: float
+    slope_fraction: Figure
     """What the best-fit line rises or falls by, from the first round to the last."""
     is_steady: bool
 
@@ -107,33 +116,33 @@ class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
 class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="cell"):
     """One measured start of fio: one array, workload, phase and repeat."""
 
-    array: str
-    workload: str
-    phase: str
+    array: Word
+    workload: Word
+    phase: Word
     """State of the array: healthy, degraded, rebuilding, restored."""
-    repeat: int
-    order_index: int
+    repeat: RepeatNumber
+    order_index: SizeBytes
     """Place in the order in which cells were measured."""
-    started_utc: str
+    started_utc: Word
     figures: JobFigures
     """In stored records ``raw_json`` is empty here and lies in ``raw_file``."""
     cpu: CpuFigures | None = None
     steady: SteadyFigures | None = None
     """None: too few I/Os or samples to tell."""
-    cache_events: tuple[str, ...] = ()
+    cache_events: Lines = ()
     job_text: str = ""
-    file_bytes: int | None = None
-    addresses: str = ""
+    file_bytes: SizeBytes | None = None
+    addresses: Word = ""
     """Fingerprint of a random load's addresses (lab.workloads.addresses); empty for others, and in older records."""
-    waited_fraction: float | None = None
+    waited_fraction: Figure | None = None
     """Part of the time in which the machine could have run and the computer gave its processor to others; None where
     that cannot be told."""
-    disturbed_before: int = 0
+    disturbed_before: SizeBytes = 0
     """How often it was measured before and thrown away, because the computer did something else meanwhile."""
-    predicted_iops: float | None = None
-    prediction_reason: str = ""
-    stamps: tuple[str, ...] = ()
-    raw_file: str = ""
+    predicted_iops: Figure | None = None
+    prediction_reason: Line = ""
+    stamps: Lines = ()
+    raw_file: Word = ""
 
     @property
     def key(self) -> str:
@@ -144,28 +153,28 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One stretch of a rebuild."""
 
-    name: str
-    seconds: float
+    name: Word
+    seconds: Figure
 
 
 class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rebuild"):
     """One rebuild, and whether the data lived through it."""
 
-    array: str
-    repeat: int
-    rebuild_seconds: float
-    predicted_seconds: float | None = None
-    prediction_reason: str = ""
-    rebuilt_bytes: int
-    under_workload: str = ""
+    array: Word
+    repeat: RepeatNumber
+    rebuild_seconds: Figure
+    predicted_seconds: Figure | None = None
+    prediction_reason: Line = ""
+    rebuilt_bytes: SizeBytes
+    under_workload: Word = ""
     """Workload that ran meanwhile; empty: none."""
-    checksum_before: str = ""
-    checksum_after: str = ""
+    checksum_before: Word = ""
+    checksum_after: Word = ""
     data_unchanged: bool | None = None
     """None: not checked."""
     phases: tuple[PhaseRecord, ...] = ()
-    stamps: tuple[str, ...] = ()
-    timeline_file: str = ""
+    stamps: Lines = ()
+    timeline_file: Word = ""
     """Where in the result's folder its timeline lies (lab.results.timeline); empty: none was kept."""
 
     @property
@@ -177,12 +186,12 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of the run by what it was spent on, in seconds."""
 
-    fio_seconds: float = 0.0
-    mkfs_seconds: float = 0.0
-    mdadm_seconds: float = 0.0
-    resync_seconds: float = 0.0
-    other_seconds: float = 0.0
-    total_seconds: float = 0.0
+    fio_seconds: Figure = 0.0
+    mkfs_seconds: Figure = 0.0
+    mdadm_seconds: Figure = 0.0
+    resync_seconds: Figure = 0.0
+    other_seconds: Figure = 0.0
+    total_seconds: Figure = 0.0
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,24 +199,24 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str = KIND
     schema_version: int = SCHEMA_VERSION
-    id: str
-    created_utc: str
+    id: Word
+    created_utc: Word
     """ISO 8601, such as ``2026-11-21T10:01:29Z``."""
-    raidlab_version: str
-    experiment: str
+    raidlab_version: Word
+    experiment: Word
     experiment_toml: str
     """The whole file, as it was run."""
     seed: int | None = None
     """In place of the file's; None: the file's."""
     status: RunStatus = RunStatus.INCOMPLETE
     conditions: Conditions
-    arrays: tuple[ArrayRecord, ...] = ()
-    cells: tuple[CellRecord, ...] = ()
-    rebuilds: tuple[RebuildRecord, ...] = ()
+    arrays: Annotated[tuple[ArrayRecord, ...], msgspec.Meta(max_length=MOST_ARRAYS)] = ()
+    cells: Annotated[tuple[CellRecord, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
+    rebuilds: Annotated[tuple[RebuildRecord, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
     timings: Timings = Timings()
-    planned_cells: tuple[str, ...] = ()
+    planned_cells: Lines = ()
     """Keys of all cells that the experiment asks for."""
-    stamps: tuple[str, ...] = ()
+    stamps: Lines = ()
     """Names of rules and notes that lower trust in the whole result."""
 
     def __post_init__(self) -> None:
@@ -230,7 +239,8 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def missing_keys(self) -> tuple[str, ...]:
         """Planned and not yet measured, in planned order: what a resumed run does."""
-        return tuple(key for key in self.planned_cells if key not in self.done_keys)
+        done = self.done_keys
+        return tuple(key for key in self.planned_cells if key not in done)
 
 
 def encode_record(record: ResultRecord) -> bytes:

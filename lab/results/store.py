@@ -34,7 +34,7 @@ from lab.gates.names import checked_name
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.old_names import with_new_keys
 from lab.parts import added
-from lab.results.formats import refuse_newer
+from lab.results.formats import decode_visible, refuse_newer
 from lab.results.journal import RunJournal, read_journal, with_entries
 from lab.results.leftovers import DELETING_PREFIX, LOCK_NAME, changing
 from lab.results.record import KIND, SCHEMA_VERSION, ResultRecord, RunStatus, encode_record
@@ -119,10 +119,17 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
             raise ResultError(f"'{source}' is not a raidlab result", hint="check the path")
         refuse_newer(source, "result", header.schema_version, SCHEMA_VERSION)
         if header.schema_version == 1:
-            return msgspec.convert(with_new_keys(msgspec.json.decode(data)), ResultRecord)
-        return msgspec.json.decode(data, type=ResultRecord)
+            return _without_doubles(decode_visible(data, ResultRecord, with_new_keys), source)
+        return _without_doubles(decode_visible(data, ResultRecord), source)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
+
+
+def _without_doubles(record: ResultRecord, source: str) -> ResultRecord:
+    count = len(record.cells) + len(record.rebuilds)
+    if len(record.done_keys) < count:
+        raise ResultError(f"'{source}' is damaged: it has a measurement twice", hint="restore it from a copy")
+    return record
 
 
 class ResultStore:

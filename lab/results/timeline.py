@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from lab.errors import ResultError
-from lab.results.formats import refuse_newer
+from lab.gates.numbers import MOST_DISKS, Figure
+from lab.results.formats import decode_visible, refuse_newer
+from lab.results.record import Word
 
 FORMAT_VERSION = 1
+MOST_SAMPLES = 500_000
+"""A rebuild of two days, sampled three times a second."""
+Column = Annotated[tuple[Figure | None, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the time axis with a name: healthy, degraded, rebuilding, restored."""
 
-    name: str
-    start_seconds: float
-    end_seconds: float
+    name: Word
+    start_seconds: Figure
+    end_seconds: Figure
 
 
 class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
     """What one member moved, a value for every time."""
 
-    name: str
-    read_bytes_per_second: tuple[float | None, ...]
-    written_bytes_per_second: tuple[float | None, ...]
+    name: Word
+    read_bytes_per_second: Column
+    written_bytes_per_second: Column
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Each value is of the interval that ends at its time; None at the start of every recording: no interval yet."""
 
     format_version: int = FORMAT_VERSION
-    seconds: tuple[float, ...]
+    seconds: Annotated[tuple[Figure, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
     """Since the first sample."""
-    read_iops: tuple[float | None, ...]
+    read_iops: Column
     """Of the array, as whoever uses it sees them."""
-    write_iops: tuple[float | None, ...]
-    wait_seconds: tuple[float | None, ...]
+    write_iops: Column
+    wait_seconds: Column
     """Mean time of the array's I/Os; None without I/O."""
-    rebuilt_fraction: tuple[float | None, ...]
+    rebuilt_fraction: Column
     """None while md rebuilds nothing."""
-    busy_fraction: tuple[float | None, ...]
+    busy_fraction: Column
     """Of the machine's CPUs."""
-    members: tuple[MemberRates, ...] = ()
-    stretches: tuple[Stretch, ...] = ()
+    members: Annotated[tuple[MemberRates, ...], msgspec.Meta(max_length=MOST_DISKS)] = ()
+    stretches: Annotated[tuple[Stretch, ...], msgspec.Meta(max_length=100)] = ()
 
     def __post_init__(self) -> None:
         columns = [self.read_iops, self.write_iops, self.wait_seconds, self.rebuilt_fraction, self.busy_fraction]
@@ -71,7 +78,7 @@ def _rounded(value: object) -> object:
 def decode_timeline(text: str, *, source: str) -> Timeline:
     """Raises ResultError if it is none, is damaged, or was written by a newer raidlab."""
     try:
-        found = msgspec.json.decode(text, type=Timeline)
+        found = decode_visible(text.encode(), Timeline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is no timeline: {error}", hint="restore it from a copy") from None
     refuse_newer(source, "timeline", found.format_version, FORMAT_VERSION)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.errors import WorkloadError
+from lab.gates.numbers import Figure, SizeBytes
 
 INTERRUPTED_STATUS = 128
 """fio's exit status after SIGINT or SIGTERM."""
@@ -75,17 +76,17 @@ class FioDocument(msgspec.Struct, frozen=True):
 class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was measured in one direction. Latencies are those of ``latency_kind``; None where fio gave none."""
 
-    iops: float
-    bandwidth_bytes_per_second: float
-    total_ios: int
-    io_bytes: int
-    runtime_seconds: float
-    mean_seconds: float
-    max_seconds: float | None = None
-    p50_seconds: float | None = None
-    p95_seconds: float | None = None
-    p99_seconds: float | None = None
-    p999_seconds: float | None = None
+    iops: Figure
+    bandwidth_bytes_per_second: Figure
+    total_ios: SizeBytes
+    io_bytes: SizeBytes
+    runtime_seconds: Figure
+    mean_seconds: Figure
+    max_seconds: Figure | None = None
+    p50_seconds: Figure | None = None
+    p95_seconds: Figure | None = None
+    p99_seconds: Figure | None = None
+    p999_seconds: Figure | None = None
     """Worth something from about 10 000 I/Os on."""
     latency_kind: str = "total"
     """``total``: from submission to completion; ``completion``: without the time that submitting took."""
@@ -97,15 +98,15 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_name: str
     reads: DirectionFigures | None = None
     writes: DirectionFigures | None = None
-    fio_user_cpu_percent: float | None = None
+    fio_user_cpu_percent: Figure | None = None
     """Of the job's threads alone: md's kernel threads are not in it."""
-    fio_system_cpu_percent: float | None = None
+    fio_system_cpu_percent: Figure | None = None
     fio_version: str = ""
     interrupted: bool = False
     """Ended by a signal before its time."""
     notes: tuple[str, ...] = ()
     """What fio printed beside its JSON."""
-    window_begin_seconds: float | None = None
+    window_begin_seconds: Figure | None = None
     """When the measured stretch began, since the start of the load (lab.workloads.window). None: all of the run counts,
     its ramp and the answers after its end too."""
     raw_json: str = ""
