@@ -29,6 +29,7 @@ from lab.errors import ExitCode
 
 KILLS = 200
 SIGKILLED = -9
+MOMENTS = 10
 VICTIMS = (
     ("client",),
     ("supervisor",),
@@ -159,8 +160,8 @@ class Tally:
 
     clean: int = 0
     unclean: list[str] = field(default_factory=list)
-    missed: int = 0
-    """Kills that came when the victims were gone already: what they tell is counted as well."""
+    too_late: int = 0
+    """Attempts that came when the victims were gone already."""
     by_command: Counter[str] = field(default_factory=Counter)
     by_victims: Counter[str] = field(default_factory=Counter)
 
@@ -258,24 +259,32 @@ def main() -> None:
     print(f"repeat this with --seed {options.seed}", file=sys.stderr, flush=True)
     chance, tally, lock = random.Random(options.seed), Tally(), threading.Lock()
     names = options.only or list(SCENARIOS)
-    # Every command in turn; who is killed, and when, is chance.
+    # Every command in turn; who is killed, and when, is chance. Several moments: the victims may be gone at the first.
     chosen = [names[number % len(names)] for number in range(options.kills)]
-    moments = [(chance.choice(SCENARIOS[name].victims), chance.random()) for name in chosen]
+    moments = [(chance.choice(SCENARIOS[name].victims), [chance.random() for _ in range(MOMENTS)]) for name in chosen]
     with private_state() as folder:
         preparations = Preparations(folder)
         prepared = {name: preparations.prepare(name) for name in dict.fromkeys(chosen)}
 
         def kill(number: int) -> None:
-            name, (victims, part) = chosen[number], moments[number]
-            scenario, seconds = SCENARIOS[name], part * prepared[name].seconds
-            with copied(prepared[name].folder, folder / f"kill-{number}") as place:
-                ended = place.run_and_kill(in_place(scenario.words, place), victims, seconds)
-                problems = list(problems_of(scenario, place, ended))
+            name, (victims, parts) = chosen[number], moments[number]
+            scenario, seconds, attempt = SCENARIOS[name], 0.0, 0
+            problems: list[str] = []
+            for attempt, part in enumerate(parts):
+                seconds = part * prepared[name].seconds
+                with copied(prepared[name].folder, folder / f"kill-{number}-{attempt}") as place:
+                    ended = place.run_and_kill(in_place(scenario.words, place), victims, seconds)
+                    # What came too late is looked at as well, but is no kill.
+                    problems += problems_of(scenario, place, ended)
+                if ended.killed:
+                    break
+            else:
+                problems.append("the victims were never there to be killed")
             what = f"{number}: {name}, {' and '.join(victims)} after {seconds:.2f} s"
             with lock:
                 tally.by_command[name] += 1
                 tally.by_victims[" and ".join(victims)] += 1
-                tally.missed += not ended.killed
+                tally.too_late += attempt
                 tally.clean += not problems
                 tally.unclean += [f"{what}: {problem}" for problem in problems]
                 print(f"{what}: {'; '.join(problems) or 'clean'}", file=sys.stderr, flush=True)
@@ -290,7 +299,7 @@ def main() -> None:
         at_most=False,
         details={
             "seed": options.seed,
-            "missed": tally.missed,
+            "too_late": tally.too_late,
             "commands": tally.by_command,
             "victims": tally.by_victims,
             "unclean": tally.unclean,

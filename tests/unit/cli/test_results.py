@@ -35,6 +35,18 @@ def test_results_are_listed_and_shown(stored: str, capfd: pytest.CaptureFixture[
     assert json.loads(capfd.readouterr().out)["id"] == stored
 
 
+def test_what_a_killed_machine_left_is_cleared_away_by_a_command_without_machine(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left = tmp_path / "machines" / "1-a"
+    left.mkdir(parents=True)
+    # No process has this id: it is above what Linux gives (pid_max, proc(5)).
+    (left / "owner.json").write_text('{"process_id": 4194305, "command": "raidlab run"}')
+    assert run(["results"]) == 0
+    assert "'raidlab run' (process 4194305) ended without closing its machine" in capfd.readouterr().err
+    assert not left.exists()
+
+
 def test_rebuilds_count_as_what_was_planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = record(cells=(records_cell("raid5", "w", 0, read_iops=1.0),), rebuilds=(rebuild("raid5", 0, 2.0),))
     keys = tuple(sorted(made.done_keys))
