@@ -8,13 +8,13 @@ import pytest
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
-from lab.errors import LabError
+from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.measure.job import Measured
 from lab.measure.programs import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import paces
-from lab.session.data_mark import verify_mark, write_mark
+from lab.session.data_mark import mark_of, verify_mark, write_mark
 from lab.session.events import EventKind
 from lab.session.history import Measure
 from lab.session.load import Load, LoadPhase, predict
@@ -127,6 +127,25 @@ def test_a_load_ends_by_itself_and_can_be_stopped_at_any_time(session: LabSessio
     early.stop()
     early.wait(20.0)
     assert early.is_over
+
+
+def test_a_mark_whose_replacement_breaks_off_calls_nothing_changed(
+    session: LabSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(session, "raid1", D[:2])
+    first = write_mark(session, "md0")
+    assert mark_of(session, "md0") == first
+
+    def lost(*_: object, **_more: object) -> str:
+        raise MachineLost("the machine was killed while the mark was being written")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.machine, "call", lost)
+        with pytest.raises(MachineLost):
+            write_mark(session, "md0")
+    # What lies there now may be half of each.
+    assert mark_of(session, "md0") is None
+    assert verify_mark(session, write_mark(session, "md0")).is_intact
 
 
 def test_a_load_on_a_file_system_mounts_it_and_a_mark_is_a_file_there(session: LabSession) -> None:
