@@ -46,7 +46,10 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         gone = replace(gone, writes_devices=(disk.node,))
     else:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
-        hint = "'raidlab array fail' fails it; emulated drives can be pulled: raidlab disks add --kind spindle"
+        hint = (
+            "'raidlab array fail' fails it; emulated drives ('raidlab disks add --kind spindle') can be pulled: on the "
+            "embedded kernel in the app, since there they last as long as it is open"
+        )
         if disk.kind is DiskKind.VIRTIO:
             hint = "'raidlab array fail' fails it; on the computer outside: virsh detach-disk"
         raise DeviceRefused(f"{disk.name} cannot be pulled: it {reason}", hint=hint)

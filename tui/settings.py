@@ -10,7 +10,8 @@ from typing import Any
 
 import platformdirs
 
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
+from lab.gates.own import make_own_folder, read_own_json
 from lab.gates.toml import parse_toml
 from lab.host.files import replace_file
 from lab.tomlfile import toml_text
@@ -46,10 +47,8 @@ def keymap_file() -> Path:
 def load_settings(file: Path) -> Settings:
     """What the last start left; defaults for whatever is missing or damaged."""
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return Settings()
-    if not isinstance(stored, dict):
+        stored = read_own_json(file, dict[str, Any])
+    except (FileNotFoundError, LabError):
         return Settings()
     known = {each.name: type(each.default) for each in fields(Settings)}
     good: dict[str, Any] = {}
@@ -62,8 +61,10 @@ def load_settings(file: Path) -> Settings:
 def save_settings(file: Path, settings: Settings) -> str:
     """Keep them; returns the system's reason if that is not possible."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folder(file.parent, "the state folder")
         replace_file(file, json.dumps(asdict(settings)).encode())
+    except LabError as error:
+        return error.message
     except OSError as error:
         return error.strerror or str(error)
     return ""

@@ -15,6 +15,7 @@ from lab.arrays.kinds import kinds
 from lab.disks import Lab
 from lab.disks.inventory import read_heads
 from lab.errors import LabError
+from lab.gates.own import read_own_json
 from lab.host.files import write_file
 from lab.machine import Target, TargetKind
 from lab.machine.state_folder import StateFolder
@@ -53,8 +54,8 @@ class StoppedArrays:
     def read(self) -> frozenset[str]:
         """The UUIDs; a damaged file counts as empty, since all it costs is an array that runs."""
         try:
-            return frozenset(str(each) for each in json.loads(self._file.read_text(encoding="ascii")))
-        except (OSError, ValueError, TypeError):
+            return read_own_json(self._file, frozenset[str])
+        except (FileNotFoundError, LabError):
             return frozenset()
 
     def write(self, uuids: Iterable[str]) -> None:

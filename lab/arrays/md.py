@@ -103,15 +103,20 @@ class MdArray(Array):
 
     def re_add(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
+        member = next((each for each in status.members if each.device == node), None)
+        if member and not member.is_faulty:
+            raise ArrayError(
+                f"{disk} is in {self.name} already ({member.role}): it missed nothing",
+                hint="re-add a member that failed: 'raidlab array show' lists how each stands",
+            )
         if not status.has_bitmap:
             raise ArrayError(
                 f"array {self.name} has no bitmap, so nothing tells what {disk} missed",
                 hint=f"rebuild it as a whole: raidlab array add {self.name} {disk}",
             )
-        faulty = [member for member in status.members if member.device == node and member.is_faulty]
-        if not faulty and not self._was_member(node):
+        if not member and not self._was_member(node):
             raise ArrayError(f"{disk} has never been in {self.name}", hint=f"raidlab array add {self.name} {disk}")
-        before = operations.remove(self.name, node) if faulty else Plan(f"Re-add {disk} to {self.name}")
+        before = operations.remove(self.name, node) if member else Plan(f"Re-add {disk} to {self.name}")
         return self._awake_first(status, before + operations.re_add(self.name, node))
 
     def replace(self, old: str, new: str) -> Plan:
@@ -159,23 +164,32 @@ class MdArray(Array):
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
         status = self.status()
-        added = self._joining(status, disks, count)
-        others = [node for node in added if all(member.device != node for member in status.members)]
-        self.arrays.check_free(others)
-        for node in others:
+        joining = self._joining(status, disks, count)
+        waiting = [spare.device for spare in status.spares]
+        spares = [node for node in joining if node in waiting]
+        added = [node for node in joining if node not in waiting]
+        self.arrays.check_free(added)
+        for node in added:
             self._check_fits(status, node)
+        if added and (left := [self.arrays.disk_name(node) for node in waiting if node not in spares]):
+            # md goes through its list from the front (raid5_start_reshape in drivers/md/raid5.c).
+            raise ArrayError(
+                f"{self.name} has the spare {left[0]}, which md takes before a disk that is added",
+                hint=f"grow on {left[0]}, or take it out first: raidlab array remove {self.name} {left[0]}",
+            )
         if level:
-            plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added)
+            plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added, spares)
         elif disks or count is not None:
-            plan = operations.grow_members(self.name, status.level, status.raid_disks, added)
+            plan = operations.grow_members(self.name, status.level, status.raid_disks, added, spares)
         else:
             plan = operations.grow_size(self.name)
         return self._awake_first(status, plan)
 
     def _joining(self, status: ArrayStatus, disks: Sequence[str], count: int | None) -> list[str]:
         if count is None:
-            return [self.arrays.node(word) for word in disks]
-        more, free = count - status.raid_disks, self.arrays.free_disks()
+            return list(dict.fromkeys(self.arrays.node(word) for word in disks))
+        more = count - status.raid_disks
+        free = [*(spare.device for spare in status.spares), *(disk.node for disk in self.arrays.free_disks())]
         if more < 1:
             raise SpecError(
                 f"{self.name} has {status.raid_disks} members", hint="ask for more, or name disks that join"
@@ -184,7 +198,7 @@ class MdArray(Array):
             raise ArrayError(
                 f"{more} more disks are wanted, and {len(free)} are free", hint="'raidlab disks' shows them"
             )
-        return [disk.node for disk in free[:more]]
+        return free[:more]
 
     def _check_fits(self, status: ArrayStatus, disk: str) -> None:
         """Raises ArrayError for a disk that is smaller than what the array uses of each member."""

@@ -20,12 +20,12 @@ BACKUP_FOLDER = f"{RUN_FOLDER}/backup"
 RESHAPE_START_TIMEOUT_SECONDS = 120.0
 
 
-def grow_members(name: str, level: str, members: int, added: Sequence[str]) -> Plan:
-    """Add devices and spread the array over ``members`` + the added ones.
+def grow_members(name: str, level: str, members: int, added: Sequence[str], spares: Sequence[str] = ()) -> Plan:
+    """Add devices and spread the array over ``members``, those of its ``spares`` that join, and the added ones.
 
     ``members`` is the present number of slots. RAID 10 is refused.
     """
-    if not added:
+    if not added and not spares:
         raise SpecError(f"array {name}: no devices to grow on", hint="name at least one device")
     kind, array = parse_level(level).name, array_device(name)
     if kind is LevelName.SINGLE:
@@ -33,23 +33,18 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str]) -> P
     if kind is LevelName.RAID10:
         # On Linux 6.1 the resync of the new part can stop for ever, and then the array cannot be stopped either.
         raise SpecError(f"array {name}: the lab does not grow raid10", hint="create a larger raid10 and copy the data")
-    number = f"--raid-devices={members + len(added)}"
+    count = members + len(spares) + len(added)
+    number = f"--raid-devices={count}"
     if kind is LevelName.RAID0:
         # RAID 0 has no spares: mdadm passes through RAID 4 and takes the new devices in one command (mdadm(8), --grow).
         why = "Without spares the devices join in the same step; md spreads every stripe anew by way of RAID 4."
         grow = ("mdadm", "--grow", array, number, "--add", *added)
-        return Plan(f"Grow {name} to {members + len(added)} members", (_grow(grow, array, added, why),))
-    add = Step(
-        argv=("mdadm", "--manage", array, "--add", *added),
-        why="The new devices become spares, so that md knows them.",
-        undo=("mdadm", "--manage", array, "--remove", *added),
-        danger=Danger.DATA,
-        writes_devices=(array, *added),
-    )
+        return Plan(f"Grow {name} to {count} members", (_grow(grow, array, added, why),))
     mirrored = "md copies the mirror to the new members." if kind is LevelName.RAID1 else ""
     why = mirrored or "md spreads every stripe anew over all members; the array can be used meanwhile."
     grow = ("mdadm", "--grow", array, number)
-    return Plan(f"Grow {name} to {members + len(added)} members", (add, _grow(grow, array, (), why)))
+    add = _add_steps(array, added, "The new devices become spares, so that md knows them.")
+    return Plan(f"Grow {name} to {count} members", (*add, _grow(grow, array, spares, why)))
 
 
 def grow_size(name: str) -> Plan:
@@ -60,17 +55,25 @@ def grow_size(name: str) -> Plan:
     return Plan(f"Grow {name} to the size of its members", (step,))
 
 
-def grow_level(name: str, old_level: str, new_level: str, members: int, added: Sequence[str] = ()) -> Plan:
+def grow_level(
+    name: str,
+    old_level: str,
+    new_level: str,
+    members: int,
+    added: Sequence[str] = (),
+    spares: Sequence[str] = (),
+) -> Plan:
     """Change the level in place: raid1 to raid5, raid5 to raid6.
 
-    ``members`` is the present number of slots; ``added`` the devices that join. RAID 1 must have two members: a RAID 5
-    of two holds the same bytes, so nothing moves. RAID 6 needs one device more and a backup file on another disk.
+    ``members`` is the present number of slots; ``added`` and ``spares`` the devices that join. RAID 1 must have two
+    members: a RAID 5 of two holds the same bytes, so nothing moves. RAID 6 needs one device more and a backup file on
+    another disk.
     """
     old, new = parse_level(old_level).name, parse_level(new_level).name
     if (old, new) == (LevelName.RAID1, LevelName.RAID5):
-        return _mirror_to_parity(name, members, added)
+        return _mirror_to_parity(name, members, added, spares)
     if (old, new) == (LevelName.RAID5, LevelName.RAID6):
-        return _second_parity(name, members, added)
+        return _second_parity(name, members, added, spares)
     raise SpecError(
         f"array {name}: the lab does not change {old.value} into {new.value}",
         hint="it can change raid1 of two members into raid5, and raid5 into raid6",
@@ -82,7 +85,7 @@ def backup_file(name: str) -> str:
     return f"{BACKUP_FOLDER}/{name}"
 
 
-def _mirror_to_parity(name: str, members: int, added: Sequence[str]) -> Plan:
+def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if members != 2:
         hint = "only a mirror of two can"
         raise SpecError(f"array {name}: raid1 of {members} members cannot become raid5", hint=hint)
@@ -90,25 +93,26 @@ def _mirror_to_parity(name: str, members: int, added: Sequence[str]) -> Plan:
     why = "A RAID 5 of two members holds data and parity that are equal, just as a mirror: nothing has to move."
     step = _grow(("mdadm", "--grow", array, "--level=5"), array, (), why)
     change = Plan(f"Change {name} from raid1 to raid5", (step,))
-    return change + grow_members(name, "raid5", 2, added) if added else change
+    return change + grow_members(name, "raid5", 2, added, spares) if added or spares else change
 
 
-def _second_parity(name: str, members: int, added: Sequence[str]) -> Plan:
-    if len(added) != 1:
+def _second_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
+    if len(added) + len(spares) != 1:
         raise SpecError(f"array {name}: raid5 becomes raid6 with exactly 1 more device", hint="name one device")
     array, file = array_device(name), backup_file(name)
-    add = Step(
-        argv=("mdadm", "--manage", array, "--add", *added),
-        why="The second parity needs a member of its own size; first it becomes a spare.",
-        undo=("mdadm", "--manage", array, "--remove", *added),
-        danger=Danger.DATA,
-        writes_devices=(array, *added),
-    )
+    add = _add_steps(array, added, "The second parity needs a member of its own size; first it becomes a spare.")
     folder = Step(("mkdir", "-p", BACKUP_FOLDER), "The backup file must lie outside the array.")
     argv = ("mdadm", "--grow", array, "--level=6", f"--raid-devices={members + 1}", f"--backup-file={file}")
     grow = _detached(argv, file)
     why = "As many data members as before leave no free room to move stripes into: each is saved to the file first."
-    return Plan(f"Change {name} from raid5 to raid6", (add, folder, _grow(grow, array, added, why)))
+    return Plan(f"Change {name} from raid5 to raid6", (*add, folder, _grow(grow, array, (*added, *spares), why)))
+
+
+def _add_steps(array: str, added: Sequence[str], why: str) -> tuple[Step, ...]:
+    if not added:
+        return ()
+    undo = ("mdadm", "--manage", array, "--remove", *added)
+    return (Step(("mdadm", "--manage", array, "--add", *added), why, undo, Danger.DATA, (array, *added)),)
 
 
 def _detached(argv: tuple[str, ...], file: str) -> tuple[str, ...]:

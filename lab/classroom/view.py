@@ -17,6 +17,7 @@ from lab.classroom.bundle import SUFFIX, Bundle, read_bundle
 from lab.compare.figures import HEALTHY, is_speed, singles
 from lab.compare.platforms import platform_words
 from lab.errors import LabError, RequirementMissing, ResultError
+from lab.gates.own import make_own_folder
 from lab.host.files import storage_error
 from lab.results.store import RECORD_NAME
 
@@ -167,7 +168,7 @@ def _append(
 
 
 def _keep(database: DuckDBPyConnection, place: Path) -> None:
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(place, "the folder for a class")
     # Figures first: of files that are known, the figures must be there.
     for table, name in (("figures", _FIGURES), ("files", _FILES)):
         part = place / f".{name}.{os.getpid()}.tmp"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.cli.output import err
+from lab.errors import LabError
 from lab.host import signals
 
 if TYPE_CHECKING:
@@ -116,8 +117,10 @@ def current() -> Context:
     text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
     # Every command clears away what a killed one left, also one that opens no machine.
-    for notice in (*sweep(host.state.results), *host.state.sweep()):
-        narrator.notice(notice)
+    # A state folder that cannot be used is told by what uses it; 'doctor' lists it among the rest.
+    with suppress(LabError):
+        for notice in (*sweep(host.state.results), *host.state.sweep()):
+            narrator.notice(notice)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
 

@@ -21,7 +21,7 @@ from lab.disks.attaching import (
     reset_plan,
     spindle_attachment,
 )
-from lab.disks.backing import with_backing
+from lab.disks.backing import needs_backing, with_backing
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, install_drive
 from lab.disks.guard import Guard
 from lab.disks.inventory import absent, read_devices, resolve_node
@@ -30,6 +30,7 @@ from lab.disks.lab_files import LabFolder, virtio_disks
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
 from lab.machine import Host, Machine
 from lab.plans import Plan, Step
+from lab.units import human_bytes
 
 _LONG_INPUT_BYTES = 8192
 
@@ -88,6 +89,7 @@ class Lab:
         """Make further disks. Those attached before a failure are detached again."""
         check_specs(specs, [disk.name for disk in self._disks])
         specs = with_backing(self.machine, self._disks, specs)
+        self._require_room(specs)
         before = len(self._detach)
         made: list[LabDisk] = []
         try:
@@ -99,6 +101,26 @@ class Lab:
         covered = {disk.backing for disk in made if disk.kind is DiskKind.SPINDLE}
         self.use([*(disk for disk in self._disks if disk.node not in covered), *made])
         return tuple(made)
+
+    def _require_room(self, specs: Sequence[DiskSpec]) -> None:
+        """Raises SpecError for disks that the machine has no room for; an embedded one was given enough."""
+        if self.machine.facts.is_embedded:
+            return
+        in_memory = [spec.size_bytes for spec in specs if spec.kind is DiskKind.RAM or needs_backing(spec)]
+        there = [disk.size_bytes for disk in self._disks if disk.kind is DiskKind.RAM or disk.backing == "memory"]
+        rooms = {"memory": (self.machine.facts.memory_bytes, sum(in_memory) and sum(in_memory) + sum(there))}
+        if loops := sum(spec.size_bytes for spec in specs if spec.kind is DiskKind.LOOP):
+            # df(1); the lab's own folder may not be there yet.
+            free = self.machine.run(("df", "--output=avail", "--block-size=1", "/var/lib"), check=False).stdout.split()
+            if free and free[-1].isdigit():
+                rooms["room in /var/lib"] = (int(free[-1]), loops)
+        for what, (most, needed) in rooms.items():
+            if needed > most:
+                raise SpecError(
+                    f"the disks need {human_bytes(needed)}, and {self.machine.facts.target} has {human_bytes(most)} "
+                    f"of {what}",
+                    hint="ask for smaller or fewer disks",
+                )
 
     def _attach_kind(self, kind: DiskKind, specs: list[DiskSpec]) -> list[LabDisk]:
         if kind is DiskKind.PHYSICAL:

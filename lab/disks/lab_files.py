@@ -51,6 +51,11 @@ class LabFolder:
             shutil.rmtree(self._lock.folder, ignore_errors=True)
         self._lock.close()
 
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return self._lock.folder
+
     def image(self, spec: DiskSpec) -> Path:
         """The image file of one disk."""
         return self.images.path(spec.name)

@@ -58,8 +58,7 @@ def open_lab(
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE]
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
         folder.images.make(files)
-        memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
-        memory += sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
+        memory = embedded_memory_bytes(others)
         options = EmbeddedOptions(disks=ubd_disks(folder, files), memory_bytes=memory, kept_locks=(folder.lock_fd,))
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
@@ -69,6 +68,13 @@ def open_lab(
                 yield lab
             finally:
                 _settle(lab)
+
+
+def embedded_memory_bytes(wanted: Sequence[DiskSpec]) -> int:
+    """The memory of an embedded kernel with these disks, which lie in it but for those of kind ``file``."""
+    others = [spec for spec in wanted if spec.kind is not DiskKind.FILE]
+    memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
+    return memory + sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
 
 
 def _server_bytes(spec: DiskSpec) -> int:

@@ -49,6 +49,7 @@ Hertz = Annotated[float, msgspec.Meta(ge=0.01, le=20)]
 SpeedKibPerSecond = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """What md takes for a speed limit: it keeps an int (drivers/md/md.c)."""
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
 """Of a process that may be ended: never 1 or less, which would be init or a whole set (kill(2)); pid_max (proc(5))."""

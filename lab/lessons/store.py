@@ -15,9 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from lab.errors import LessonError, ResultError
+from lab.gates.names import checked_name
+from lab.gates.own import read_own_json
 from lab.host.files import write_file
 from lab.lessons.engine import FORMAT_VERSION, Progress
-from lab.machine.state_folder import StateFolder, make_folder
+from lab.machine.state_folder import StateFolder
 from lab.old_names import ANSWERS, STEPS
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -37,6 +39,7 @@ class LessonStore:
     """Reads and writes below ``<state>/lessons``; a reader finds the old text or the new, never a part."""
 
     def __init__(self, state: StateFolder) -> None:
+        self._state = state
         self._folder = state.root / "lessons"
 
     def desk(self) -> StudentState:
@@ -76,22 +79,23 @@ class LessonStore:
         return self._write(f"{name}.toml", text.encode())
 
     def _read(self, name: str, kind: type[T]) -> T | None:
-        path = self._folder / name
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return read_own_json(self._path(name), kind, error=LessonError)
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeError, OSError) as error:
-            raise LessonError(
-                f"'{path}' cannot be read: {error}", hint="start the lesson again: raidlab lesson start NAME --again"
-            ) from None
+        except LessonError as error:
+            again = "or start the lesson again: raidlab lesson start NAME --again"
+            raise LessonError(error.message, hint=f"{error.hint}, {again}") from None
 
     def _write(self, name: str, data: bytes) -> Path:
-        make_folder(self._folder, what="the folder for lessons")
-        path = self._folder / name
+        path = self._path(name)
+        self._state.make(self._folder, what="the folder for lessons")
         try:
             write_file(path, data)
         except ResultError as error:
             hint = "free some room, or choose another state folder with RAIDLAB_STATE=FOLDER"
             raise LessonError(error.message, hint=hint) from error
         return path
+
+    def _path(self, name: str) -> Path:
+        return self._folder / checked_name(name, "file of a lesson", error=LessonError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +11,8 @@ from urllib.parse import unquote
 
 from lab.errors import SpecError
 from lab.gates.names import is_name
-from lab.gates.numbers import digits
+from lab.gates.numbers import digits, parse_bytes
+from lab.gates.text import shortened
 
 
 class TargetKind(StrEnum):
@@ -52,11 +54,18 @@ class Target:
         """The lab that lasts here: of an embedded kernel by its option, of another machine by the machine's name."""
         if self.kind is TargetKind.UML:
             return self.options.get("name", "default")
-        return "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
+        name = "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
+        if is_name(name):
+            return name
+        # Too long for a folder: what tells it from others is kept.
+        return f"{name[:64]}-{hashlib.sha256(str(self).encode()).hexdigest()[:16]}"
 
 
 def parse_target(text: str) -> Target:
     """Read ``uml:?time=virtual&mem=1G`` and the like. Raises SpecError for what is no target."""
+    # A host and options become words of ssh and paths, in which no control character means anything good.
+    if not unquote(text).isprintable():
+        raise SpecError(f"'{shortened(text)}' is not a target", hint="write it without control characters")
     head, _, query = text.partition("?")
     word, colon, host = head.partition(":")
     try:
@@ -65,7 +74,7 @@ def parse_target(text: str) -> Target:
         near = difflib.get_close_matches(word, [kind.value for kind in TargetKind], n=1, cutoff=0.4)
         meant = f"did you mean '{near[0]}:'? " if near else ""
         raise SpecError(
-            f"'{text}' is not a target",
+            f"'{shortened(text)}' is not a target",
             hint=f"{meant}targets are uml:, local:, vagrant: and ssh:HOST, such as ssh:root@lab1",
         ) from None
     if kind is TargetKind.SSH and (not host or host.startswith("-")):
@@ -97,6 +106,8 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
     if key == "port" and not 0 < (digits(value) or 0) < 65536:
         raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
+    if key == "mem":
+        parse_bytes(value, what="mem")
     if key == "name" and not _is_name(value):
         raise SpecError(f"'{text}': '{value}' cannot be the name of a lab", hint="use letters, digits, '-' and '_'")
 

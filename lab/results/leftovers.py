@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lab.gates.own import make_own_folder
+
 IMPORTING_PREFIX, DELETING_PREFIX = ".importing-", ".deleting-"
 LOCK_NAME = "lock"
 """In a result's folder: held by the process that writes it."""
@@ -27,7 +29,7 @@ _OWN = re.compile(rf"({re.escape(IMPORTING_PREFIX)}|{re.escape(DELETING_PREFIX)}
 @contextmanager
 def changing(root: Path) -> Iterator[None]:
     """Whatever is made or moved in the store meanwhile is no leftover. Raises OSError."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(root, "the folder for results")
     with _locked(root / _STORE_LOCK, fcntl.LOCK_SH):
         yield
 

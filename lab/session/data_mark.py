@@ -11,6 +11,8 @@ import msgspec
 
 from lab.arrays.filesystem import free_bytes
 from lab.errors import ArrayError, CommandFailed, LabError
+from lab.gates.numbers import SizeBytes
+from lab.gates.own import read_own_json
 from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.measure.job import LoadTarget
@@ -34,8 +36,8 @@ class DataMark(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     path: str
     """The array's device, or a file on its file system."""
-    start_bytes: int
-    length_bytes: int
+    start_bytes: SizeBytes
+    length_bytes: SizeBytes
     seed: str
     written_utc: str
 
@@ -171,18 +173,17 @@ def require_mark(session: LabSession, name: str) -> DataMark:
 def read_marks(session: LabSession) -> dict[str, DataMark]:
     """All marks of this lab by the UUID of their array; none from a damaged file."""
     try:
-        text = (session.folder / _MARKS_FILE).read_bytes()
-        return {mark.uuid: mark for mark in msgspec.json.decode(text, type=tuple[DataMark, ...])}
-    except (OSError, msgspec.MsgspecError, UnicodeError):
+        marks = read_own_json(session.folder / _MARKS_FILE, tuple[DataMark, ...])
+        return {mark.uuid: mark for mark in marks}
+    except (FileNotFoundError, LabError):
         return {}
 
 
 def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
     """What each mark was like when it was last read, by the UUID of its array; nothing is read now."""
     try:
-        text = (session.folder / _VERDICTS_FILE).read_bytes()
-        return msgspec.json.decode(text, type=dict[str, LastVerdict])
-    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return read_own_json(session.folder / _VERDICTS_FILE, dict[str, LastVerdict])
+    except (FileNotFoundError, LabError):
         return {}
 
 
@@ -214,8 +215,7 @@ _PAST = {"write": "written", "verify": "read"}
 
 def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
     """Of all arrays that a lab has ever had the newest are kept, so that the file does not grow for ever."""
-    session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_file(session.folder / _MARKS_FILE, msgspec.json.encode(tuple(marks.values())[-_KEPT_MARKS:]))
+    _keep(session, _MARKS_FILE, tuple(marks.values())[-_KEPT_MARKS:])
 
 
 def _keep_verdict(session: LabSession, uuid: str, verdict: DataVerdict | None) -> None:
@@ -224,6 +224,9 @@ def _keep_verdict(session: LabSession, uuid: str, verdict: DataVerdict | None) -
     kept.pop(uuid, None)
     if verdict is not None:
         kept[uuid] = LastVerdict(verdict=verdict, checked_utc=utc_text(session.host.clock))
-    session.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    newest = dict(tuple(kept.items())[-_KEPT_MARKS:])
-    write_file(session.folder / _VERDICTS_FILE, msgspec.json.encode(newest))
+    _keep(session, _VERDICTS_FILE, dict(tuple(kept.items())[-_KEPT_MARKS:]))
+
+
+def _keep(session: LabSession, name: str, value: object) -> None:
+    folder = session.host.state.make(session.folder, what="the lab's folder")
+    write_file(folder / name, msgspec.json.encode(value))

@@ -9,10 +9,11 @@ from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.attaching import ram_attachments
 from lab.disks.kinds import check_specs
 from lab.disks.lab_files import LabFolder
+from lab.disks.opening import embedded_memory_bytes
 from lab.errors import SpecError
 from lab.gates.numbers import DiskCount, checked
-from lab.machine.embedded import MAX_UBD_DISKS
-from lab.units import MIB
+from lab.machine.embedded import MAX_UBD_DISKS, memory_room_bytes
+from lab.units import MIB, human_bytes
 
 LARGER_COUNT = 2
 """One larger disk alone gains nothing: its further room would have no redundancy."""
@@ -53,8 +54,21 @@ def add_to_list(
         )
     if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
         ram_attachments(rams)
+    _require_memory(folder, wanted)
     folder.add(made)
     return tuple(spec.name for spec in made)
+
+
+def _require_memory(folder: LabFolder, wanted: Sequence[DiskSpec]) -> None:
+    without, needed = embedded_memory_bytes([]), embedded_memory_bytes(wanted)
+    room = memory_room_bytes(folder.path)
+    if needed > max(without, room):
+        raise SpecError(
+            f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, and there is room for "
+            f"{human_bytes(room)}",
+            hint=f"disks that are no files may have {human_bytes(max(0, room - without))} together: ask for smaller or "
+            "fewer ones",
+        )
 
 
 def larger_bytes(disks: Sequence[LabDisk]) -> int:

@@ -98,6 +98,15 @@ LINES: list[tuple[Plan, list[str]]] = [
         ops.grow_members("md0", "raid1", 2, (C,)),
         [f"{MANAGE} --add /dev/ubdc", "mdadm --grow /dev/md0 --raid-devices=3"],
     ),
+    (ops.grow_members("md0", "raid5", 3, (), (D,)), ["mdadm --grow /dev/md0 --raid-devices=4"]),
+    (
+        ops.grow_members("md0", "raid5", 3, (E,), (D,)),
+        [f"{MANAGE} --add /dev/ubde", "mdadm --grow /dev/md0 --raid-devices=5"],
+    ),
+    (
+        ops.grow_level("md0", "raid1", "raid5", 2, (), (C,)),
+        ["mdadm --grow /dev/md0 --level=5", "mdadm --grow /dev/md0 --raid-devices=3"],
+    ),
     (ops.grow_size("md0"), ["mdadm --grow /dev/md0 --size=max"]),
     (
         ops.grow_level("md0", "raid1", "raid5", 2, (C,)),

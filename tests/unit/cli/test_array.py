@@ -143,6 +143,7 @@ def test_every_operation_can_be_printed(
         (["remove", "md0", "disk02"], "disk02 is in use in md0"),
         (["fail", "md0", "disk05"], "/dev/ubde is not a member of md0"),
         (["re-add", "md0", "disk05"], "disk05 has never been in md0"),
+        (["re-add", "md0", "disk02"], "disk02 is in md0 already (in sync): it missed nothing"),
         (["show", "md7"], "no array md7"),
         (["assemble", "md0"], "already running"),
     ],

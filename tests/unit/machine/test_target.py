@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import SpecError
+from lab.gates.names import is_name
 from lab.machine.target import TargetKind, parse_target
 
 
@@ -44,6 +45,14 @@ def test_a_missing_colon_is_forgiven_and_options_are_kept() -> None:
         ("uml:?name=../x", "cannot be the name of a lab", "letters"),
         ("uml:?name=", "cannot be the name of a lab", "letters"),
         ("ssh:h?port=http", "is not a port", "65535"),
+        ("ssh:h?port=70000", "is not a port", "65535"),
+        (f"ssh:h?port={'9' * 5000}", "is not a port", "65535"),
+        ("uml:?mem=99999999T", "is not possible", "at most"),
+        (f"uml:?name={'a' * 129}", "cannot be the name of a lab", "letters"),
+        ("uml:?name=..", "cannot be the name of a lab", "letters"),
+        ("uml:?name=é", "cannot be the name of a lab", "letters"),
+        ("ssh:h?identity=a%00b", "is not a target", "control characters"),
+        ("ssh:h\x1b[2J", "is not a target", "control characters"),
     ],
 )
 def test_what_is_no_target_says_what_is(text: str, message: str, hint: str) -> None:
@@ -51,3 +60,9 @@ def test_what_is_no_target_says_what_is(text: str, message: str, hint: str) -> N
         parse_target(text)
     assert message in refused.value.message
     assert hint in refused.value.hint
+
+
+def test_the_lab_of_a_machine_with_a_long_name_has_a_name_of_its_own() -> None:
+    names = {parse_target(f"ssh:{'h' * 200}{number}").lab_name for number in (1, 2)}
+    assert len(names) == 2
+    assert all(is_name(name) for name in names)
