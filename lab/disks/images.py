@@ -65,14 +65,8 @@ class DiskImages:
             raise storage_error(f"no disk image can be made in {self._folder}", error) from None
         missing = []
         for spec in wanted:
-            found = self.find(spec.name)
-            if found is None:
+            if not self.check(spec):
                 missing.append(spec)
-            elif found.st_size != spec.size_bytes:
-                raise LabError(
-                    f"the image {self.path(spec.name)} has {found.st_size} bytes instead of {spec.size_bytes}",
-                    hint="move the file to another place, where its data stay: the disk is then made anew, blank",
-                )
         self._require_room(sum(spec.size_bytes for spec in missing))
         made: list[str] = []
         try:
@@ -88,6 +82,16 @@ class DiskImages:
                 self.remove(name)
             what = f"an image of {human_bytes(spec.size_bytes)} cannot be made in {self._folder}"
             raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
+
+    def check(self, spec: DiskSpec) -> bool:
+        """Whether the disk has an image. Raises LabError for one of another size, which is not what the lab made."""
+        found = self.find(spec.name)
+        if found and found.st_size != spec.size_bytes:
+            raise LabError(
+                f"the image {self.path(spec.name)} has {found.st_size} bytes instead of {spec.size_bytes}",
+                hint="move the file to another place, where its data stay: the disk is then made anew, blank",
+            )
+        return found is not None
 
     def remove(self, name: str) -> None:
         """Remove the image, if it is there. Raises LabError for what is none, and if it cannot be removed."""

@@ -91,12 +91,12 @@ class LabFolder:
         """
         check_specs(disk_specs)
         kept = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
-        dropped = [spec.name for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in kept]
-        for name in dropped:
-            self.images.find(name)
+        dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in kept]
+        for spec in dropped:
+            self.images.check(spec)
         _save(self._lock.folder, disk_specs)
-        for name in dropped:
-            self.images.remove(name)
+        for spec in dropped:
+            self.images.remove(spec.name)
         self.specs = tuple(disk_specs)
 
     def drop_host_cache(self, names: Container[str]) -> bool:

@@ -198,13 +198,13 @@ def _namespace_switch(host: Host) -> str:
 
 
 def _state_folder(host: Host) -> Found:
-    folder = host.state.root
     try:
-        room = shutil.disk_usage(make_folder(folder, what="the state folder")).free
+        folder = make_folder(host.state.root, what="the state folder")
+        room = shutil.disk_usage(folder).free
     except LabError as error:
         return Outcome.MISSING, error.message, error.hint
     except OSError as error:
-        return Outcome.MISSING, f"{folder}: {error.strerror}", f"choose another: {STATE_VARIABLE}=FOLDER"
+        return Outcome.MISSING, f"the state folder: {error.strerror}", f"choose another: {STATE_VARIABLE}=FOLDER"
     detail = f"{folder}, {human_bytes(room)} free"
     if room >= COMFORTABLE_SPACE_BYTES:
         return Outcome.OK, detail, ""

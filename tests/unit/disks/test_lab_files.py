@@ -169,6 +169,19 @@ def test_disks_that_cannot_be_made_leave_the_lab_as_it_was(state: StateFolder) -
         assert folder.specs == files(2)
 
 
+def test_an_image_that_is_not_what_the_lab_made_is_not_removed(state: StateFolder) -> None:
+    with lab_folder(state, "default") as folder:
+        folder.save(files(2))
+        folder.images.make(folder.specs)
+        os.truncate(folder.image(folder.specs[1]), 9 * MIB)
+        with pytest.raises(LabError, match=f"has {9 * MIB} bytes instead of {8 * MIB}"):
+            folder.save(files(1))
+        assert folder.specs == files(2)
+        assert folder.image(folder.specs[1]).exists()
+    with lab_folder(state, "default") as folder:
+        assert folder.specs == files(2)
+
+
 def test_what_a_killed_add_left_is_made_anew_and_data_are_not(state: StateFolder) -> None:
     further = [DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=16 * MIB)]
     with lab_folder(state, "default") as folder:
