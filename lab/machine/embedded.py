@@ -23,6 +23,7 @@ from lab.machine.state_folder import (
     KERNEL_RECORD,
     FolderLock,
     StateFolder,
+    executable_room_bytes,
     kernel_group,
     kill_recorded_kernel,
     memory_folder,
@@ -392,23 +393,10 @@ def _make_memory_folder(folder: Path, memory_bytes: int) -> Path:
         )
     for candidate in (memory_folder(folder), folder / "memory"):
         with suppress(OSError):
-            if _memory_room_in(candidate.parent) >= memory_bytes:
+            if executable_room_bytes(candidate.parent) >= memory_bytes:
                 candidate.mkdir(mode=0o700)
                 return candidate
     raise LabError(
         f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
         hint="free some, or give the kernel less with --on 'uml:?mem=256M'",
     )
-
-
-def memory_room_bytes(folder: Path) -> int:
-    """How much memory an embedded kernel can have whose folder lies on the file system of ``folder``."""
-    return max(_memory_room_in(place) for place in (memory_folder(folder).parent, folder))
-
-
-def _memory_room_in(place: Path) -> int:
-    try:
-        room = os.statvfs(place)
-    except OSError:
-        return 0
-    return 0 if room.f_flag & os.ST_NOEXEC else room.f_bavail * room.f_frsize

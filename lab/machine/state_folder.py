@@ -74,6 +74,20 @@ def memory_folder(instance: Path) -> Path:
     return Path("/dev/shm") / f"raidlab-{instance.name}"
 
 
+def memory_room_bytes(folder: Path) -> int:
+    """How much memory an embedded kernel can have whose folder lies on the file system of ``folder``."""
+    return max(executable_room_bytes(place) for place in (memory_folder(folder).parent, folder))
+
+
+def executable_room_bytes(folder: Path) -> int:
+    """The room for a file that may be executed; 0 where none may be, or the folder is not there."""
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return 0
+    return 0 if room.f_flag & os.ST_NOEXEC else room.f_bavail * room.f_frsize
+
+
 def remove_instance(folder: Path) -> None:
     """Remove all files of a running machine, however it ended."""
     for path in (memory_folder(folder), folder):

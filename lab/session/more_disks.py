@@ -12,7 +12,8 @@ from lab.disks.lab_files import LabFolder
 from lab.disks.opening import embedded_memory_bytes
 from lab.errors import SpecError
 from lab.gates.numbers import DiskCount, checked
-from lab.machine.embedded import MAX_UBD_DISKS, memory_room_bytes
+from lab.machine.embedded import MAX_UBD_DISKS
+from lab.machine.state_folder import memory_room_bytes
 from lab.units import MIB, human_bytes
 
 LARGER_COUNT = 2

@@ -157,7 +157,7 @@ def _(bench: Bench) -> None:
     image.unlink()
     image.write_bytes(bytes(SIZE // 2))
     done = bench.run("array", "show", on_machine=True).was_refused()
-    expect(not "remove the file" in done.err, f"an image of another size: {done}")
+    expect("remove the file" not in done.err, f"an image of another size: {done}")
     image.unlink()
     bench.run("array", "create", "--level", "1", "--disks", "2", "--wait", on_machine=True).worked()
     told = _next(bench.run("array", "pull", "md0", "disk02", on_machine=True).was_refused())
