@@ -23,17 +23,15 @@ from lab.machine.state_folder import (
     KERNEL_RECORD,
     FolderLock,
     StateFolder,
-    executable_room_bytes,
     kernel_group,
     kill_recorded_kernel,
-    memory_folder,
+    make_memory_folder,
     remove_instance,
 )
-from lab.units import MIB, human_bytes
+from lab.units import MIB
 
 MAX_UBD_DISKS = 16
 DEFAULT_MEMORY_BYTES = 512 * MIB
-MIN_MEMORY_BYTES = 96 * MIB
 START_TIMEOUT_SECONDS = 60.0
 POWER_OFF_SECONDS = 5.0
 SUPERVISOR_SECONDS = 10.0
@@ -321,7 +319,7 @@ def start_embedded(
             fcntl.fcntl(up_write, fcntl.F_SETPIPE_SZ, ANSWER_PIPE_BYTES)
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
-        memory = _make_memory_folder(folder, options.memory_bytes)
+        memory = make_memory_folder(folder, options.memory_bytes)
         extra_env = {"TMPDIR": str(memory)}
         if preloaded:
             extra_env["LD_PRELOAD"] = str(preloaded)
@@ -379,24 +377,3 @@ def _install_agent(folder: Path, python: str) -> None:
     init.write_text(f"#!{python} -IS\n" + source.partition("\n")[2], encoding="utf-8")
     init.chmod(0o700)
     (folder / "uml").mkdir()
-
-
-def _make_memory_folder(folder: Path, memory_bytes: int) -> Path:
-    """Where the file goes that is the guest's memory: shared memory if that is large enough, else the state folder.
-
-    The kernel maps it for execution too, hence not a file system that is mounted noexec.
-    """
-    if memory_bytes < MIN_MEMORY_BYTES:
-        raise SpecError(
-            f"{human_bytes(memory_bytes)} of guest memory is too little for the embedded kernel",
-            hint=f"give it {human_bytes(MIN_MEMORY_BYTES)} or more, such as --on 'uml:?mem=512M'",
-        )
-    for candidate in (memory_folder(folder), folder / "memory"):
-        with suppress(OSError):
-            if executable_room_bytes(candidate.parent) >= memory_bytes:
-                candidate.mkdir(mode=0o700)
-                return candidate
-    raise LabError(
-        f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
-        hint="free some, or give the kernel less with --on 'uml:?mem=256M'",
-    )

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 import platformdirs
 
-from lab.errors import LabError, MachineBusy
+from lab.errors import LabError, MachineBusy, SpecError
 from lab.gates.files import open_plain
 from lab.gates.names import checked_name
 from lab.gates.numbers import ProcessId, SizeBytes
@@ -29,8 +29,10 @@ from lab.gates.own import check_own_folder, make_own_folder, read_own_json
 from lab.host.clock import Clock
 from lab.host.files import HostFiles, replace_file
 from lab.host.processes import Processes
+from lab.units import MIB, human_bytes
 
 T = TypeVar("T")
+MIN_MEMORY_BYTES = 96 * MIB
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
 OWNER_RECORD = "owner.json"
@@ -86,6 +88,27 @@ def executable_room_bytes(folder: Path) -> int:
     except OSError:
         return 0
     return 0 if room.f_flag & os.ST_NOEXEC else room.f_bavail * room.f_frsize
+
+
+def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
+    """Where the file goes that is the guest's memory: shared memory if that is large enough, else the state folder.
+
+    The kernel maps it for execution too, hence not a file system that is mounted noexec.
+    """
+    if memory_bytes < MIN_MEMORY_BYTES:
+        raise SpecError(
+            f"{human_bytes(memory_bytes)} of guest memory is too little for the embedded kernel",
+            hint=f"give it {human_bytes(MIN_MEMORY_BYTES)} or more, such as --on 'uml:?mem=512M'",
+        )
+    for candidate in (memory_folder(folder), folder / "memory"):
+        with suppress(OSError):
+            if executable_room_bytes(candidate.parent) >= memory_bytes:
+                candidate.mkdir(mode=0o700)
+                return candidate
+    raise LabError(
+        f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
+        hint="free some, or give the kernel less with --on 'uml:?mem=256M'",
+    )
 
 
 def remove_instance(folder: Path) -> None:
