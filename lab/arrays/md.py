@@ -175,7 +175,7 @@ class MdArray(Array):
             # md goes through its list from the front (raid5_start_reshape in drivers/md/raid5.c).
             raise ArrayError(
                 f"{self.name} has the spare {left[0]}, which md takes before a disk that is added",
-                hint=f"grow on {left[0]}, or take it out first: raidlab array remove {self.name} {left[0]}",
+                hint=f"grow on {left[0]} as well, or take it out first: raidlab array remove {self.name} {left[0]}",
             )
         if level:
             plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added, spares)

@@ -103,7 +103,11 @@ def test_free_disks_are_those_without_superblock(machine: FakeMachine, capfd: py
 @pytest.fixture
 def raid5(machine: FakeMachine) -> FakeMachine:
     """A running RAID 5 that is in sync, as captured."""
-    record = load("raid5-checking")
+    return running(machine, "raid5-checking")
+
+
+def running(machine: FakeMachine, capture: str) -> FakeMachine:
+    record = load(capture)
     machine.files |= record["files"]
     machine.dirs |= {folder: tuple(names) for folder, names in record["entries"].items()}
     machine.dirs["/sys/block"] = ("md0", *(f"ubd{letter}" for letter in "abcde"))
@@ -153,6 +157,25 @@ def test_what_the_state_does_not_allow_has_status_1(
 ) -> None:
     assert run(["--on", "uml:", "array", *arguments]) == 1
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--members", "4"], 0, ["mdadm --grow /dev/md0 --raid-devices=4"]),
+        (["--members", "5"], 0, ["mdadm --manage /dev/md0 --add /dev/ubde", "mdadm --grow /dev/md0 --raid-devices=5"]),
+        (["--members", "disk04"], 0, ["mdadm --grow /dev/md0 --raid-devices=4"]),
+        (["--members", "disk05"], 1, ["raidlab: md0 has the spare disk04, which md takes before a disk that is added"]),
+    ],
+)
+def test_a_spare_joins_first_when_an_array_grows(
+    machine: FakeMachine, capfd: pytest.CaptureFixture[str], arguments: list[str], status: int, said: list[str]
+) -> None:
+    running(machine, "raid5-bitmap-spare")
+    assert run(["--on", "uml:", "array", "grow", "md0", *arguments, "--plan", "--quiet"]) == status
+    printed = capfd.readouterr()
+    assert (printed.out or printed.err).splitlines()[: len(said)] == said
+    assert len(printed.out.splitlines()) in (0, len(said))
 
 
 @pytest.mark.usefixtures("raid5")
