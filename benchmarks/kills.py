@@ -57,7 +57,7 @@ level = "raid1"
 members = 2
 [[jobs]]
 workload = "rand-read-4k"
-runtime_seconds = 0.5
+runtime_seconds = 2.0
 warmup_seconds = 0.1
 file_bytes = "4M"
 """
