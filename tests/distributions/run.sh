@@ -36,7 +36,7 @@ fill() {
   local codename="$1" options=() line
   while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
   [[ -z ${KEYRING:-} ]] || options+=("--keyring=$KEYRING")
-  sources "$codename" | mmdebstrap --quiet --mode=root --variant=minbase --include=sudo,git,make,ca-certificates \
+  sources "$codename" | mmdebstrap --quiet --mode=root --variant=minbase --include=apt,sudo,git,make,ca-certificates \
     --dpkgopt='force-unsafe-io' --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     "${options[@]}" "$codename" "$root" -
 }
