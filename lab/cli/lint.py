@@ -14,15 +14,19 @@ from lab.errors import ExitCode, LabError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.files import MOST_RECORD_BYTES, read_text
-from lab.lint.fio_checks import lint_job_file
+from lab.gates.toml import parse_toml
+from lab.lint.fio_checks import lint_fio, lint_job_file
 from lab.lint.result_checks import lint_result
 from lab.lint.rules import LintFinding, LintRule, all_rules, distinct, find_rule
 from lab.parts import added
 from lab.results.elsewhere import is_file_name, read_files
 from lab.results.store import ResultStore, decode_record
-from lab.units import MIB
+from lab.tomlfile import toml_text
+from lab.units import KIB
+from lab.workloads.workload import LoadProgram, find_workload
 
 FIO_SUFFIXES = (".fio", ".job")
+_MOST_RECIPE_BYTES = 64 * KIB
 _AS_PUBLISHED = "-as-published"
 
 
@@ -30,8 +34,8 @@ def lint(
     name: Annotated[
         str | None,
         Parameter(
-            help="An experiment, a result, or a file: .toml experiment, .fio job, .sh recipe, record.json, .zip "
-            "bundle; nothing: list the rules."
+            help="An experiment, a result, or a file: .toml experiment or workload, .fio job, .sh recipe, "
+            "record.json, .zip bundle; nothing: list the rules."
         ),
     ] = None,
     *,
@@ -60,12 +64,15 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     path = Path(name)
     lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
     if lint_text:
-        return lint_text(read_text(path, MIB))
+        return lint_text(read_text(path, _MOST_RECIPE_BYTES))
     if path.suffix == ".json":
         return lint_result(decode_record(read_text(path, MOST_RECORD_BYTES).encode(), source=name))
     if path.suffix and is_file_name(path.name):
         files = read_files(path)
         return [finding for result_id in files.ids for finding in lint_result(files.record(result_id))]
+    if path.suffix == ".toml" and _is_workload(path):
+        workload = find_workload(name)
+        return lint_fio(workload.recipe) if workload.program is LoadProgram.FIO else ()
     if path.suffix == ".toml" or name in built_in_names():
         return lint_experiment(find_experiment(name)[0])
     publications, lint_publication = added("publications"), added("lint publication")
@@ -80,6 +87,11 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
         known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in studies)))
         error.hint = f"{error.hint}; experiments: {known}"
         raise
+
+
+def _is_workload(path: Path) -> bool:
+    """Rather than an experiment: by the key that each workload has, and no experiment."""
+    return "direction" in parse_toml(toml_text(path), source=str(path))
 
 
 def _plain(finding: LintFinding) -> dict[str, str]:

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from lab.errors import SpecError
 from lab.gates.numbers import digits, parse_bytes
 from lab.lint.rules import Check, LintFinding, Seen, run_checks
+from lab.units import KIB
 
-_LOOP = re.compile(r"for\s+(\w+)\s+in\s+([^;]+);\s*do\s+(.+?);?\s*done", re.DOTALL)
+# With bounds, and no place where two parts could share out the same spaces: time goes with the length of the text.
+_LOOP = re.compile(r"for\s+(\w{1,80})\s+in\s+(\S[^;]{0,4000});\s{0,80}do\s+(\S.{0,4000}?);?\s{0,80}done", re.DOTALL)
+_MOST_UNROLLED = 256 * KIB
 _BREAKS = {";", "&&", "||", "&"}
 _CUTTERS = {"awk", "gawk", "grep", "egrep", "sed", "cut"}
 _MDADM_CHANGES = ("--add", "-a", "--re-add", "--fail", "-f", "--set-faulty", "--remove", "-r")
@@ -65,7 +68,7 @@ class Recipe:
 
 
 def parse_recipe(text: str) -> Recipe:
-    """The facts of a shell text. Raises SpecError for quotes that do not end."""
+    """The facts of a shell text. Raises SpecError for quotes that do not end, and loops without end."""
     commands = tuple(_commands(_unrolled(text.replace("\\\n", " "))))
     recipe = Recipe(commands)
     made = set()
@@ -97,7 +100,10 @@ def _unrolled(text: str) -> str:
         name, words, body = found[1], found[2].split(), found[3]
         return "\n".join(re.sub(rf"\$\{{?{name}\}}?", word, body) for word in words)
 
-    return _LOOP.sub(write_out, text)
+    unrolled = _LOOP.sub(write_out, text)
+    if len(unrolled) > _MOST_UNROLLED:
+        raise SpecError("the loops of the recipe are too long to be followed", hint="lint its parts by themselves")
+    return unrolled
 
 
 def _commands(text: str) -> Iterator[ShellCommand]:

@@ -33,7 +33,7 @@ _MOST_RUN_SECONDS = 3 * MOST_SECONDS
 """With a warm-up, and a little more."""
 _LONGEST_LINE = 512
 """fio reads 4,096 bytes at a time: the rest of a longer line, of a comment too, would be a line of its own."""
-_MOST_LINES = 500
+MOST_LINES = 500
 _PATHS = ("filename", "directory", "replay_redirect")
 _ANY_PATH = re.compile(r"[A-Za-z0-9/_.:@%+,=\\-]+")
 _NEVER = re.compile(r"(?!)")
@@ -101,8 +101,8 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
     ``writes``: whether the target may be changed.
     """
     lines = text.split("\n")
-    if len(lines) > _MOST_LINES:
-        yield f"{len(lines):,} lines, and {_MOST_LINES} are permitted"
+    if len(lines) > MOST_LINES:
+        yield f"{len(lines):,} lines, and {MOST_LINES} are permitted"
         return
     shared: dict[str, str] = {}
     jobs: list[tuple[str, dict[str, str]]] = []

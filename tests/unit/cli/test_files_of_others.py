@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,17 @@ from lab.cli.main import run
 from lab.disks.drive_models import DriveModel
 from lab.errors import LabError
 from lab.experiments import schema
+from lab.experiments.linting import lint_experiment
+from lab.experiments.schedule import estimated_seconds, planned_keys
 from lab.experiments.schema import Experiment, JobPlan
-from lab.lessons.course import COURSE_FOLDER
+from lab.lessons.course import COURSE_FOLDER, LessonFiles
 from lab.lessons.schema import Lesson, Translation
+from lab.lessons.validation import lesson_problems
 from lab.tomlfile import convert_tree
-from lab.workloads.workload import BUILT_IN_FOLDER, Workload
+from lab.units import MIB
+from lab.workloads.dd_job import dd_invocation
+from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
+from lab.workloads.workload import BUILT_IN_FOLDER, LoadProgram, Workload
 
 SECONDS = 1.0
 EXPERIMENTS = sorted(schema.BUILT_IN_FOLDER.glob("*.toml"))
@@ -55,7 +63,10 @@ def changed_tree(path: Path, draw: st.DrawFn) -> dict[str, Any]:
         if not found:
             break
         node, key = draw(st.sampled_from(found))
-        node[key] = draw(VALUES)
+        # Of the same kind mostly, or hardly any would get past the first look.
+        alike = [at[each] for at, each in found if type(at[each]) is type(node[key])]
+        likely = st.integers(0, 70) if isinstance(node[key], int) else SCALARS
+        node[key] = deepcopy(draw(st.sampled_from(alike) | likely | VALUES))
     return tree
 
 
@@ -70,11 +81,26 @@ def trees(draw: st.DrawFn) -> tuple[type[msgspec.Struct], dict[str, Any]]:
     return kind, changed_tree(draw(st.sampled_from(paths)), draw)
 
 
+def invocations_of(workload: Workload) -> None:
+    target = JobTarget("/dev/md0", PathKind.DEVICE, 64 * MIB)
+    if workload.program is LoadProgram.DD:
+        dd_invocation(workload, target)
+    else:
+        fio_invocations(workload, target)
+
+
 def told(kind: type[msgspec.Struct], tree: dict[str, Any]) -> LabError | None:
     try:
         found = convert_tree(tree, kind, source="x")
         if isinstance(found, Experiment):
             schema.check(found)
+            lint_experiment(found)
+            assert len(planned_keys(found)) <= schema.MOST_MEASUREMENTS
+            assert math.isfinite(estimated_seconds(found))
+        elif isinstance(found, Lesson):
+            lesson_problems(LessonFiles(found, Path("01-other.toml")))
+        elif isinstance(found, Workload):
+            invocations_of(found)
     except LabError as error:
         return error
     return None
@@ -153,6 +179,7 @@ workload = "{evil}"
     lesson = (LESSONS[5].read_text(encoding="utf-8")).replace('workload = "rand-write-4k"', f'workload = "{evil}"')
     assert str(evil) in lesson
     path = tmp_path / f"{LESSONS[5].stem}.toml"
+    assert "foreign-command" in answered((*words[:1], str(evil)), capfd) or words[0] != "lint"
     path.write_text(lesson if words[0] == "lesson" else experiment, encoding="utf-8")
     assert "foreign-command" in answered((*words, str(path)), capfd)
 
@@ -168,3 +195,25 @@ def test_values_of_a_lesson_that_double_are_refused(tmp_path: Path, capfd: pytes
     path = tmp_path / f"{LESSONS[0].stem}.toml"
     path.write_text(text + grown, encoding="utf-8")
     assert "longer than 500 characters" in answered(("lesson", "verify", str(path)), capfd)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for a in" + " " * 60_000,
+        "for a in b; do " * 4_000,
+        "for a in " + "b " * 1_900 + "; do " + "echo $a " * 400 + "; done\n",
+        "for a in b; do" + " " * 60_000 + "don",
+        "'" * 60_001,
+        "[" * 60_000,
+        "\n[a]" * 15_000,
+        "x=" * 30_000,
+        "[global]\n" + "a=1\n" * 15_000,
+        "[a]\n" * 480,
+    ],
+    ids=lambda text: repr(text[:16]),
+)
+@pytest.mark.parametrize("name", ["recipe.sh", "job.fio"])
+def test_no_recipe_takes_long_to_lint(name: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    answered(("lint", str(tmp_path / name)), capfd)
