@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.support.footprint import client_footprint, machine_footprint
+from benchmarks.support.footprint import client_footprint, machine_footprint, prepare_client
 from benchmarks.support.growth import growth_per_round
 from benchmarks.support.report import finish, private_state
 from lab.arrays.spec import ArraySpec
@@ -56,6 +56,7 @@ READS = "rand-read-128k"
 (wait_read_barrier and raise_barrier in drivers/md/raid1.c). Under reads without a pause it gets nowhere."""
 BOUNDS: dict[str, float] = {
     "client_bytes": 8 * MIB,
+    "client_objects": 1000,
     "supervisor_bytes": MIB,
     "kernel_bytes": 8 * MIB,
     "guest_bytes": 16 * MIB,
@@ -236,6 +237,7 @@ def main() -> None:
     begin = time.monotonic()
     end = begin + options.seconds
     with private_state() as state:
+        prepare_client(state)
         for rounds in itertools.cycle(STINTS):
             if time.monotonic() > end or len(findings.failures) > MOST_FAILURES:
                 break
