@@ -47,6 +47,7 @@ LONGEST = (
 )
 # Files whose tests take more than a second of a processor's time each: marked slow as a whole.
 SLOW = (
+    "hardening/test_fuzz.py",
     "hardening/test_promises.py",
     "tui/test_build_screen.py",
     "tui/test_lesson_places.py",

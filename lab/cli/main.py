@@ -16,6 +16,7 @@ from lab.host import signals, streams
 from lab.host.files import advice
 
 _MOST_TOLD_OF_COMMAND = 200
+_NEXT_AT_LEAST = "--verbose tells every command that is run, and 'raidlab doctor' what is missing"
 _MOST_TOLD = 2000
 """Characters of an error: what was typed, and is repeated in it, may be of any length."""
 
@@ -89,10 +90,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _report(message: str, hint: str, kind: str, status: int) -> int:
-    message, hint = shortened(message, _MOST_TOLD), shortened(hint, _MOST_TOLD)
-    err(f"raidlab: {message}")
-    if hint:
-        err(f"  next: {hint}")
+    message, hint = shortened(message, _MOST_TOLD), shortened(hint or _NEXT_AT_LEAST, _MOST_TOLD)
+    err(f"raidlab: {message}\n  next: {hint}")
     if options().json:
         out_json_line({"error": {"kind": kind, "message": message, "hint": hint, "exit_status": int(status)}})
     return int(status)

@@ -128,7 +128,12 @@ def reader(machine: Machine, node: str) -> Read:
             times = machine.call(READ_PLACES, (node, str(depth), text), timeout_seconds=LONGEST_SECONDS)
         except CommandFailed as error:
             raise LabError(f"{node} cannot be read: {error.stderr_tail}") from error
-        return [(float(begin), float(end)) for begin, end in (line.split() for line in times.splitlines())]
+        found = [(float(begin), float(end)) for begin, end in (line.split() for line in times.splitlines())]
+        if len(found) != len(places):
+            raise LabError(
+                f"{node}: {len(found)} of {len(places)} reads were told of", hint="look at the machine's log"
+            )
+        return found
 
     return read
 

@@ -1,0 +1,196 @@
+"""Each input against the command line, in a fork of this process with bounded memory and time.
+
+A fork costs a hundredth of a start. Labs are opened on a machine without a world behind it, and time passes only when
+something sleeps; everything else is the real command, from its arguments to its exit status.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lab.cli import context as cli_context
+from lab.cli.main import run
+from lab.disks import DiskKind, Lab, LabDisk
+from lab.host import clock, streams
+from lab.machine import Host, Machine, Target
+from tests.hardening.inputs import Case
+from tests.unit.cli.superblocks import READS, as_read
+from tests.unit.fakes import FakeMachine, Scripted, as_machine
+
+MOST_BYTES = 2**30
+MOST_SECONDS = 10.0
+_DISK_BYTES = 500 * 1024**2
+_BUG = re.compile("Traceback|this should not happen|not enough memory|Exception ignored")
+_TOLD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``problem`` is empty if the input got an answer."""
+
+    status: int | None
+    said: str
+    seconds: float
+    problem: str = ""
+
+
+def load_all() -> None:
+    """What commands load on demand is loaded before the first fork, on one thread: a fork takes no other along."""
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    from tests.hardening.inputs import commands
+
+    commands()
+    gc.freeze()
+
+
+def outcome(case: Case) -> Outcome:
+    """Carry out one input in folders of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="raidlab-fuzz-"))
+    try:
+        (folder / "state").mkdir(mode=0o700)
+        for name, data in case.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        os.mkfifo(folder / "pipe")
+        (folder / "link").symlink_to("link")
+        return _forked(case, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _forked(case: Case, folder: Path) -> Outcome:
+    reading, writing = os.pipe()
+    begin = time.monotonic()
+    with warnings.catch_warnings():
+        # The test runner has a thread of its own, which the child does without.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _carry_out(case, folder, writing)
+    os.close(writing)
+    said, is_late = _read(reading, begin + MOST_SECONDS)
+    os.close(reading)
+    if is_late:
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return _judged(case, None if is_late else status, said.decode("utf-8", "replace"), time.monotonic() - begin)
+
+
+def _read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
+    """What is written there until the end, or the first and last of it; and whether it took too long."""
+    said = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([descriptor], [], [], left)[0]:
+            continue
+        more = os.read(descriptor, 1 << 20)
+        if not more:
+            return said, False
+        said += more
+        if len(said) > 1 << 24:
+            said = said[:_TOLD_BYTES] + said[-_TOLD_BYTES:]
+    return said, True
+
+
+def _judged(case: Case, status: int | None, said: str, seconds: float) -> Outcome:
+    problem = ""
+    passes_status_on = "exec" in case.words
+    if status is None:
+        problem = f"no end within {MOST_SECONDS:g} s"
+    elif status not in range(5) and not (passes_status_on and 0 <= status < 256):
+        problem = f"status {status}"
+    elif found := _BUG.search(said):
+        problem = f"'{found[0]}'"
+    elif status in (2, 3, 4) and "  next: " not in said:
+        problem = "no next step"
+    return Outcome(status, said, seconds, problem)
+
+
+def _carry_out(case: Case, folder: Path, output: int) -> None:
+    status = 255
+    try:
+        os.chdir(folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        os.environ.update(
+            RAIDLAB_STATE=str(folder / "state"), RAIDLAB_CONFIG=str(folder), TMPDIR=str(folder), HOME=str(folder)
+        )
+        tempfile.tempdir = None
+        own = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        # What the fork brought along is not the input's.
+        resource.setrlimit(resource.RLIMIT_AS, (own + MOST_BYTES,) * 2)
+        streams.prepare()
+        _without_a_world()
+        status = int(run(list(case.words)))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _without_a_world() -> None:
+    slept = 0.0
+
+    def sleep(_: object, seconds: float) -> None:
+        nonlocal slept
+        slept += seconds
+
+    clock.HostClock.sleep = sleep  # type: ignore[method-assign,assignment]
+    clock.HostClock.monotonic_seconds = lambda _: time.monotonic() + slept  # type: ignore[method-assign,assignment]
+    cli_context.use_opener(_open_fake)
+
+
+@contextmanager
+def _open_fake(
+    _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
+) -> Iterator[Lab]:
+    """Five blank disks."""
+    names = [f"ubd{letter}" for letter in "abcde"]
+    fake = FakeMachine(dirs={"/sys/block": tuple(names)})
+    for number, name in enumerate(names):
+        fake.files |= {f"/sys/block/{name}/size": str(_DISK_BYTES // 512), f"/sys/block/{name}/dev": f"98:{number}"}
+    fake.answers[READS] = Scripted(stdout=as_read([None] * len(names)))
+    fake.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": []}')
+    on_machine(as_machine(fake))
+    disks = [
+        LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/{name}", size_bytes=_DISK_BYTES)
+        for number, name in enumerate(names, start=1)
+    ]
+    yield Lab(as_machine(fake), host, disks)
+
+
+def smaller(case: Case, problem: str) -> Case:
+    """The same problem with fewer words and shorter files, as far as leaving one out at a time leads."""
+
+    def still(candidate: Case) -> bool:
+        return outcome(candidate).problem == problem
+
+    place = 0
+    while place < len(case.words):
+        fewer = replace(case, words=case.words[:place] + case.words[place + 1 :])
+        if fewer.words and fewer.words[0] not in ("run", "watch") and still(fewer):
+            case = fewer
+        else:
+            place += 1
+    for name in case.files:
+        without = {other: data for other, data in case.files.items() if other != name}
+        if still(fewer := replace(case, files=without)):
+            case = fewer
+    return case

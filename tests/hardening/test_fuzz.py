@@ -1,0 +1,63 @@
+"""Some hundred inputs of the ten thousand that ``benchmarks.fuzz`` tries, and whether a bug would be seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.cli import main
+from tests.hardening import fuzzing
+from tests.hardening.fuzzing import load_all, outcome
+from tests.hardening.inputs import Case, case, read_case
+
+COUNT = 120
+FOUND = (
+    # A machine that answers nothing to what a drive is measured with.
+    '[["disks", "calibrate", "disk01", "--name", "ad0"], {}]',
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    load_all()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_input_gets_an_answer(part: int) -> None:
+    for number in range(part, COUNT, 4):
+        kind, made = case(2026, number)
+        seen = outcome(made)
+        assert not seen.problem, f"{kind} {number}: {made.words}: {seen}"
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_what_broke_it_gets_an_answer(text: str) -> None:
+    seen = outcome(read_case(text))
+    assert not seen.problem, seen
+
+
+def _raise(_: object) -> int:
+    raise ZeroDivisionError("a bug")
+
+
+def _grow(_: object) -> int:
+    return len(bytearray(fuzzing.MOST_BYTES + 1)) and 0
+
+
+def _hang(_: object) -> int:
+    while True:
+        pass
+
+
+def _strange_status(_: object) -> int:
+    return 7
+
+
+@pytest.mark.parametrize(
+    ("bug", "seen"),
+    [(_raise, "should not happen"), (_grow, "memory"), (_hang, "no end"), (_strange_status, "status 7")],
+)
+def test_a_bug_is_seen(bug: object, seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "_dispatch", bug)
+    if bug is _hang:
+        monkeypatch.setattr(fuzzing, "MOST_SECONDS", 1.0)
+    assert seen in outcome(Case(("workloads",), {})).problem
