@@ -6,7 +6,7 @@ and again only when its file changes.
 
 from __future__ import annotations
 
-import os
+import fcntl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -18,7 +18,9 @@ from lab.compare.figures import HEALTHY, is_speed, singles
 from lab.compare.platforms import platform_words
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.gates.own import make_own_folder
+from lab.gates.text import visible
 from lab.host.files import storage_error
+from lab.results.leftovers import locked
 from lab.results.store import RECORD_NAME
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ FIGURE_COLUMNS = {
     "p99_seconds": _NUMBER,
     "cpu_microseconds_per_io": _NUMBER,
 }
+_CHECKS = 2
+"""Raised when bundles are checked in another way: what an earlier raidlab found good is looked at again."""
 _FILES, _FIGURES = "files.parquet", "figures.parquet"
 
 
@@ -88,7 +92,7 @@ def view_class(folder: Path, cache: Path) -> ClassView:
     duckdb = _duckdb()
     if not folder.is_dir():
         raise ResultError(f"there is no folder '{folder}'", hint="give the folder that holds the bundles")
-    place = cache / sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    place = cache / sha256(f"{_CHECKS} {visible(str(folder.resolve()))}".encode()).hexdigest()[:16]
     try:
         with duckdb.connect() as database:
             _bring_up_to_date(database, folder, place)
@@ -112,11 +116,9 @@ def _duckdb() -> Any:
 def _bring_up_to_date(database: DuckDBPyConnection, folder: Path, place: Path) -> None:
     """Tables ``files`` and ``figures`` as the folder is now, in memory and in ``place``."""
     _load(database, place)
-    there = {
-        entry.name: (entry.stat().st_size, entry.stat().st_mtime_ns)
-        for entry in os.scandir(folder)
-        if entry.name.endswith(SUFFIX) and entry.is_file()
-    }
+    # A name may have bytes that are no UTF-8, which no column takes.
+    paths = {visible(path.name): path for path in folder.iterdir() if path.name.endswith(SUFFIX)}
+    there = {name: _stamp(path) for name, path in paths.items()}
     known = {name: (size, changed) for name, size, changed in database.execute(_KNOWN).fetchall()}
     gone = [name for name, stamp in known.items() if there.get(name) != stamp]
     new = sorted(name for name, stamp in there.items() if known.get(name) != stamp)
@@ -127,12 +129,18 @@ def _bring_up_to_date(database: DuckDBPyConnection, folder: Path, place: Path) -
     files: list[tuple[object, ...]] = []
     figures: list[tuple[object, ...]] = []
     for name in new:
-        key, problem, rows = _read(folder / name)
+        key, problem, rows = _read(paths[name])
         files.append((name, *there[name], key, problem))
         figures += rows
     _append(database, "files", FILE_COLUMNS, files)
     _append(database, "figures", FIGURE_COLUMNS, figures)
     _keep(database, place)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Size and time of change; of a link that leads nowhere its own."""
+    found = path.stat() if path.exists() else path.lstat()
+    return found.st_size, found.st_mtime_ns
 
 
 _KNOWN = "SELECT file, bytes, changed_ns FROM files"
@@ -169,11 +177,12 @@ def _append(
 
 def _keep(database: DuckDBPyConnection, place: Path) -> None:
     make_own_folder(place, "the folder for a class")
-    # Figures first: of files that are known, the figures must be there.
-    for table, name in (("figures", _FIGURES), ("files", _FILES)):
-        part = place / f".{name}.{os.getpid()}.tmp"
-        database.execute(f"COPY {table} TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
-        part.replace(place / name)
+    with locked(place / "lock", fcntl.LOCK_EX):
+        # Figures first: of files that are known, the figures must be there. A killed view's part is written over.
+        for table, name in (("figures", _FIGURES), ("files", _FILES)):
+            part = place / f".{name}.tmp"
+            database.execute(f"COPY {table} TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+            part.replace(place / name)
 
 
 def _read(file: Path) -> tuple[str, str, list[tuple[object, ...]]]:
@@ -181,7 +190,7 @@ def _read(file: Path) -> tuple[str, str, list[tuple[object, ...]]]:
     try:
         bundle = read_bundle(file)
     except LabError as error:
-        return "", error.message, []
+        return "", visible(error.message), []
     rows: list[tuple[object, ...]] = []
     problems = []
     for result_id in bundle.ids:
@@ -189,14 +198,14 @@ def _read(file: Path) -> tuple[str, str, list[tuple[object, ...]]]:
             rows += _figures(bundle, result_id)
         except LabError as error:
             problems.append(error.message)
-    return bundle.key_fingerprint, "; ".join(problems), rows
+    return bundle.key_fingerprint, visible("; ".join(problems)), rows
 
 
 def _figures(bundle: Bundle, result_id: str) -> Iterator[tuple[object, ...]]:
     record = bundle.record(result_id)
     disks = singles(record)
     digest = bundle.manifest.sha256[f"results/{result_id}/{RECORD_NAME}"]
-    common = (bundle.source.name, result_id, digest, record.experiment, platform_words(record))
+    common = (visible(bundle.source.name), result_id, digest, record.experiment, platform_words(record))
     for cell in record.cells:
         if cell.phase != HEALTHY:
             continue

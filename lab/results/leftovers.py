@@ -30,7 +30,7 @@ _OWN = re.compile(rf"({re.escape(IMPORTING_PREFIX)}|{re.escape(DELETING_PREFIX)}
 def changing(root: Path) -> Iterator[None]:
     """Whatever is made or moved in the store meanwhile is no leftover. Raises OSError."""
     make_own_folder(root, "the folder for results")
-    with _locked(root / _STORE_LOCK, fcntl.LOCK_SH):
+    with locked(root / _STORE_LOCK, fcntl.LOCK_SH):
         yield
 
 
@@ -42,14 +42,15 @@ def sweep(root: Path) -> list[str]:
     try:
         if not any(True for _ in _leftovers(root)):
             return []
-        with _locked(root / _STORE_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with locked(root / _STORE_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
             return [sentence for path, sentence in list(_leftovers(root)) if _remove(path)]
     except OSError:
         return []
 
 
 @contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
+def locked(path: Path, how: int) -> Iterator[None]:
+    """Hold an flock(2) of a file, which is made if it is not there. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, how)
@@ -94,7 +95,7 @@ def _temporary(folder: Path) -> list[Path]:
 
 def _is_written(folder: Path) -> bool:
     try:
-        with _locked(folder / LOCK_NAME, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with locked(folder / LOCK_NAME, fcntl.LOCK_EX | fcntl.LOCK_NB):
             return False
     except OSError:
         return True

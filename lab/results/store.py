@@ -31,6 +31,7 @@ import msgspec
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, gunzip, read_inside
 from lab.gates.names import checked_name
+from lab.gates.text import visible
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.old_names import with_new_keys
 from lab.parts import added
@@ -307,7 +308,7 @@ class ResultStore:
         try:
             record = self.load(name)
         except ResultError as error:
-            return ResultSummary(name, is_imported=self.is_imported(name), problem=error.message)
+            return ResultSummary(visible(name), is_imported=self.is_imported(name), problem=error.message)
         return ResultSummary(
             name,
             record.created_utc,

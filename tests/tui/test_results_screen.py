@@ -283,3 +283,32 @@ def test_it_works_on_every_terminal(tmp_path: Path, store: ResultStore, size: tu
         await quiet(app, pilot)
 
     show(tmp_path, act, size)
+
+
+def test_words_of_a_stranger_are_shown_and_do_nothing(tmp_path: Path, store: ResultStore) -> None:
+    link, paint = "[@click=app.quit]x[/]", "[bold red]y[/]"
+    made = msgspec.structs.replace(
+        result(1, stamps=(f"{link}\x1b[2J",)),
+        experiment=f"{paint}\x1b]0;t\x07",
+        conditions=msgspec.structs.replace(CONDITIONS, target=link),
+    )
+    keep(store, made)
+    bad = store.root / "[bold]z\x1b"
+    bad.mkdir()
+    (bad / RECORD_NAME).write_text("{}")
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        text = text_of(app)
+        assert link in text
+        assert paint in text
+        assert r"[bold]z\x1b" in text
+        await pilot.press("v", "v", "v")
+        await quiet(app, pilot)
+        assert rf"{link}\x1b[2J" in text_of(app)
+        await pilot.press("down", "delete")
+        await quiet(app, pilot)
+        assert isinstance(app.screen, MenuScreen)
+        assert r"Delete [bold]z\x1b for good?" in text_of(app)
+        assert "\x1b" not in text_of(app)
+
+    show(tmp_path, act)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from textual.markup import escape
+
 from lab.errors import LabError
 from tui.experiments import request_of
 from tui.lessons.view import CourseItem, LessonView
@@ -190,7 +192,7 @@ class Guide:
         if view.step.must_read_off:
             return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]t[/b] types the number."
         count = f"{view.step.passed_count}/{len(view.step.checks)}"
-        return f"{where}, step {view.done_count + 1}, {count}; next: {view.next_line}"
+        return f"{where}, step {view.done_count + 1}, {count}; next: {escape(view.next_line)}"
 
     def other_mode(self, mode: str) -> str:
         """From a screen to the lesson in full, or back to where the student came from."""

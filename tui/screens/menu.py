@@ -18,6 +18,7 @@ from tui.glyphs import glyphs_of
 from tui.lessons.view import ReadingCard
 from tui.screens.modal import Modal
 from tui.widgets.lines import shorten
+from tui.widgets.words import entitle
 
 _MOST_OF_SCREEN = 0.92
 """As in menu.tcss."""
@@ -51,8 +52,7 @@ class MenuScreen(Modal[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="menu-box") as box:
-            box.border_title = self._title
-            box.border_subtitle = "Enter chooses, Esc closes"
+            entitle(box, self._title, "Enter chooses, Esc closes")
             if self._intro:
                 yield Static(self._intro, id="menu-intro", markup=False)
             yield OptionList(*(Option(self._line(choice), id=choice.id) for choice in self._choices), id="menu-list")
@@ -100,7 +100,7 @@ class TypedScreen(Modal[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="typed-box") as box:
-            box.border_title, box.border_subtitle = self.TITLES
+            entitle(box, *self.TITLES)
             yield Static(self._intro, id="typed-intro", markup=False)
             yield Input(self._given, placeholder=self.PLACEHOLDER, max_length=self.MOST_LETTERS, id="typed")
             yield Static("", id="typed-problem", markup=False)

@@ -15,6 +15,7 @@ from lab.plans import Danger
 from tui.plan_runs import PlanRun
 from tui.screens.modal import Modal
 from tui.widgets.plan_view import PlanProgress, PlanView
+from tui.widgets.words import entitle
 
 if TYPE_CHECKING:
     from lab.errors import LabError
@@ -71,7 +72,7 @@ class PlanScreen(Modal[bool]):
     def compose(self) -> ComposeResult:
         dangerous = self._is_dangerous
         with Vertical(id="plan-box", classes="danger" if dangerous else "") as box:
-            box.border_title = self.plan.title
+            entitle(box, self.plan.title)
             if dangerous:
                 box.border_subtitle = f"{self.app.glyphs.danger} data on these devices will be lost"
             elif self.plan.destroys_data:

@@ -134,7 +134,7 @@ class ResultsScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="results"):
             with Vertical(id="results-left"):
-                yield titled(OptionList(id="results-list"), "Results")
+                yield titled(OptionList(id="results-list", markup=False), "Results")
                 yield SyncBar(id="results-progress")
             yield ResultPanel(id="results-right")
 

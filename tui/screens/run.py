@@ -60,7 +60,7 @@ class RunScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="run"):
             with Vertical(id="run-left"):
-                yield titled(OptionList(id="run-list"), "What to run")
+                yield titled(OptionList(id="run-list", markup=False), "What to run")
                 yield titled(Choices(id="run-form"), "How")
             yield RunPanel(id="run-right")
 

@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from tui.glyphs import Glyphs, glyphs_of
 from tui.lessons.view import Explanation, LessonView, StepCard
+from tui.widgets.words import entitle
 
 LETTERS = "abcdef"
 _BAR_CELLS = 20
@@ -125,8 +126,7 @@ class LessonPanel(VerticalScroll):
         if view == before:
             return
         glyphs = glyphs_of(self)
-        self.border_title = f"{view.number}. {view.title}"
-        self.border_subtitle = _dots(view, glyphs)
+        entitle(self, f"{view.number}. {view.title}", _dots(view, glyphs))
         self.query_one("#lesson-why").display = view.explanation is not None or view.step is None
         self.query_one("#lesson-step").display = view.explanation is None and view.step is not None
         if view.explanation:

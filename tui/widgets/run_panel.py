@@ -16,6 +16,7 @@ from tui.views import marks_of
 from tui.widgets.bars import SyncBar, SyncView
 from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.time_chart import Series, TimeChart
+from tui.widgets.words import entitle
 
 if TYPE_CHECKING:
     from lab.measure.job import Measured
@@ -104,7 +105,7 @@ class RunPanel(Vertical):
             verdict.show(*_experiment_verdict(view, view.outcome))
 
     def _show_item(self, item: RunItem, *, is_planned: bool, is_over: bool) -> None:
-        self.border_title = item.title
+        entitle(self, item.title)
         self.query_one("#run-about", Static).update(f"{item.shows}\n{item.facts}")
         self.set_class(is_planned, "-planned")
         self.set_class(is_over, "-over")

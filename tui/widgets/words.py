@@ -40,8 +40,8 @@ class ChangingText(Static):
 
 
 def titled(widget: WidgetType, title: str) -> WidgetType:
-    """The widget with words in its border."""
-    widget.border_title = title
+    """The widget with words in its border. Words are no markup here and below: they may be a stranger's."""
+    entitle(widget, title)
     return widget
 
 
@@ -51,6 +51,6 @@ def entitle(widget: Widget, title: str | None = None, subtitle: str | None = Non
     if getattr(widget, "_entitled", None) != told:
         widget._entitled = told  # type: ignore[attr-defined]
         if title is not None:
-            widget.border_title = title
+            widget.border_title = Content(title)
         if subtitle is not None:
-            widget.border_subtitle = subtitle
+            widget.border_subtitle = Content(subtitle)

@@ -107,6 +107,16 @@ def test_without_a_single_disk_the_first_array_is_the_measure(tmp_path: Path) ->
     assert row.median == pytest.approx(290 / 390)
 
 
+def test_what_is_no_file_or_has_an_odd_name_is_named_and_stops_no_other(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(folder / "pipe.zip")
+    (folder / "nowhere.zip").symlink_to(tmp_path / "nothing")
+    (folder / "folder.zip").mkdir()
+    (folder / os.fsdecode(b"\xff.zip")).write_bytes(b"no bundle")
+    found = view_class(folder, tmp_path / "cache")
+    assert found.results == 5
+    assert len(found.problems) == 4
+
+
 def test_an_empty_folder_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert view_class(tmp_path / "empty", tmp_path / "cache").rows == ()
