@@ -40,7 +40,7 @@ def run(
     ] = None,
     *,
     quick: Annotated[bool, Parameter(negative="", help="The experiment's short form.")] = False,
-    resume: Annotated[str | None, Parameter(help="Go on with an incomplete result, by its id or 'latest'.")] = None,
+    resume: Annotated[str | None, Parameter(help="Go on with an incomplete result: its id, or 'latest'.")] = None,
     plan: Annotated[
         bool, Parameter(negative="", help="Print what would be measured, in its order, and do nothing.")
     ] = False,

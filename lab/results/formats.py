@@ -10,8 +10,11 @@ import msgspec
 
 from lab.errors import ResultError
 from lab.gates.text import visible
+from lab.units import MIB
 
 _MORE_THAN_ASCII = re.compile(rb"\\[ubfr]|[\x7f-\xff]")
+_MOST_CHANGED_BYTES = 4 * MIB
+"""Of what an earlier raidlab wrote: as a tree it takes fifty times as much."""
 _OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
 Kind = TypeVar("Kind")
 
@@ -30,17 +33,22 @@ def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] |
 
     ``change`` is done to the tree before. Raises what msgspec raises.
     """
-    if change is None and not _MORE_THAN_ASCII.search(data):
+    if change is not None:
+        if len(data) > _MOST_CHANGED_BYTES:
+            raise msgspec.ValidationError("too large for its format")
+        return msgspec.convert(change(_visible(msgspec.json.decode(data))), kind)
+    # Decoded as what it is first: of what is no part of it, however much, nothing is kept.
+    found = msgspec.json.decode(data, type=kind)
+    if not _MORE_THAN_ASCII.search(data):
         # Nearly always: no character of control can be in it but line ends and tabulators.
-        return msgspec.json.decode(data, type=kind)
-    tree = _visible(msgspec.json.decode(data))
-    return msgspec.convert(change(tree) if change else tree, kind)
+        return found
+    return msgspec.convert(_visible(msgspec.to_builtins(found)), kind)
 
 
 def _visible(value: Any, *, lines: bool = False) -> Any:
     if isinstance(value, str):
         return visible(value, lines=lines)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_visible(each) for each in value]
     if isinstance(value, dict):
         return {visible(key): _visible(each, lines=key in _OF_MANY_LINES) for key, each in value.items()}

@@ -280,7 +280,7 @@ assert len(store.load("latest").rebuilds) == count > 10
 print("told")
 """
     alone = ["unshare", "--mount", "--map-root-user"]
-    command = [*alone, "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs "$1" && exec "$2" -c "$3"', "sh"]
+    command = [*alone, "sh", "-c", 'mount -t tmpfs -o size=64k,mode=700 tmpfs "$1" && exec "$2" -c "$3"', "sh"]
     done = subprocess.run(
         [*command, str(tmp_path), sys.executable, script], capture_output=True, text=True, check=False
     )
