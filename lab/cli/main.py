@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ def main() -> None:
     streams.prepare()
     signals.nothing_is_open()
     signals.install(err)
+    # Registered first, this is called last, when no thread is waited for any more.
+    atexit.register(signals.ignore)
     try:
         status = run(sys.argv[1:])
         # What is left is the interpreter's own end, where an exception would only be printed.

@@ -62,6 +62,12 @@ def close_in_order() -> None:
     _is_anything_open = True
 
 
+def ignore() -> None:
+    """At the very end: all is done and told, and the interpreter puts the system's handlers back before it leaves."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def kept() -> Iterator[None]:
     """For what sets handlers of its own: afterwards those are back that were there (asyncio puts Python's instead)."""
