@@ -41,6 +41,11 @@ class Transfer(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
+MOST_PAIRS = 5_000
+"""Of arrays under the same load: twice those of the catalogue's largest experiment. On each machine one takes some
+milliseconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
     """One machine's result, and what it is called."""
@@ -272,6 +277,11 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
         for one, other in combinations(keys, 2)
         if any(one in found and other in found for found in figures[1:])
     ]
+    if len(pairs) > MOST_PAIRS:
+        raise SpecError(
+            f"{len(pairs):,} pairs of arrays are too many to be told apart together: {MOST_PAIRS:,} at most",
+            hint="leave that result out, or compare two of one machine cell by cell",
+        )
     tests = {
         (place, one, other): RatioTest.paired(found[one].iops, found[other].iops)
         for place, found in enumerate(figures)

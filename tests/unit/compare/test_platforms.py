@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,10 +20,11 @@ from lab.compare.platforms import (
 )
 from lab.errors import SpecError
 from lab.results.elsewhere import find_results
-from lab.results.record import ResultRecord, encode_record
+from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.store import ResultStore, decode_record
 from lab.results.verdicts import RatioOutcome
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
+from tests.unit.results.records import cell, record
 
 WRITES = {"single": 100, "raid0": 390, "raid1": 98, "raid5": 90}
 # Here parity is cheap: RAID 5 writes faster than one disk.
@@ -174,3 +176,14 @@ def test_of_two_real_runs_what_must_carry_over_does_and_what_must_flip_does() ->
     found = {(each.faster, each.slower): each.transfers[0] for each in compared(*records).conclusions}
     assert found["raid0", "raid5"] is Transfer.CARRIES_OVER
     assert found["raid5", "single"] is Transfer.FLIPS
+
+
+def test_more_pairs_than_can_be_told_apart_are_refused_at_once() -> None:
+    names = {f"a{number}": 100.0 + number for number in range(150)}
+    made = [record(f"x{place}", cells=cells_of(names)) for place in range(2)]
+    with pytest.raises(SpecError, match="too many"):
+        compared(*made)
+
+
+def cells_of(iops: Mapping[str, float]) -> tuple[CellRecord, ...]:
+    return tuple(cell(name, "w", 0, read_iops=value) for name, value in iops.items())
