@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,10 +70,14 @@ def experiment_items() -> tuple[RunItem, ...]:
 
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
-    """Fio's job file, as it would be for md0."""
+    """Fio's job file, or the command of dd, as it would be for md0."""
+    from lab.workloads.dd_job import dd_invocation
     from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
+    from lab.workloads.workload import LoadProgram
 
     target = JobTarget("/dev/md0", PathKind.DEVICE, GIB, file_bytes=64 * MIB)
+    if workload.program is LoadProgram.DD:
+        return ("this command runs, here on /dev/md0:", "", f"  {shlex.join(dd_invocation(workload, target).argv)}")
     text = fio_invocations(workload, target)[0].job_text
     return ("fio runs this job, here on /dev/md0:", "", *(f"  {line}" for line in text.splitlines()))
 
