@@ -75,8 +75,12 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     """Put ``data`` at ``path`` in one move: temporary file, fsync, rename, fsync of the folder.
 
     Raises OSError; then the temporary file is gone and what was at ``path`` is untouched. What is not ``is_durable``
-    may be lost when power fails, but not torn.
+    may be lost when power fails, but not torn. A pipe or a device for characters, such as /dev/stdout, stays what it is
+    and is written to; a disk never is.
     """
+    if path.exists() and not path.is_file():
+        _write_to_special(path, data)
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -92,6 +96,18 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _write_to_special(path: Path, data: bytes) -> None:
+    if path.is_block_device():
+        raise OSError(errno.EINVAL, "it is a disk", str(path))
+    # One that has no reader is refused (ENXIO) and not waited for.
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        os.set_blocking(descriptor, True)
+        write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
 
 
 def write_file(path: Path, data: bytes) -> None:
