@@ -102,9 +102,15 @@ def unpacked(data: bytes, what: str) -> str:
 
 
 def decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
-    """The record of ``result_id``. Raises ResultError as ``decode_record``, and if it is another one's."""
+    """The record of ``result_id``. Raises ResultError as ``decode_record``, and if it is another one's.
+
+    A result that a virtual machine brought, where there was one of its name, stands beside it with the machine's name
+    behind (provision/vagrant/results.rb): from then on that is its id.
+    """
     record = decode_record(data, source=source)
-    if record.id != checked_id(result_id):
+    if checked_id(result_id).startswith(f"{record.id}-"):
+        return msgspec.structs.replace(record, id=result_id)
+    if record.id != result_id:
         raise ResultError(f"'{source}' is the record of another result, '{record.id}'", hint="restore its name")
     return record
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -297,3 +298,18 @@ def test_a_record_of_virtual_time_has_no_cpu_account_even_if_its_file_has() -> N
     read = decode_record(msgspec.json.encode(value), source="old")
     assert not read.conditions.has_cpu_time
     assert read.cells == (msgspec.structs.replace(made.cells[0], cpu=None),)
+
+
+def test_a_result_beside_one_of_its_name_has_the_name_of_its_folder(store: ResultStore) -> None:
+    """As results come out of virtual machines; any other name of a folder is no result's."""
+    with store.begin(draft()) as journal:
+        journal.add(cell())
+        journal.finish(timings=Timings(fio_seconds=3), stamps=[])
+    first = store.root / "20261121T100000Z-x"
+    shutil.copytree(first, store.root / f"{first.name}-raidlab2")
+    shutil.copytree(first, store.root / "another")
+    brought = store.load(f"{first.name}-raidlab2")
+    assert brought.id == f"{first.name}-raidlab2"
+    assert brought.cells == store.load(first.name).cells
+    with pytest.raises(ResultError, match="another result"):
+        store.load("another")
