@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from tui.collector import settle_collector
 # An example may take long where the computer is busy with other things, and that is no defect.
 hypothesis.settings.register_profile("raidlab", deadline=None)
 hypothesis.settings.load_profile("raidlab")
+
+# Windows of terminals are closed in tests, and the command obeys whoever ignores that, as nohup(1) does: the tests may
+# run under it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 

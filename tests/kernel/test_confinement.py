@@ -131,7 +131,7 @@ def test_a_lab_in_shared_memory_has_its_own_and_no_more(victim: Path) -> None:
 def test_its_memory_lies_in_the_state_folder_where_shared_memory_has_no_room(
     victim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.machine.embedded.memory_folder", lambda _: Path("/proc/none/memory"))
+    monkeypatch.setattr("lab.machine.state_folder.memory_folder", lambda _: Path("/proc/none/memory"))
     with intruder(victim, None) as (machine, _, state):
         assert machine.run(["true"]).status == 0
         (path,) = state.glob("machines/*/kernel.json")
