@@ -3,11 +3,11 @@
 
 # As lines of sources.list for a release of Debian: what apt knows here to be Debian's own, with that release's names.
 debian_sources() {
-  local release="$1" here
-  here="$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)"
+  local release="$1" own
+  own="$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)"
   # shellcheck disable=SC2016
   apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
-    sed -nE "s/ $here((-updates|-security)?) / $release\1 /p" | sort -u
+    sed -nE "s/ $own((-updates|-security)?) / $release\1 /p" | sort -u
 }
 
 # How it reaches them, as lines of apt.conf.

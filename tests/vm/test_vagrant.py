@@ -54,7 +54,7 @@ def test_a_class_is_as_many_machines_as_asked_for(computer: Computer) -> None:
         ("RAIDLAB_CPUS", "two", "from 1 to 64"),
         ("RAIDLAB_NODES", "99", "from 1 to 16"),
         ("RAIDLAB_DRIVER", "xen", "it must be auto, kvm or qemu"),
-        ("RAIDLAB_IMAGE", "debian-13", "debian-12-local"),
+        ("RAIDLAB_IMAGE", "debian-11", "debian-12-local"),
     ],
 )
 def test_a_wrong_setting_says_which_and_nothing_happens(
