@@ -9,8 +9,10 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Protocol
 
 
@@ -51,6 +53,7 @@ class Processes(Protocol):
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess: ...
     def kill_group(self, group_id: int) -> None: ...
+    def kill_holders(self, path: Path, *, spared: Collection[int]) -> None: ...
 
 
 class HostProcesses:
@@ -116,3 +119,20 @@ class HostProcesses:
             os.killpg(group_id, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
+
+    def kill_holders(self, path: Path, *, spared: Collection[int]) -> None:
+        """SIGKILL to every process of this user that has a file open, but this one and those that are spared."""
+        for entry in Path("/proc").glob("[0-9]*"):
+            process_id = int(entry.name)
+            if process_id not in (*spared, os.getpid()) and _has_open(entry, path):
+                with suppress(OSError):
+                    os.kill(process_id, signal.SIGKILL)
+
+
+def _has_open(process: Path, path: Path) -> bool:
+    with suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with suppress(OSError):
+                if path.samefile(descriptor):
+                    return True
+    return False

@@ -6,7 +6,8 @@ nothing on the computer but the files that it was given. Three layers of the com
 an ordinary user can lay on; those that a computer has are laid one over the other.
 
     namespace  a mount namespace in which all is read-only and no device can be opened; then no capability is left
-               (user_namespaces(7), mount_setattr(2), Linux 5.12). Holds by itself
+               (user_namespaces(7), mount_setattr(2), Linux 5.12). Holds by itself. The process's next child is the
+               first of a process namespace (pid_namespaces(7))
     landlock   no file is opened for writing, made, removed or renamed, no TCP port and abstract socket reached
                (Documentation/userspace-api/landlock.rst, Linux 5.13). Says nothing of modes, owners and times, hence:
     seccomp    the system calls that change a file without opening it for writing are refused, and so are connect(2)
@@ -36,7 +37,7 @@ LAYERS = (NAMESPACE, LANDLOCK, SECCOMP)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 # linux/sched.h, linux/mount.h, sys/mount.h, fcntl.h
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NODEV, AT_RECURSIVE, AT_FDCWD = 0x1, 0x4, 0x8000, -100
 # linux/prctl.h, linux/capability.h
@@ -137,9 +138,9 @@ def _use_namespace(writable: Collection[str]) -> None:
     is_others = any(os.stat(path).st_uid != user for path in writable)
     kept = 1 << CAP_DAC_READ_SEARCH | (1 << CAP_DAC_OVERRIDE if is_others else 0)
     try:
-        _check(_libc.unshare(CLONE_NEWNS))
+        _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID))
     except PermissionError:
-        _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS))
+        _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID))
         kept = 0
     try:
         if not kept:

@@ -168,11 +168,13 @@ class EmbeddedKernel:
                 if pipe is not None:
                     # Its standard input is the supervisor's lifeline: closing it tells it to end the kernel.
                     pipe.close()
-            if self._wait_for_supervisor(SUPERVISOR_SECONDS) is None:
+            status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
+            if status is None:
                 self._supervisor.kill()
-                self._wait_for_supervisor(SUPERVISOR_SECONDS)
-            # A supervisor that was killed has not cleaned up.
-            kill_recorded_kernel(self._instance.folder, self._processes, self._files)
+                status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
+            if status is None or status < 0:
+                # A supervisor that was killed has not cleaned up.
+                kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         finally:
             remove_instance(self._instance.folder)
             self._instance.close()

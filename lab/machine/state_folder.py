@@ -36,6 +36,7 @@ MIN_MEMORY_BYTES = 96 * MIB
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
 OWNER_RECORD = "owner.json"
+LOCK = "lock"
 _MAKERS_LOCK = ".makers"
 _ORPHAN_WAIT_SECONDS = 3.0
 
@@ -148,7 +149,7 @@ class FolderLock:
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.folder = folder
-        self.fd = _open_lock(folder / "lock")
+        self.fd = _open_lock(folder / LOCK)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # When the computer fails the owner is gone, whatever stands here.
@@ -204,6 +205,9 @@ def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -
     if supervisor.is_alive(files) or start_ticks(files, group) not in (0, record.kernel_start_ticks):
         return False
     processes.kill_group(group)
+    # A program of the guest that was not traced any more may have left the group. The lock it has by inheritance.
+    owner = read_owner(folder)
+    processes.kill_holders(folder / LOCK, spared=[owner.process_id] if owner else [])
     return True
 
 
@@ -338,7 +342,7 @@ class StateFolder:
             os.close(fd)
 
     def _remove_if_free(self, folder: Path) -> bool:
-        fd = _open_lock(folder / "lock")
+        fd = _open_lock(folder / LOCK)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_instance(folder)

@@ -41,39 +41,57 @@ HALF_CONFINED = b"without namespace"
 
 def start_kernel(
     argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]]
-) -> tuple[int, list[str]]:
+) -> tuple[int, int, list[str]]:
     """Fork the kernel into a process group of its own, confined; it dies with the supervisor.
 
-    Returns its process and the layers that confine it.
+    Returns the child to wait for, the kernel's process (the same without a namespace) and the layers that confine it.
     """
-    read, write = os.pipe2(os.O_CLOEXEC)
-    supervisor = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        become_kernel(argv, kept_fds, confinement, supervisor, write)
-    os.close(write)
-    with open(read, "rb") as said:
+    (said, say), (told, tell) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(said)
+        os.close(tell)
+        become_kernel(argv, kept_fds, confinement, told, say)
+    os.close(say)
+    os.close(told)
+    with open(said, "rb", buffering=0) as words, open(tell, "wb", buffering=0) as go:
+        answer = words.read(select.PIPE_BUF)
+        if answer == HALF_CONFINED:
+            os.waitpid(child, 0)
+            rest = [layer for layer in confinement.get("layers", LAYERS) if layer != NAMESPACE]
+            return start_kernel(argv, kept_fds, {**confinement, "layers": rest})
+        awaited, layers = json.loads(answer or f"[{child}, []]")
+        if awaited != child:
+            # Its parent ends at once, and then it is this process's own child.
+            os.waitpid(child, 0)
+        with contextlib.suppress(BrokenPipeError):
+            go.write(b"\n")
         # Until the kernel's program takes over.
-        layers = said.read()
-    if layers != HALF_CONFINED:
-        return pid, json.loads(layers or "[]")
-    os.waitpid(pid, 0)
-    rest = [layer for layer in confinement.get("layers", LAYERS) if layer != NAMESPACE]
-    return start_kernel(argv, kept_fds, {**confinement, "layers": rest})
+        kernel = int(words.read() or awaited)
+    return awaited, kernel, layers
 
 
 def become_kernel(
-    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], supervisor: int, report: int
+    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], told: int, say: int
 ) -> NoReturn:
-    """``report`` receives the layers that confine it, or that a namespace is not to be had."""
+    """Say which process is to be waited for and what confines it; after the word to go, which process the kernel is.
+
+    Or, first of all, that a namespace is not to be had.
+    """
     try:
-        os.setpgid(0, 0)
         layers = confine(**confinement)
-        # Only now: new capabilities of a process, as in a namespace of its own, make the kernel forget this.
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:
+        if NAMESPACE in layers and os.fork():
+            os._exit(0)
+        os.write(say, json.dumps([own_id(), layers]).encode())
+        if not os.read(told, 1):
             os._exit(1)
-        os.write(report, json.dumps(layers).encode())
+        # Only now: new capabilities of a process, and another parent, make the kernel forget this.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if NAMESPACE in layers:
+            stay_as_init()
+        os.setpgid(0, 0)
+        # Fails if the supervisor has died before.
+        os.write(say, str(own_id()).encode())
         for fd in kept_fds:
             os.set_inheritable(fd, True)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -85,11 +103,33 @@ def become_kernel(
         stay_on_one_processor()
         os.execv(argv[0], argv)
     except HalfConfined:
-        os.write(report, HALF_CONFINED)
+        os.write(say, HALF_CONFINED)
     except OSError as error:
         os.write(2, f"{error.filename or argv[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
+
+
+def own_id() -> int:
+    """This process's id as the computer knows it: /proc is the computer's also where processes have other ids."""
+    return int(os.readlink("/proc/self"))
+
+
+def stay_as_init() -> None:
+    """Go on as a child, whose end is this process's too.
+
+    With the first process of a namespace end all others in it (pid_namespaces(7)). Else the guest's programs, which
+    nobody traces any more, would go on as programs of this computer. The kernel cannot be the first: that gets no
+    signal from within, and User Mode Linux ends a panic by signals to itself.
+    """
+    kernel = os.fork()
+    if kernel == 0:
+        return
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == kernel:
+            os._exit(os.waitstatus_to_exitcode(status) % 256)
 
 
 def stay_on_one_processor() -> None:
@@ -162,7 +202,7 @@ def catches(pid: int, number: int) -> bool:
         return False
 
 
-def wait_for_end(kernel: int, wake_read: int, told_to_end: Sequence[int], rescue: TimerRescue) -> int | None:
+def wait_for_end(child: int, wake_read: int, told_to_end: Sequence[int], rescue: TimerRescue) -> int | None:
     """Return the kernel's exit status, or None when the client went first."""
     while not told_to_end:
         ready, _, _ = select.select([0, wake_read], [], [], KICK_SECONDS)
@@ -179,18 +219,30 @@ def wait_for_end(kernel: int, wake_read: int, told_to_end: Sequence[int], rescue
                 return 0
             if pid == 0:
                 break
-            if pid == kernel:
+            if pid == child:
                 return os.waitstatus_to_exitcode(status)
     return None
 
 
 def reap(group: int) -> None:
-    """Kill the kernel's whole group and wait for all that was left to this process."""
+    """Kill the kernel's whole group, and whatever else was left to this process, until nothing is."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         while True:
+            # A program of the guest that outlived its kernel, without a namespace, may have left the group.
+            for child in children():
+                os.kill(child, signal.SIGKILL)
             os.waitpid(-1, 0)
+
+
+def children() -> list[int]:
+    """The processes whose parent this one is, or has become (proc(5), /proc/PID/task/TID/children)."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
 
 
 def main() -> None:
@@ -203,16 +255,13 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: told_to_end.append(received))
-    kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]))
+    child, kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]))
     status = None
     try:
-        with contextlib.suppress(OSError):
-            # The child does the same; whoever comes first, the group exists before anybody needs it.
-            os.setpgid(kernel, kernel)
         write_record(record, kernel, layers)
         for fd in kept:
             os.close(fd)
-        status = wait_for_end(kernel, wake_read, told_to_end, TimerRescue(kernel, argv))
+        status = wait_for_end(child, wake_read, told_to_end, TimerRescue(kernel, argv))
     finally:
         reap(kernel)
         with contextlib.suppress(OSError):

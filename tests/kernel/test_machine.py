@@ -238,6 +238,30 @@ def test_a_killed_kernel_or_supervisor_is_a_lost_machine(state: Path, victim: st
     assert list((state / "machines").glob("[0-9]*")) == []
 
 
+# Each of its children leaves its group: the computer's, if the kernel is gone by then.
+FORKING = """
+import subprocess
+while True:
+    subprocess.run(["setsid", "--fork", "sleep", "1000"])
+"""
+
+
+@pytest.mark.parametrize("layers", [None, ("landlock", "seccomp")])
+@pytest.mark.parametrize("victims", [["kernel_group"], ["supervisor"], ["kernel_group", "supervisor"]])
+def test_no_program_of_the_guest_goes_on_without_its_kernel(
+    state: Path, layers: tuple[str, ...] | None, victims: list[str]
+) -> None:
+    with open_machine(parse_target("uml:"), host_at(state), embedded=EmbeddedOptions(layers=layers)) as machine:
+        machine.stream(["python3", "-c", FORKING])
+        machine.run(["sleep", "0.5"])
+        record = record_of(state)
+        for victim in victims:
+            os.kill(record[victim], signal.SIGKILL)
+        with pytest.raises(MachineLost):
+            machine.run(["sleep", "10"])
+    assert processes_of(state) == []
+
+
 def test_a_panic_is_named(state: Path) -> None:
     with open_machine(parse_target("uml:"), host_at(state)) as machine:
         with pytest.raises(MachineLost, match=r"crashed: .*Kernel panic - not syncing: sysrq triggered crash") as lost:

@@ -31,6 +31,10 @@ base, layers = sys.argv[2], json.loads(sys.argv[3])
 out, image, folder = base + "/out", base + "/image", base + "/folder"
 held = confinement.confine([image, folder], layers)
 libc = ctypes.CDLL(None, use_errno=True)
+if "namespace" in held and (first := os.fork()):
+    # The next child is the first of a process namespace, without which there are no more.
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]))
+parent = os.readlink("/proc/self")
 
 def write(path, flags=os.O_WRONLY):
     fd = os.open(path, flags)
@@ -82,7 +86,7 @@ ways = {
     "remove folder": lambda: os.rmdir(out + "/empty"),
     "fifo": lambda: os.mkfifo(out + "/new fifo"),
     "socket": bind,
-    "parent's root": lambda: write(f"/proc/{os.getppid()}/root{out}/parent's root"),
+    "parent's root": lambda: write(f"/proc/{parent}/root{out}/parent's root"),
     "device": lambda: os.close(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)),
     "truncate": lambda: os.truncate(out + "/truncate", 1),
     "empty at opening": lambda: os.close(os.open(out + "/empty at opening", os.O_RDONLY | os.O_TRUNC)),

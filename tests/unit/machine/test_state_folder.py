@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from lab.host.files import HostFiles
 from lab.host.processes import Completed, RunningProcess
 from lab.machine.state_folder import (
     KERNEL_RECORD,
+    LOCK,
     FolderLock,
     Owner,
     StateFolder,
@@ -33,9 +34,10 @@ DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
 @dataclass
 class FakeProcesses:
-    """Remembers which groups were killed; killing one closes the descriptors that it held."""
+    """Remembers which groups and files' holders were killed; killing a group closes the descriptors that it held."""
 
     killed: list[int] = field(default_factory=list)
+    holders_of: list[tuple[Path, tuple[int, ...]]] = field(default_factory=list)
     held_fds: dict[int, int] = field(default_factory=dict)
 
     def find(self, program: str) -> str | None:
@@ -60,6 +62,9 @@ class FakeProcesses:
         self.killed.append(group_id)
         if group_id in self.held_fds:
             os.close(self.held_fds.pop(group_id))
+
+    def kill_holders(self, path: Path, *, spared: Collection[int]) -> None:
+        self.holders_of.append((path, tuple(spared)))
 
 
 def stat_line(pid: int, state: str, ticks: int) -> str:
@@ -139,6 +144,7 @@ def test_an_orphaned_kernel_is_killed(state: StateFolder, processes: FakeProcess
     (notice,) = state.sweep()
     assert "killed its embedded kernel" in notice
     assert processes.killed == [77]
+    assert processes.holders_of == [(lock.folder / LOCK, (owner.process_id,))]
     assert not lock.folder.exists()
 
 
