@@ -39,10 +39,17 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
 
 
 def remove(name: str, member: str) -> Plan:
-    """Take a faulty or spare member out of the array."""
+    """Take a faulty or spare member out of the array, once it has answered what md asked of it.
+
+    md is busy with a member until then (hot_remove_disk in drivers/md/md.c), for which mdadm waits a twentieth of a
+    second. The wait ends after half a minute, or at once where the device is gone.
+    """
+    under_way = f"/sys/class/block/{_kernel_name_word(member)}/inflight"
+    waiting = f"for _ in $(seq 300); do grep -q [1-9] {under_way} || break; sleep 0.1; done"
+    wait = Step(("sh", "-c", waiting), "md lets go of a member only when no request to it is under way any more.")
     why = "The slot is free for another disk; md only lets go of members that are faulty or spare."
     undo = ("mdadm", "--manage", array_device(name), "--re-add", member)
-    return Plan(f"Remove {member} from {name}", (_manage(name, "--remove", member, why=why, undo=undo),))
+    return Plan(f"Remove {member} from {name}", (wait, _manage(name, "--remove", member, why=why, undo=undo)))
 
 
 def add(name: str, device: str, *, erase_first: bool = False) -> Plan:

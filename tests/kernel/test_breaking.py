@@ -120,6 +120,19 @@ def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSess
     assert verify_mark(session, mark).is_intact
 
 
+def test_a_slow_member_is_removed_once_it_has_answered_all(session: LabSession) -> None:
+    create(session, "raid1", D[6:9])
+    do(session, breaking.slow(session, "disk08", "slow"))
+    writing = ("fio", "--name=w", "--filename=/dev/md0", "--rw=randwrite", "--bs=64k", "--ioengine=libaio")
+    load = session.machine.stream([*writing, "--direct=1", "--iodepth=64", "--time_based", "--runtime=60"])
+    session.machine.run(["sleep", "1.5"])
+    do(session, session.array("md0").fail("disk08"))
+    do(session, session.array("md0").remove("disk08"))
+    assert len(session.array("md0").status().members) == 2
+    load.stop()
+    load.result()
+
+
 def test_what_cannot_be_pulled_or_slowed_is_refused_with_what_can(session: LabSession) -> None:
     with pytest.raises(DeviceRefused, match="disk01 cannot be pulled: it is part of the embedded kernel") as refused:
         breaking.pull(session, "disk01")

@@ -77,13 +77,14 @@ def test_a_bad_spec_gives_no_plan() -> None:
 
 
 MANAGE = "mdadm --manage /dev/md0"
+QUIET = "sh -c 'for _ in $(seq 300); do grep -q [1-9] /sys/class/block/ubdb/inflight || break; sleep 0.1; done'"
 SYNC_ACTION = "> /sys/block/md0/md/sync_action'"
 LINES: list[tuple[Plan, list[str]]] = [
     (ops.assemble("md0", (A, B)), ["mdadm --assemble --run /dev/md0 /dev/ubda /dev/ubdb"]),
     (ops.assemble("md0", (A,), force=True), ["mdadm --assemble --run --force /dev/md0 /dev/ubda"]),
     (ops.stop("md0"), ["mdadm --stop /dev/md0"]),
     (ops.fail("md0", B), [f"{MANAGE} --fail /dev/ubdb"]),
-    (ops.remove("md0", B), [f"{MANAGE} --remove /dev/ubdb"]),
+    (ops.remove("md0", B), [QUIET, f"{MANAGE} --remove /dev/ubdb"]),
     (ops.add("md0", B), [f"{MANAGE} --add /dev/ubdb"]),
     (ops.add("md0", B, erase_first=True), ["mdadm --zero-superblock /dev/ubdb", f"{MANAGE} --add /dev/ubdb"]),
     (ops.re_add("md0", B), [f"{MANAGE} --re-add /dev/ubdb"]),
