@@ -31,7 +31,7 @@ test-fast: setup-test ## the same without the embedded kernel and all that takes
 	@$(PYTEST) -m "not vm and not kernel and not slow"
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
-	@$(BIN)/pytest -v -m vm -o faulthandler_timeout=0 tests/vm
+	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm
 
 check: setup-test ## formatting, lint, types, direction of imports, lines that stand twice, shell scripts, image templates
 	$(BIN)/ruff format --check .
