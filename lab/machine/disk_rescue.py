@@ -17,6 +17,8 @@ import time
 LOOK_SECONDS = 1.0
 STILL_LOOKS = 2
 """So many looks in a row that find requests under way and none done: a sound disk takes milliseconds for one."""
+MOST_READS = 8
+"""The event of such a read can be lost as well, so there are more of them; a disk that never answers keeps them all."""
 READ_BYTES = 4096
 RESCUED = "did nothing for"
 """Words of the line in the kernel's log that tells of it."""
@@ -45,7 +47,7 @@ class DiskRescue:
         self.due = time.monotonic() + LOOK_SECONDS
         self.before: dict[str, tuple[int, tuple[str, ...]]] = {}
         self.still_looks = 0
-        self.is_reading = False
+        self.reading: list[str] = []
 
     def on_time(self, now: float) -> None:
         """See the agent."""
@@ -60,11 +62,12 @@ class DiskRescue:
         is_moving = any(self.before.get(name, look)[1] != look[1] for name, look in disks.items())
         self.before = disks
         self.still_looks = self.still_looks + 1 if still and not is_moving else 0
-        if self.still_looks >= STILL_LOOKS and not self.is_reading:
-            self.still_looks, self.is_reading = 0, True
+        if self.still_looks >= STILL_LOOKS and len(self.reading) < MOST_READS:
+            self.still_looks = 0
             # One whose own requests are all under way would not take another.
             calmest = min(disks, key=lambda name: disks[name][0])
             tell(f"{', '.join(still)} {RESCUED} {STILL_LOOKS * LOOK_SECONDS:g} s; reading from {calmest}")
+            self.reading.append(f"/dev/{calmest}")
             # On a thread, which may have to wait as long as the disk.
             _thread.start_new_thread(self.read_block, (f"/dev/{calmest}",))
 
@@ -82,7 +85,7 @@ class DiskRescue:
         except OSError as error:
             tell(f"{device} could not be read: {error.strerror}")
         finally:
-            self.is_reading = False
+            self.reading.remove(device)
 
     def stop(self, number: int) -> None:
         """It goes on as long as the machine."""

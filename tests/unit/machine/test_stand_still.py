@@ -15,7 +15,7 @@ import pytest
 
 from lab.errors import LabError, MachineLost
 from lab.host.files import HostFiles
-from lab.machine.disk_rescue import DiskRescue, file_disks
+from lab.machine.disk_rescue import MOST_READS, DiskRescue, file_disks
 from lab.machine.stand_still import KEPT_COUNT, KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS, Vigil, console_of
 
 KERNEL, GUEST = 100, 101
@@ -188,11 +188,13 @@ def test_file_disks_are_read_from_the_kernels_figures() -> None:
     ("looks", "read"),
     [
         ([3, 3, 3], ["/dev/ubdb"]),
+        ([3, 3, 3, 3, 3], ["/dev/ubdb"] * 2),
+        ([3] * 100, ["/dev/ubdb"] * MOST_READS),
         ([3, 3], []),
         ([0, 0, 0, 0], []),
         ([3, 4, 3, 4], []),
     ],
-    ids=["still", "not-long-enough", "nothing-to-do", "moving"],
+    ids=["still", "its-own-read-too", "for-ever", "not-long-enough", "nothing-to-do", "moving"],
 )
 def test_disks_are_nudged_only_where_nothing_gets_on(
     looks: list[int], read: list[str], monkeypatch: pytest.MonkeyPatch
