@@ -12,6 +12,7 @@ from lab.adapt.stack import Stack
 from lab.adapt.windows import Composition, TierWindow
 from lab.arrays.status import ArrayStatus
 from lab.errors import ArrayError
+from lab.gates.numbers import told
 from lab.machine.api import Machine
 from lab.units import SECTOR_BYTES
 
@@ -151,7 +152,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequ
     block = stack.volumes[found.name]
     paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
     texts = machine.read(paths)
-    size, optimal = (int((texts[path] or "0").strip() or 0) for path in paths)
+    size, optimal = (told(texts[path], path) for path in paths)
     names = stack.arrays.get(found.name, {})
     inner = {status.name: status for status in arrays if status.name in names.values()}
     label = found.description

@@ -217,7 +217,7 @@ def _layout(status: ArrayStatus) -> str | None:
 
 MDSTAT = "/proc/mdstat"
 _ARRAY = re.compile(r"^(md\d+)\s*:")
-_PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d+)/(\d+)\)")
+_PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d{1,18})/(\d{1,18})\)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError
+from lab.gates.numbers import told
 from lab.machine.api import AgentProgram, Machine
 from lab.units import SECTOR_BYTES
 
@@ -168,7 +169,7 @@ def _device(
     return BlockDevice(
         name=name,
         device_number=number,
-        size_bytes=int(text("size") or 0) * SECTOR_BYTES,
+        size_bytes=told(text("size"), f"{base}/size") * SECTOR_BYTES,
         serial=text("serial") or text("device/serial") or scsi_serial(texts.get(f"{base}/device/vpd_pg80") or ""),
         holders=listed.get(f"{base}/holders", ()),
         members=listed.get(f"{base}/slaves", ()),
@@ -197,8 +198,18 @@ def read_heads(machine: Machine, nodes: Sequence[str], length_bytes: int) -> dic
     if not nodes:
         return {}
     length_bytes += -length_bytes % _PAGE_BYTES
-    heads = zlib.decompress(base64.b64decode(machine.call(READ_HEADS, (str(length_bytes), *nodes))))
-    starts = range(0, len(heads), length_bytes)
+    most_bytes = length_bytes * len(nodes)
+    try:
+        packed = base64.b64decode(machine.call(READ_HEADS, (str(length_bytes), *nodes)))
+        heads = zlib.decompressobj().decompress(packed, most_bytes)
+    except (ValueError, zlib.error):
+        heads = b""
+    if len(heads) != most_bytes:
+        raise LabError(
+            f"the first bytes of {', '.join(nodes)} came back damaged from {machine.facts.target}",
+            hint="try again; if it stays, look at the machine's memory and its connection",
+        )
+    starts = range(0, most_bytes, length_bytes)
     return {node: heads[start : start + length_bytes] for node, start in zip(nodes, starts, strict=True)}
 
 

@@ -28,6 +28,7 @@ from lab.disks.inventory import absent, read_devices, resolve_node
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, find_disk
 from lab.disks.lab_files import LabFolder, virtio_disks
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
+from lab.gates.numbers import digits
 from lab.machine import Host, Machine
 from lab.plans import Plan, Step
 from lab.units import human_bytes
@@ -112,8 +113,8 @@ class Lab:
         if loops := sum(spec.size_bytes for spec in specs if spec.kind is DiskKind.LOOP):
             # df(1); the lab's own folder may not be there yet.
             free = self.machine.run(("df", "--output=avail", "--block-size=1", "/var/lib"), check=False).stdout.split()
-            if free and free[-1].isdigit():
-                rooms["room in /var/lib"] = (int(free[-1]), loops)
+            if free and (room := digits(free[-1])) is not None:
+                rooms["room in /var/lib"] = (room, loops)
         for what, (most, needed) in rooms.items():
             if needed > most:
                 raise SpecError(
@@ -178,7 +179,7 @@ class Lab:
     def _free_numbers(self, kind: DiskKind) -> list[int]:
         prefix = "loop" if kind is DiskKind.LOOP else "nbd"
         names = self.machine.list_dirs(["/sys/block"])["/sys/block"]
-        offered = [name for name in names if name.startswith(prefix) and name.removeprefix(prefix).isdigit()]
+        offered = [name for name in names if name.startswith(prefix) and digits(name.removeprefix(prefix)) is not None]
         return sorted(int(name.removeprefix(prefix)) for name in absent(self.machine, offered))
 
     def _physical(self, spec: DiskSpec) -> LabDisk:

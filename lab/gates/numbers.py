@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
 from lab.gates.text import shortened
 
 N = TypeVar("N", int, float)
@@ -31,6 +33,8 @@ MOST_REPEATS = 200
 """More than any question of a laboratory wants, and few enough for exact tests."""
 MOST_SECONDS = 7 * 24 * 3600
 _MOST_DIGITS = 19
+_MOST_TOLD = 2**53
+"""Sectors of so many are still bytes that 64 bits hold."""
 _WIDEST = 10**20
 _SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -86,6 +90,31 @@ def whole(text: str, what: str = "") -> int:
             f"{what} '{shortened(text)}' is too large".lstrip(), hint=f"write at most {_MOST_DIGITS} digits"
         )
     return int(text)
+
+
+def told(text: str | None, what: str) -> int:
+    """A count in a machine's file, below 2**53; 0 for a file that is not there or empty. Raises LabError for any other.
+
+    The kernel of another computer, or a command in the embedded one, may have put anything where sysfs was.
+    """
+    return _told(text, what, int)
+
+
+def told_seconds(text: str | None, what: str) -> float:
+    """As ``told``, of a time."""
+    return _told(text, what, float)
+
+
+def _told(text: str | None, what: str, kind: Callable[[str], N]) -> N:
+    stripped = (text or "").strip()
+    with suppress(ValueError):
+        found = kind(stripped or "0")
+        if 0 <= found < _MOST_TOLD:
+            return found
+    raise LabError(
+        f"{what} on the machine says '{shortened(stripped)}', which is no number that can be there",
+        hint="look at that file there: what is mounted over /sys or /proc may be in the way",
+    )
 
 
 def digits(text: str) -> int | None:

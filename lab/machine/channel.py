@@ -14,9 +14,12 @@ import queue
 import select
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+import msgspec
 
 from lab.errors import LabError, MachineLost
+from lab.machine.agent import MESSAGE_LIMIT_BYTES
 
 PROTOCOL_VERSION = 2
 # The embedded kernel's serial line holds 4095 bytes of input and, once overrun, was measured never to read again. So no
@@ -27,6 +30,46 @@ SLICE_SECONDS = 1.0
 PING_SLICES = 2
 """After so much silence, and again each time, the agent is asked for nothing: it answers at once, whatever it runs."""
 Message = dict[str, Any]
+_Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
+class _Sample(TypedDict):
+    t: _Moment
+    files: dict[str, str | None]
+    threads: dict[str, int]
+
+
+class _Answer(TypedDict, total=False):
+    """What an agent may say to any request (lab/machine/agent.py): who drives a machine does not trust it for that."""
+
+    done: bool
+    out: str
+    err: str
+    status: Annotated[int, msgspec.Meta(ge=-64, le=255)]
+    timed_out: bool
+    seconds: _Moment
+    started: _Moment
+    files: dict[str, str | None]
+    names: dict[str, list[str]]
+    sample: _Sample
+    failed: str
+    error: str
+    text: str
+
+
+_OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("names",)}
+"""What the last answer to a request has, if it is no refusal."""
+
+
+def is_understood(verb: str, message: Message) -> bool:
+    """Whether a message can be an answer to a request of this verb."""
+    try:
+        msgspec.convert(message, _Answer)
+    except msgspec.ValidationError:
+        return False
+    if "error" in message:
+        return "text" in message
+    return not message.get("done") or all(key in message for key in _OWED.get(verb, ()))
 
 
 class Pending:
@@ -180,6 +223,10 @@ class Channel:
                     *lines, rest = rest.split(b"\n")
                     for line in lines:
                         self._dispatch(line)
+                if len(rest) > MESSAGE_LIMIT_BYTES:
+                    with self._state:
+                        self._loss = self._loss or _not_understood("it sends lines without end")
+                    break
         finally:
             self._lose()
             with self._state:
@@ -243,8 +290,11 @@ class Channel:
                 self._has_greeted = True
                 self._hello.put(message)
             case "received":
+                size = message.get("bytes")
                 with self._state:
-                    self._under_way_bytes -= int(message.get("bytes", 0))
+                    # More than was sent cannot have been received.
+                    received = min(size, self._under_way_bytes) if isinstance(size, int) else 0
+                    self._under_way_bytes -= max(0, received)
                     self._state.notify_all()
             case _:
                 self._hand_over(message)
@@ -255,10 +305,11 @@ class Channel:
             return
         with self._state:
             pending = self._pending.get(request_id)
-            if pending and message.get("done"):
+            is_good = pending is None or is_understood(pending.verb, message)
+            if pending and (message.get("done") or not is_good):
                 del self._pending[request_id]
         if pending:
-            pending.put(message)
+            pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is none"))
 
     def _lose(self) -> None:
         """Tell everybody who waits, once the reason is known; finding it out may take seconds and holds no lock."""
@@ -279,3 +330,9 @@ class Channel:
             return self._explain_loss()
         except Exception as error:  # an explanation that fails must not leave anybody waiting
             return MachineLost(f"the machine is gone, for an unknown reason: {error!r}", hint="run the command again")
+
+
+def _not_understood(why: str) -> MachineLost:
+    return MachineLost(
+        f"the machine's agent is not understood: {why}", hint="see that nothing else writes on its line, then try again"
+    )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from lab.errors import LabError
-from lab.gates.numbers import parse_bytes
+from lab.gates.numbers import SizeBytes, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses, Processes
@@ -106,18 +108,26 @@ def _greet(target: Target, channel: Channel, started: EmbeddedKernel | AgentProc
         raise
 
 
+class _FactsSaid(msgspec.Struct, frozen=True):
+    """As agent.py tells them."""
+
+    kernel_release: str
+    architecture: str
+    host_name: str
+    cpu_count: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    memory_bytes: SizeBytes
+
+
 def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
     try:
-        said = hello["facts"]
-        return MachineFacts(
-            target=str(target),
-            kernel_release=str(said["kernel_release"]),
-            architecture=str(said["architecture"]),
-            host_name=str(said["host_name"]),
-            cpu_count=int(said["cpu_count"]),
-            memory_bytes=int(said["memory_bytes"]),
-            is_embedded=target.kind is TargetKind.UML,
-            is_virtual_time=target.is_virtual_time,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise LabError(f"the agent's greeting is not understood: {error!r}") from error
+        said = msgspec.convert(hello.get("facts"), _FactsSaid)
+    except msgspec.ValidationError as error:
+        raise LabError(
+            f"the agent's greeting is not understood: {error}", hint="see that it is raidlab that answers there"
+        ) from None
+    return MachineFacts(
+        target=str(target),
+        **msgspec.structs.asdict(said),
+        is_embedded=target.kind is TargetKind.UML,
+        is_virtual_time=target.is_virtual_time,
+    )

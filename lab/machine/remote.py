@@ -8,7 +8,7 @@ import math
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
@@ -110,7 +110,7 @@ class ChannelMachine:
                 self._channel.request("stop", target=pending.request_id)
             raise _timed_out(argv, timeout_seconds) if isinstance(reason, queue.Empty) else reason from None
         failure = end.get("failed", end.get("text"))
-        status, text = (0, end["out"]) if failure is None else (1, "")
+        status, text = (0, end.get("out", "")) if failure is None else (1, "")
         self.record(CommandResult(argv, status, text, failure or "", end.get("seconds", 0.0), end.get("started", 0.0)))
         if failure is not None:
             raise CommandFailed(argv, status, failure[-STDERR_TAIL_CHARACTERS:])
@@ -118,13 +118,13 @@ class ChannelMachine:
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Read many files in one round trip; None for one that cannot be read."""
-        files: dict[str, str | None] = self._ask("read", paths=list(paths))["files"]
-        return files
+        files = self._ask("read", paths=list(paths))["files"]
+        return {path: files.get(path) for path in paths}
 
     def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Sorted names in each folder."""
-        names: Mapping[str, list[str]] = self._ask("list", paths=list(paths))["names"]
-        return {path: tuple(entries) for path, entries in names.items()}
+        names = self._ask("list", paths=list(paths))["names"]
+        return {path: tuple(names.get(path, ())) for path in paths}
 
     def write(self, path: str, text: str) -> None:
         """Write a small file."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from lab.disks.drive_models import DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
+from lab.gates.numbers import told_seconds
 from lab.machine.api import Machine
 from lab.measure.drive_curves import PAGE, Stroke, fit_curve, page_at
 from lab.measure.programs import LONGEST_SECONDS, READ_PLACES
@@ -128,7 +129,8 @@ def reader(machine: Machine, node: str) -> Read:
             times = machine.call(READ_PLACES, (node, str(depth), text), timeout_seconds=LONGEST_SECONDS)
         except CommandFailed as error:
             raise LabError(f"{node} cannot be read: {error.stderr_tail}") from error
-        found = [(float(begin), float(end)) for begin, end in (line.split() for line in times.splitlines())]
+        lines = [line.split() for line in times.splitlines()]
+        found = [(told_seconds(line[0], node), told_seconds(line[1], node)) for line in lines if len(line) == 2]
         if len(found) != len(places):
             raise LabError(
                 f"{node}: {len(found)} of {len(places)} reads were told of", hint="look at the machine's log"

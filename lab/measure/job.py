@@ -13,6 +13,7 @@ from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.disks import Lab
 from lab.errors import RunCancelled, WorkloadError
+from lab.gates.numbers import told
 from lab.host.clock import wait_for
 from lab.machine import Machine
 from lab.measure.fio_run import Finished, FioRun, longest_seconds
@@ -285,7 +286,7 @@ class BackgroundLoad:
         # Fields 1 and 5: reads and writes that were completed (kernel document block/stat).
         path = f"/sys/block/{self._kernel_name}/stat"
         fields = (self._lab.machine.read([path])[path] or "").split()
-        return int(fields[0]) + int(fields[4]) if fields else 0
+        return told(fields[0], path) + told(fields[4], path) if len(fields) > 4 else 0
 
     def wait_until_busy(self) -> None:
         """Wait for its first I/Os. Raises WaitTimedOut if none comes."""

@@ -12,6 +12,7 @@ from lab.arrays.names import md_path
 from lab.arrays.state import parse_count, parse_progress
 from lab.arrays.status import SyncProgress
 from lab.errors import LabError
+from lab.gates.numbers import told
 from lab.machine.api import Machine, RawSample, SampleRequest
 from lab.results.record import CpuFigures
 from lab.units import GIB, SECTOR_BYTES
@@ -124,7 +125,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
         fields = line.split()
         if len(fields) < 14:
             continue
-        numbers = [int(field) for field in fields[3:14]]
+        numbers = [told(field, "/proc/diskstats") for field in fields[3:14]]
         found[fields[2]] = DiskCounters(
             reads=numbers[0],
             read_bytes=numbers[2] * SECTOR_BYTES,
@@ -146,7 +147,7 @@ def parse_cpu(text: str) -> CpuTicks | None:
     for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] == "cpu" and len(fields) >= 5:
-            numbers = [int(field) for field in fields[1:9]] + [0] * 8
+            numbers = [told(field, "/proc/stat") for field in fields[1:9]] + [0] * 8
             user, nice, system, idle, wait, irq, soft_irq, steal = numbers[:8]
             return CpuTicks(user + nice + system + irq + soft_irq, idle + wait, steal)
     return None

@@ -18,6 +18,7 @@ from lab.arrays.state import MDSTAT, parse_mdstat
 from lab.arrays.status import ArrayStatus
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost
+from lab.gates.numbers import told_seconds
 from lab.machine import RawSample, SampleRequest
 from lab.machine.api import SampleStream
 from lab.measure.samples import CpuTicks, DiskCounters, ThreadTicks, parse_cpu, parse_diskstats
@@ -60,9 +61,9 @@ def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
     arrays = (session.array(name).status(),) if name else session.statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", "/proc/stat", MDSTAT])
     # proc(5): the first number is the seconds since the start.
-    uptime = (texts["/proc/uptime"] or "0").split()[0]
+    uptime = (texts["/proc/uptime"] or "").partition(" ")[0]
     return Snapshot(
-        float(uptime),
+        told_seconds(uptime, "/proc/uptime"),
         tuple(status.with_progress(parse_mdstat(texts[MDSTAT] or "").progress) for status in arrays),
         parse_diskstats(texts["/proc/diskstats"] or ""),
         parse_cpu(texts["/proc/stat"] or ""),

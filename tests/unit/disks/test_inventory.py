@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -173,3 +174,37 @@ def test_heads_are_whole_pages_each_under_its_node() -> None:
     answer = Scripted(stdout=base64.b64encode(zlib.compress(data)).decode())
     machine = FakeMachine(answers={("agent:read-heads", "8192"): answer})
     assert read_heads(machine, ["/dev/sda", "/dev/sdb"], 5000) == {"/dev/sda": b"a" * 8192, "/dev/sdb": b"b" * 8192}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no base64: \N{SNOWMAN}",
+        base64.b64encode(b"no zlib").decode(),
+        base64.b64encode(zlib.compress(b"too short")).decode(),
+        base64.b64encode(zlib.compress(b"a" * 8192)[:-8]).decode(),
+    ],
+    ids=["not-packed", "not-compressed", "short", "cut"],
+)
+def test_heads_that_came_back_damaged_are_refused(said: str) -> None:
+    machine = FakeMachine(answers={("agent:read-heads", "8192"): Scripted(stdout=said)})
+    with pytest.raises(LabError, match="came back damaged"):
+        read_heads(machine, ["/dev/sda", "/dev/sdb"], 8192)
+
+
+def test_a_head_that_inflates_without_end_takes_no_more_memory_than_was_asked_for() -> None:
+    said = base64.b64encode(zlib.compress(bytes(64 * 1024**2))).decode()
+    machine = FakeMachine(answers={("agent:read-heads", "8192"): Scripted(stdout=said)})
+    tracemalloc.start()
+    assert read_heads(machine, ["/dev/sda"], 8192) == {"/dev/sda": bytes(8192)}
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < 1024**2
+
+
+@pytest.mark.parametrize("size", ["x", "-8", "9" * 30, "1.5"])
+def test_a_size_that_can_be_none_is_refused_with_its_file(size: str) -> None:
+    machine = machine_of(Device("sda"))
+    machine.files["/sys/block/sda/size"] = size
+    with pytest.raises(LabError, match="sda/size on the machine says"):
+        read_devices(machine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -60,19 +61,75 @@ def far_end(on_silence: Callable[[int, Collection[str]], LabError | None] | None
 
 
 def test_answers_find_their_requests_in_any_order(far: FarEnd) -> None:
-    first, second = far.channel.request("read", paths=["a"]), far.channel.request("read", paths=["b"])
-    assert far.heard()["paths"] == ["a"]
+    first, second = far.channel.request("write", path="a"), far.channel.request("write", path="b")
+    assert far.heard()["path"] == "a"
     far.say({"id": second.request_id, "done": True, "n": 2}, {"id": first.request_id, "done": True, "n": 1})
     assert (first.next()["n"], second.next()["n"]) == (1, 2)
 
 
 def test_garbage_between_the_messages_is_passed_over(far: FarEnd) -> None:
-    pending = far.channel.request("read")
+    pending = far.channel.request("write")
     far.say(
         b"Welcome to lab1!\n", b"\n", b"[1,2]\n", b'{"id":{}}\n', b'{"id":999,"done":true}\n', b"\xff\xfe{\n", b"7\n"
     )
     far.say(b'{"id":1,', b'"done":true}\n')
     assert pending.next(5.0) == {"id": 1, "done": True}
+
+
+@pytest.mark.parametrize(
+    ("verb", "answer"),
+    [
+        ("run", {"out": 5}),
+        ("run", {"out": None}),
+        ("run", {"done": True}),
+        ("run", {"done": True, "status": "a", "seconds": 0.1, "started": 1.0}),
+        ("run", {"done": True, "status": 2**70, "seconds": 0.1, "started": 1.0}),
+        ("run", {"done": True, "status": 0, "seconds": float("nan"), "started": 1.0}),
+        ("run", {"done": 1, "error": "os"}),
+        ("read", {"done": True, "files": ["a"]}),
+        ("read", {"done": True, "files": {"a": 5}}),
+        ("list", {"done": True, "names": {"a": None}}),
+        ("sample", {"sample": {"t": 1.0}}),
+        ("sample", {"sample": {"t": 1.0, "files": {}, "threads": {"x": "y"}}}),
+        ("write", {"done": True, "error": "os"}),
+        ("call", {"done": True, "failed": {}}),
+    ],
+)
+def test_an_answer_that_no_agent_gives_ends_its_request_alone(far: FarEnd, verb: str, answer: dict[str, Any]) -> None:
+    asked, other = far.channel.request(verb), far.channel.request("write")
+    far.say({"id": asked.request_id, **answer}, {"id": other.request_id, "done": True})
+    with pytest.raises(MachineLost, match=f"its answer to '{verb}' is none"):
+        asked.next(5.0)
+    assert other.next(5.0)["done"]
+
+
+@pytest.mark.parametrize("size", ["x", None, [], 1e999, -(10**30), 10**30])
+def test_a_receipt_for_what_was_never_sent_lets_nothing_through(far: FarEnd, size: object) -> None:
+    far.say({"event": "received", "bytes": size})
+    request = far.channel.request("write")
+    assert far.heard()["id"] == request.request_id
+    far.say({"id": request.request_id, "done": True})
+    assert request.next(5.0)["done"]
+
+    def send() -> None:
+        with contextlib.suppress(MachineLost):
+            far.channel.request("write", text="x" * 10_000)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    time.sleep(0.2)
+    assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
+    far.channel.close()
+    sender.join(5.0)
+    assert not sender.is_alive()
+
+
+def test_a_line_without_end_is_a_loss_before_it_fills_the_memory(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.machine.channel.MESSAGE_LIMIT_BYTES", 10_000)
+    pending = far.channel.request("read")
+    far.say(b"x" * 20_000)
+    with pytest.raises(MachineLost, match="lines without end"):
+        pending.next(5.0)
 
 
 def test_an_end_in_the_middle_of_a_message_is_a_loss_for_all(far: FarEnd) -> None:
@@ -161,7 +218,7 @@ def test_another_protocol_is_refused(far: FarEnd) -> None:
 
 
 def test_one_consumer_that_does_not_read_holds_up_nobody(far: FarEnd) -> None:
-    ignored, wanted = far.channel.request("run"), far.channel.request("read")
+    ignored, wanted = far.channel.request("run"), far.channel.request("write")
     for _ in range(500):
         far.say({"id": ignored.request_id, "out": "x" * 1000})
     far.say({"id": wanted.request_id, "done": True})
@@ -212,8 +269,8 @@ def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_mean
 ) -> None:
     heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
     heard_far.channel.wait_hello(5.0)
-    pending = heard_far.channel.request("run")
-    assert heard_far.heard()["verb"] == "run"
+    pending = heard_far.channel.request("call")
+    assert heard_far.heard()["verb"] == "call"
     for _ in range(6):
         # Asked for nothing after two slices, long before the eighth.
         asked = heard_far.heard()
