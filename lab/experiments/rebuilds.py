@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from lab.arrays import operations
@@ -116,6 +117,9 @@ class RebuildRunner:
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
         """Healthy, degraded, rebuilding, restored: the same load in each, and data beside it that nobody writes."""
         name = built.md.name
+        if built.target.file_system is FileSystem.RAW:
+            # A bare device is the load's from the start on; the last part is the witness's.
+            built = replace(built, target=replace(built.target, available_bytes=self._witness_place(built)[0]))
         before = self._witness(built, write=True)
         recordings: list[Recording] = []
         phases = [self._phase(cell, built, load, HEALTHY, recordings)]
@@ -196,13 +200,16 @@ class RebuildRunner:
             self._lab.machine.run(("sh", "-c", script), timeout_seconds=600)
         return sum_files(self._lab.machine, folder)
 
-    def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
-        # On a bare device the load has its own regions, from the start on; the last part is the witness's.
+    def _witness_place(self, built: BuiltArray) -> tuple[int, int]:
+        """On a bare device: where it begins, and how long it is, in bytes."""
         size = read_array(self._lab.machine, built.md.name).size_bytes
         length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
-        skip = (size - length) >> 20
+        return (size - length) >> 20 << 20, length
+
+    def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
+        begin, length = self._witness_place(built)
         if write:
-            place = (f"of={built.spec.device}", f"seek={skip}", f"count={length >> 20}")
+            place = (f"of={built.spec.device}", f"seek={begin >> 20}", f"count={length >> 20}")
             argv = ("dd", "if=/dev/urandom", *place, "bs=1M")
             self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
-        return sum_device(self._lab.machine, built.spec.device, length, skip_bytes=skip << 20)
+        return sum_device(self._lab.machine, built.spec.device, length, skip_bytes=begin)
