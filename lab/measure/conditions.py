@@ -145,8 +145,15 @@ _EMPTY_STRIPES = (
 
 
 def cold_plan(kind: FileSystem, device: str) -> Plan:
-    """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches)."""
-    drop = Step(("sh", "-c", f"sync; echo 3 > {DROP_CACHES}"), "The kernel forgets its clean pages, inodes and names.")
+    """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
+
+    A drive whose write cache holds thousands of places writes them out at md's next flush, for seconds in which it
+    answers nothing else: that belongs to the job before.
+    """
+    drop = Step(
+        ("sh", "-c", f"sync; sync {device}; echo 3 > {DROP_CACHES}"),
+        "The kernel forgets its clean pages, inodes and names, and drives write out what their caches hold.",
+    )
     if kind is FileSystem.RAW:
         return Plan("Drop caches", (drop,))
     # The folder of the mount stays: making it anew would be two more commands before every job.

@@ -88,7 +88,7 @@ def test_the_program_fails_where_a_file_is_missing(tmp_path: Path) -> None:
         summed(0, 0, tmp_path / "there", tmp_path / "absent")
 
 
-DROP = "sh -c 'sync; echo 3 > /proc/sys/vm/drop_caches'"
+DROP = "sh -c 'sync; sync /dev/md0; echo 3 > /proc/sys/vm/drop_caches'"
 
 
 def test_cold_caches_of_a_bare_device() -> None:
