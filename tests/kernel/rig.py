@@ -12,6 +12,7 @@ from lab.arrays.state import read_array, read_arrays
 from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, specs
+from lab.errors import WaitTimedOut
 from lab.host.clock import HostClock, wait_for
 from lab.measure.job import LoadTarget
 from lab.measure.programs import DataSum, sum_device
@@ -76,7 +77,16 @@ class Rig:
         return LoadTarget(spec.name if spec.is_array else None, spec.device, names, file_system, available)
 
     def idle(self) -> ArrayStatus:
-        return wait_until_idle(self.lab.machine, NAME, timeout_seconds=60)
+        try:
+            return wait_until_idle(self.lab.machine, NAME, timeout_seconds=60)
+        except WaitTimedOut as error:
+            error.add_note(self._blocked_tasks())
+            raise
+
+    def _blocked_tasks(self) -> str:
+        """Where each task of the kernel waits (sysrq's "w"), for an array that stands still."""
+        asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"
+        return self.lab.machine.run(("sh", "-c", asked), check=False).stdout
 
     def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str, seconds: float = 20) -> ArrayStatus:
         return wait_for(lambda: self.status, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
