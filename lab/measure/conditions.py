@@ -144,14 +144,15 @@ _EMPTY_STRIPES = (
 )
 
 
-def cold_plan(kind: FileSystem, device: str) -> Plan:
+def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
 
     A drive whose write cache holds thousands of places writes them out at md's next flush, for seconds in which it
-    answers nothing else: that belongs to the job before.
+    answers nothing else: that belongs to the job before. The drives themselves are asked: device mapper passes a flush
+    on once for each target of a volume, of which one for unequal disks has tens of thousands.
     """
     drop = Step(
-        ("sh", "-c", f"sync; sync {device}; echo 3 > {DROP_CACHES}"),
+        ("sh", "-c", f"sync; sync {' '.join(drives)}; echo 3 > {DROP_CACHES}"),
         "The kernel forgets its clean pages, inodes and names, and drives write out what their caches hold.",
     )
     if kind is FileSystem.RAW:
@@ -178,7 +179,7 @@ def make_cold(
 
     ``parity_arrays`` are the md arrays of level 4, 5 or 6 that the job works on: they have caches of their own.
     """
-    lab.execute(cold_plan(kind, device))
+    lab.execute(cold_plan(kind, device, [disk.node for disk in disks]))
     events = ["remounted"] if kind is not FileSystem.RAW else []
     events.append("kernel caches dropped")
     if parity_arrays:

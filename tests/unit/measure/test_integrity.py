@@ -88,17 +88,18 @@ def test_the_program_fails_where_a_file_is_missing(tmp_path: Path) -> None:
         summed(0, 0, tmp_path / "there", tmp_path / "absent")
 
 
-DROP = "sh -c 'sync; sync /dev/md0; echo 3 > /proc/sys/vm/drop_caches'"
+DRIVES = ("/dev/ubda", "/dev/ubdb")
+DROP = "sh -c 'sync; sync /dev/ubda /dev/ubdb; echo 3 > /proc/sys/vm/drop_caches'"
 
 
 def test_cold_caches_of_a_bare_device() -> None:
-    assert cold_plan(FileSystem.RAW, "/dev/md0").lines() == [DROP]
+    assert cold_plan(FileSystem.RAW, "/dev/md0", DRIVES).lines() == [DROP]
 
 
 @pytest.mark.parametrize("kind", [FileSystem.EXT4, FileSystem.XFS])
 def test_cold_caches_of_a_file_system_are_dropped_while_it_is_unmounted(kind: FileSystem) -> None:
     place = "/run/raidlab/mnt/md0"
-    assert cold_plan(kind, "/dev/md0").lines() == [
+    assert cold_plan(kind, "/dev/md0", DRIVES).lines() == [
         f"umount {place}",
         DROP,
         f"mount -t {kind} /dev/md0 {place}",
