@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from lab.host.clock import HostClock
+
+DYING_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Completed:
@@ -53,7 +57,7 @@ class Processes(Protocol):
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess: ...
     def kill_group(self, group_id: int) -> None: ...
-    def kill_holders(self, path: Path, *, spared: Collection[int]) -> None: ...
+    def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None: ...
 
 
 class HostProcesses:
@@ -120,19 +124,34 @@ class HostProcesses:
         except (ProcessLookupError, PermissionError):
             return
 
-    def kill_holders(self, path: Path, *, spared: Collection[int]) -> None:
-        """SIGKILL to every process of this user that has a file open, but this one and those that are spared."""
-        for entry in Path("/proc").glob("[0-9]*"):
-            process_id = int(entry.name)
-            if process_id not in (*spared, os.getpid()) and _has_open(entry, path):
+    def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None:
+        """SIGKILL to every process that has a file below a folder open for writing, but this one and the spared.
+
+        Ends when none is left: one that starts others has more of them by the time it dies, and on a busy computer
+        dying takes a while. Gives up after some seconds on what not even that ends.
+        """
+        clock = HostClock()
+        until = clock.monotonic_seconds() + DYING_SECONDS
+        while found := [each for each in _writers(folder.resolve()) if each not in (*spared, os.getpid())]:
+            for process_id in found:
                 with suppress(OSError):
                     os.kill(process_id, signal.SIGKILL)
+            if clock.monotonic_seconds() > until:
+                return
+            clock.sleep(0.01)
 
 
-def _has_open(process: Path, path: Path) -> bool:
+def _writers(folder: Path) -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/")]
+
+
+def _writes_below(process: Path, folder: str) -> bool:
+    """Of a file that was removed the name is still told (proc(5), /proc/PID/fd and fdinfo)."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
-            with suppress(OSError):
-                if path.samefile(descriptor):
-                    return True
+            with suppress(OSError, IndexError, ValueError):
+                if str(descriptor.readlink()).startswith(folder):
+                    flags = (process / "fdinfo" / descriptor.name).read_text("ascii").split("flags:")[1].split()[0]
+                    if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+                        return True
     return False

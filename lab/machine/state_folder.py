@@ -205,9 +205,10 @@ def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -
     if supervisor.is_alive(files) or start_ticks(files, group) not in (0, record.kernel_start_ticks):
         return False
     processes.kill_group(group)
-    # A program of the guest that was not traced any more may have left the group. The lock it has by inheritance.
+    # A program of the guest that is not traced any more goes on as one of this computer, may leave the group and start
+    # others. Lock and console it has by inheritance.
     owner = read_owner(folder)
-    processes.kill_holders(folder / LOCK, spared=[owner.process_id] if owner else [])
+    processes.kill_writers(folder, spared=[owner.process_id] if owner else [])
     return True
 
 

@@ -17,7 +17,6 @@ from lab.host.files import HostFiles
 from lab.host.processes import Completed, RunningProcess
 from lab.machine.state_folder import (
     KERNEL_RECORD,
-    LOCK,
     FolderLock,
     Owner,
     StateFolder,
@@ -34,10 +33,10 @@ DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
 @dataclass
 class FakeProcesses:
-    """Remembers which groups and files' holders were killed; killing a group closes the descriptors that it held."""
+    """Remembers which groups and folders' writers were killed; killing a group closes the descriptors that it held."""
 
     killed: list[int] = field(default_factory=list)
-    holders_of: list[tuple[Path, tuple[int, ...]]] = field(default_factory=list)
+    writers_below: list[tuple[Path, tuple[int, ...]]] = field(default_factory=list)
     held_fds: dict[int, int] = field(default_factory=dict)
 
     def find(self, program: str) -> str | None:
@@ -63,8 +62,8 @@ class FakeProcesses:
         if group_id in self.held_fds:
             os.close(self.held_fds.pop(group_id))
 
-    def kill_holders(self, path: Path, *, spared: Collection[int]) -> None:
-        self.holders_of.append((path, tuple(spared)))
+    def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None:
+        self.writers_below.append((folder, tuple(spared)))
 
 
 def stat_line(pid: int, state: str, ticks: int) -> str:
@@ -144,7 +143,7 @@ def test_an_orphaned_kernel_is_killed(state: StateFolder, processes: FakeProcess
     (notice,) = state.sweep()
     assert "killed its embedded kernel" in notice
     assert processes.killed == [77]
-    assert processes.holders_of == [(lock.folder / LOCK, (owner.process_id,))]
+    assert processes.writers_below == [(lock.folder, (owner.process_id,))]
     assert not lock.folder.exists()
 
 
