@@ -125,24 +125,26 @@ class HostProcesses:
             return
 
     def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None:
-        """SIGKILL to every process that has a file below a folder open for writing, but this one and the spared.
+        """SIGKILL to every process that keeps a file below a folder open for writing, but this one and the spared.
 
         Ends when none is left: one that starts others has more of them by the time it dies, and on a busy computer
-        dying takes a while. Gives up after some seconds on what not even that ends.
+        dying takes a while. Gives up after some seconds on what not even that ends. Who is met once may be another
+        command, which opens a lock to see whether it is free.
         """
-        clock = HostClock()
+        clock, before = HostClock(), set[int]()
         until = clock.monotonic_seconds() + DYING_SECONDS
-        while found := [each for each in _writers(folder.resolve()) if each not in (*spared, os.getpid())]:
-            for process_id in found:
+        while found := _writers(folder.resolve()) - {os.getpid(), *spared}:
+            for process_id in found & before:
                 with suppress(OSError):
                     os.kill(process_id, signal.SIGKILL)
             if clock.monotonic_seconds() > until:
                 return
+            before = found
             clock.sleep(0.01)
 
 
-def _writers(folder: Path) -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/")]
+def _writers(folder: Path) -> set[int]:
+    return {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/")}
 
 
 def _writes_below(process: Path, folder: str) -> bool:
