@@ -64,7 +64,7 @@ architecture: setup-test ## draw the picture of the packages in docs/architectur
 lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
 	@provision/host/lock.sh
 
-uml-kernel: ## build the embedded kernel with virtual time (once, minutes)
+uml-kernel: ## build the embedded kernel with virtual time (once, three minutes on two processors; goes on where it was interrupted)
 	@provision/host/setup.sh kernel
 	@provision/kernel/build-uml.sh virtual-time
 

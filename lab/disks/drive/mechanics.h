@@ -242,13 +242,26 @@ static void link_dirty(struct drive *d, int64_t sector) {
   d->dirty++;
 }
 
-/* The cache forgets a range: overwritten past it, or discarded. */
+/* The cache forgets a range: it is on the medium, or discarded. */
 static void drop_dirty(struct drive *d, int64_t sector, int64_t count) {
   int64_t end = sector + count;
 
   for (; d->dirty && sector < end; sector++)
     if (d->is_dirty[sector])
       unlink_dirty(d, sector);
+}
+
+/* A range is about to be written past the cache: until that is done, what was answered before is what the medium has. */
+static void settle_dirty(struct drive *d, int64_t sector, int64_t count) {
+  int64_t end = sector + count;
+
+  for (; d->dirty && sector < end; sector++) {
+    if (!d->is_dirty[sector])
+      continue;
+    if (d->destage)
+      d->destage(d, sector, 1);
+    unlink_dirty(d, sector);
+  }
 }
 
 /* The power fails: all that was answered early is gone. Returns how many sectors. */
@@ -319,7 +332,7 @@ static void serve(struct drive *d, double begin, struct request *r) {
   r->end = d->free;
   r->is_ended = 1;
   if (r->is_write) {
-    drop_dirty(d, r->sector, r->count);
+    settle_dirty(d, r->sector, r->count);
   } else {
     d->stream_sector = r->sector + r->count;
     d->stream_since = d->free;

@@ -7,6 +7,11 @@
 
 #include "mechanics.h"
 
+#define LONGEST_TIME_SECONDS 1e6
+#define MOST_BUFFER_SECTORS (1 << 21)
+#define MOST_SHARE 1e6
+#define MOST_RPM 1e6
+
 static int take_zones(struct parameters *p, const char *value) {
   int used;
 
@@ -64,9 +69,24 @@ static int take_parameter(struct parameters *p, const char *key, const char *val
   return -1;
 }
 
+static int is_time(double seconds) { return seconds >= 0 && seconds <= LONGEST_TIME_SECONDS; }
+
+/* Whether all is given, and the model can play it: what is no number, or has no bound, would never come to its end. */
 static int is_whole(const struct parameters *p) {
-  return p->rpm > 0 && p->cylinders > 0 && p->surfaces > 0 && p->zone_count > 0 && p->queue_depth > 0 &&
-         p->interface_bytes_per_second > 0;
+  int i;
+
+  if (!is_time(p->overhead) || !is_time(p->track_switch) || !is_time(60 / p->rpm) || !is_time(p->seek_short_a) ||
+      !is_time(p->seek_short_a + p->seek_short_b * sqrt(p->seek_short_cylinders)) || !is_time(seek_seconds(p, 1)) ||
+      !is_time(p->seek_long_a + p->seek_long_b * p->seek_short_cylinders) || !is_time(seek_seconds(p, p->cylinders)))
+    return 0;
+  if (p->read_ahead_sectors < 0 || p->read_ahead_sectors > MOST_BUFFER_SECTORS || p->write_cache_sectors < 0 ||
+      p->write_cache_sectors > MOST_BUFFER_SECTORS)
+    return 0;
+  for (i = 0; i < p->zone_count; i++)
+    if (!(p->zones[i].share > 0 && p->zones[i].share <= MOST_SHARE && p->zones[i].sectors_per_track > 0))
+      return 0;
+  return p->rpm > 0 && p->rpm <= MOST_RPM && p->cylinders > 0 && p->surfaces > 0 && p->zone_count > 0 &&
+         p->queue_depth > 0 && p->interface_bytes_per_second >= 1;
 }
 
 #endif

@@ -194,7 +194,8 @@ static int drive_config(const char *key, const char *value) {
 static int drive_config_complete(void) {
   if (size > 0 && is_whole(&parameters))
     return 0;
-  nbdkit_error("size, rpm, cylinders, surfaces, zones, queue and interface must be given and above 0");
+  nbdkit_error("size, rpm, cylinders, surfaces, zones, queue and interface must be given and above 0, and times and buffers below "
+               "what any drive has");
   return -1;
 }
 

@@ -1,0 +1,207 @@
+"""A clone with what build-uml.sh reads, a kernel source in miniature, and programs that stand in for compilers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+SCRIPT = "provision/kernel/build-uml.sh"
+PARTS = ("provision/kernel", "lab/disks/drive")
+TOOLS = ("flex", "bison", "bc", "depmod", "xz", "strip")
+LONGEST_SECONDS = 60.0
+
+MAKEFILE = """\
+objects := one.o two.o three.o
+
+kernelversion:
+\t@echo 6.1.7
+defconfig olddefconfig prepare modules:
+\t@:
+allnoconfig:
+\t@grep -v CONFIG_MD_LINEAR $(KCONFIG_ALLCONFIG) > .config
+linux: $(objects)
+\t@cp /bin/true linux
+\t@mkdir -p include/config && echo 6.1.7-raidlab-vt > include/config/kernel.release
+$(objects):
+\t@echo '  CC      $@'
+\t@echo $@ >> $(COMPILED)
+\t@test $@ = one.o || until test -e one.o -o -e $(GATE); do sleep 0.05; done
+\t@test $@ = one.o || { echo $$$$ > $(HELD); until test -e $(GATE); do sleep 0.05; done; }
+\t@test ! -e wrong.c || { echo 'wrong.c:1: error: no such thing' >&2; exit 1; }
+\t@touch $@
+modules_install:
+\t@mkdir -p $(INSTALL_MOD_PATH)/lib/modules/6.1.7-raidlab-vt/kernel
+"""
+PATCH = """\
+Says another word. Why: to be tested.
+
+--- a/greeting.c
++++ b/greeting.c
+@@ -1 +1 @@
+-hello
++goodbye
+"""
+FILES = {
+    "Makefile": MAKEFILE,
+    "greeting.c": "hello\n",
+    "arch/um/drivers/Makefile": "obj-y :=\ninclude $(srctree)/arch/um/scripts/Makefile.rules\n",
+    "arch/arm/kernel/head.S": "not unpacked\n",
+    "arch/arm/Kconfig": "read\n",
+    "scripts/kconfig/merge_config.sh": '#!/bin/sh\nshift; cat "$@" > .config\n',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where kernels are built: ``root`` holds a clone, ``sources`` what /usr/src holds elsewhere."""
+
+    root: Path
+
+    @property
+    def clone(self) -> Path:
+        return self.root / "clone"
+
+    @property
+    def sources(self) -> Path:
+        return self.root / "src"
+
+    @property
+    def kernels(self) -> Path:
+        return self.root / "cache/raidlab/kernels"
+
+    @property
+    def gate(self) -> Path:
+        """Until it exists, no file but the first gets compiled."""
+        return self.root / "gate"
+
+    @property
+    def held(self) -> Path:
+        """The number of a process that waits for it."""
+        return self.root / "held"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {
+            "XDG_CACHE_HOME": str(self.root / "cache"),
+            "RAIDLAB_KERNEL_SOURCES": str(self.sources),
+            "PATH": f"{self.root / 'tools'}:{os.environ['PATH']}",
+            **{"GATE": str(self.gate), "HELD": str(self.held), "COMPILED": str(self.root / "compiled")},
+        }
+        return {**os.environ, **own}
+
+    @property
+    def compiled(self) -> list[str]:
+        """Every file that was compiled since the last look, in order."""
+        log = self.root / "compiled"
+        names = log.read_text().split() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return sorted(names)
+
+    def edit(self, name: str, text: str = "\n# another\n") -> None:
+        """Add to a file of the clone."""
+        path = self.clone / name
+        path.write_text(path.read_text() + text)
+
+    def place_source(self, name: str = "linux-source-6.1.tar.gz", **changed: str) -> Path:
+        """A tarball. ``changed``: other contents; an underscore stands for the point in a name, none for no file."""
+        files = {**FILES, **{key.replace("_", "."): text for key, text in changed.items()}}
+        tree = self.root / "tree" / name
+        for path, text in files.items():
+            if text:
+                (tree / path).parent.mkdir(parents=True, exist_ok=True)
+                (tree / path).write_text(text)
+                (tree / path).chmod(0o755)
+        with tarfile.open(self.sources / name, "w:gz") as tar:
+            tar.add(tree, "linux-source")
+        shutil.rmtree(tree)
+        return self.sources / name
+
+    def argv(self, *words: str) -> list[str]:
+        """Also where the tests were started with interrupts ignored, a build is not."""
+        return ["env", "--default-signal=INT", str(self.clone / SCRIPT), *words]
+
+    def build(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+
+    @contextmanager
+    def begun(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A build in the background, with all it says in one pipe; killed in the end."""
+        argv, environment = self.argv(*words), self.environment
+        with subprocess.Popen(
+            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as build:
+            try:
+                yield build
+            finally:
+                build.kill()
+
+    @contextmanager
+    def held_up(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A build that waits in the middle of compiling. Behind it the gate is open."""
+        self.gate.unlink()
+        self.held.unlink(missing_ok=True)
+        with self.begun(*words) as build:
+            # A file is there before it says anything.
+            wait_until(lambda: self.held.exists() and self.held.read_text().endswith("\n"))
+            yield build
+        self.gate.touch()
+
+    @property
+    def tree(self) -> Path:
+        """The source of a build that was interrupted."""
+        (found,) = (self.kernels / ".build").glob("*/tree")
+        return found
+
+
+def make_workshop(root: Path) -> Workshop:
+    """With one small patch in place of the real ones, and the gate open."""
+    shop = Workshop(root)
+    shop.sources.mkdir()
+    for part in PARTS:
+        shutil.copytree(REPOSITORY / part, shop.clone / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for patch in (shop.clone / "provision/kernel/patches").iterdir():
+        patch.unlink()
+    (shop.clone / "provision/kernel/patches/word.patch").write_text(PATCH)
+    tools = root / "tools"
+    tools.mkdir()
+    programs = dict.fromkeys(TOOLS, "#!/bin/sh\n")
+    programs["gcc"] = '#!/bin/sh\nwhile test "$1" != -o; do shift; done\necho built > "$2"\n'
+    programs["uname"] = "#!/bin/sh\necho x86_64\n"
+    for name, text in programs.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    shop.gate.touch()
+    return shop
+
+
+def wait_until(what: Callable[[], object]) -> None:
+    """Raises TimeoutError after a minute."""
+    end = time.monotonic() + LONGEST_SECONDS
+    while not what():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def is_alive(process: str) -> bool:
+    """Whether a process still runs; one that has ended and is only not yet waited for does not."""
+    try:
+        state = Path(f"/proc/{process.strip()}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
