@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.support.report import finish, spread
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
-from lab.machine.embedded import find_kernel
+from lab.machine.kernel_image import find_kernel
 
 PAIRS = 7
 BOUND = 1.5

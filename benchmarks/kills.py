@@ -1,6 +1,6 @@
 """Client, supervisor, kernel and their pairs killed at random moments of every long command: was it clean 200 times?
 
-Usage: kills.py [--kills N] [--seed N] [--jobs N] [--only COMMAND]
+Usage: kills.py [--kills N] [--seed N] [--jobs N] [--only COMMAND] [--on TARGET]
 
 Each kill has a state folder of its own, copied from one that was prepared once for its command. Then the next commands
 run, and everything is looked at: exit statuses, what is left behind, stored results, and the data on the array.
@@ -166,14 +166,14 @@ class Tally:
     by_victims: Counter[str] = field(default_factory=Counter)
 
 
-def new_place(root: Path) -> Place:
+def new_place(root: Path, target: str) -> Place:
     """A lab of six small disks, whose syncs take an instant."""
     for name in ("tmp", "out", "state/labs/default"):
         (root / name).mkdir(parents=True)
     disks = [{"name": f"disk{n:02d}", "kind": "file", "size_bytes": DISK_BYTES} for n in range(1, DISKS + 1)]
     (root / "state/labs/default/lab.json").write_text(json.dumps(disks), encoding="ascii")
     (root / "small.toml").write_text(EXPERIMENT, encoding="ascii")
-    return Place(root)
+    return Place(root, target)
 
 
 def in_place(words: Words, place: Place) -> Words:
@@ -188,27 +188,27 @@ def copy(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def copied(source: Path, target: Path) -> Iterator[Place]:
+def copied(source: Path, root: Path, target: str) -> Iterator[Place]:
     """A copy that is gone afterwards."""
-    copy(source, target)
+    copy(source, root)
     try:
-        yield Place(target)
+        yield Place(root, target)
     finally:
-        shutil.rmtree(target)
+        shutil.rmtree(root)
 
 
 class Preparations:
     """What goes before commands, each step run once and copied from there on."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._made: dict[tuple[Words, ...], Path] = {(): new_place(folder / "prepared-0").root}
+    def __init__(self, folder: Path, target: str) -> None:
+        self._folder, self._target = folder, target
+        self._made: dict[tuple[Words, ...], Path] = {(): new_place(folder / "prepared-0", target).root}
 
     def after(self, steps: tuple[Words, ...]) -> Path:
         """A folder in which these commands have run."""
         if steps not in self._made:
             before = self.after(steps[:-1])
-            place = Place(self._folder / f"prepared-{len(self._made)}")
+            place = Place(self._folder / f"prepared-{len(self._made)}", self._target)
             copy(before, place.root)
             expect_done(place.run(in_place(steps[-1], place)), steps[-1])
             self._made[steps] = place.root
@@ -218,7 +218,7 @@ class Preparations:
         """For the kills of this command; how long it takes is measured on a copy."""
         scenario = SCENARIOS[name]
         source = self.after(scenario.before)
-        with copied(source, self._folder / "trial") as trial:
+        with copied(source, self._folder / "trial", self._target) as trial:
             ended = trial.run(in_place(scenario.words, trial))
             expect_done(ended, scenario.words)
         print(f"{name}: {ended.seconds:.1f} s when nobody is killed", file=sys.stderr, flush=True)
@@ -255,6 +255,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", choices=sorted(SCENARIOS), action="append")
+    parser.add_argument("--on", default="uml:", help="an embedded kernel: 'uml:?time=virtual' is the other one")
     options = parser.parse_args()
     print(f"repeat this with --seed {options.seed}", file=sys.stderr, flush=True)
     chance, tally, lock = random.Random(options.seed), Tally(), threading.Lock()
@@ -263,7 +264,7 @@ def main() -> None:
     chosen = [names[number % len(names)] for number in range(options.kills)]
     moments = [(chance.choice(SCENARIOS[name].victims), [chance.random() for _ in range(MOMENTS)]) for name in chosen]
     with private_state() as folder:
-        preparations = Preparations(folder)
+        preparations = Preparations(folder, options.on)
         prepared = {name: preparations.prepare(name) for name in dict.fromkeys(chosen)}
 
         def kill(number: int) -> None:
@@ -272,7 +273,8 @@ def main() -> None:
             problems: list[str] = []
             for attempt, part in enumerate(parts):
                 seconds = part * prepared[name].seconds
-                with copied(prepared[name].folder, folder / f"kill-{number}-{attempt}") as place:
+                root = folder / f"kill-{number}-{attempt}"
+                with copied(prepared[name].folder, root, options.on) as place:
                     ended = place.run_and_kill(in_place(scenario.words, place), victims, seconds)
                     # What came too late is looked at as well, but is no kill.
                     problems += problems_of(scenario, place, ended)
@@ -299,6 +301,7 @@ def main() -> None:
         at_most=False,
         details={
             "seed": options.seed,
+            "on": options.on,
             "too_late": tally.too_late,
             "commands": tally.by_command,
             "victims": tally.by_victims,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.arrays.names import array_device, is_device_node
-from lab.disks import DiskKind, LabDisk
+from lab.disks import DiskKind, LabDisk, kernel_drives
 from lab.disks.attaching import PACE_PROGRAM, connect_steps, disconnect_step, pace_note, pause_socket, pid_file
 from lab.disks.drive_models import all_drive_models, find_drive_model
 from lab.errors import DeviceRefused, SpecError
@@ -90,9 +90,17 @@ def slow(disk: LabDisk, model: str) -> Plan:
     seconds = wanted.service_seconds if wanted else 0.0
     pace = human_seconds(seconds or own.service_seconds)
     why = f"Requests are let through one by one, so that the drive answers one every {pace}."
+    title = f"Slow {disk.name} down to a {model}" if wanted else f"Let {disk.name} run at its own pace"
+    if kernel_drives.is_kernel_drive(disk):
+        words = why.replace("Requests are let through one by one, so that the drive", "The drive")
+        step = kernel_drives.pace_step(disk, seconds, words if wanted else "Its own service time holds again.")
+        note = write_file_step(
+            pace_note(disk.name), f"0 {model}" if wanted else "", "The lab notes whose pace that is."
+        )
+        return Plan(title, (step, note))
     argv = ("python3", "-IS", PACE_PROGRAM, pause_socket(disk.name), pace_note(disk.name))
     return Plan(
-        f"Slow {disk.name} down to a {model}" if wanted else f"Let {disk.name} run at its own pace",
+        title,
         (
             Step(
                 (*argv, f"{seconds:g}", model if wanted else "own"),
@@ -124,12 +132,15 @@ def cut_power(disk: LabDisk) -> Plan:
             f"{disk.name} has no volatile write cache that could be lost",
             hint=f"spindles of these drive models have one: {', '.join(with_cache) or 'none'}",
         )
+    why = "The drive forgets all writes that it had answered but not yet put on the medium."
+    if kernel_drives.is_kernel_drive(disk):
+        return Plan(f"Cut the power of {disk.name}", (kernel_drives.power_step(disk, why),))
     return Plan(
         f"Cut the power of {disk.name}",
         (
             Step(
                 ("pkill", "-USR1", "-F", pid_file(disk.name)),
-                "The drive forgets all writes that it had answered but not yet put on the medium.",
+                why,
                 danger=Danger.DATA,
                 writes_devices=(disk.node,),
             ),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 
-COMMAND = (sys.executable, "-c", "from lab.cli.main import main; main()", "--on", "uml:")
+COMMAND = (sys.executable, "-c", "from lab.cli.main import main; main()", "--on")
 PATIENCE_SECONDS = 120.0
 ENDING_SECONDS = 5.0
 # The lock of those who make machines' folders stays; everything else of these names is on its way in or out.
@@ -37,9 +37,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command works: its state folder, and one for temporary files of its own."""
+    """Where a command works: its state folder, and one for temporary files of its own; and on which machine."""
 
     root: Path
+    target: str = "uml:"
 
     @property
     def state(self) -> Path:
@@ -52,7 +53,7 @@ class Place:
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
         """Start ``raidlab`` with these words."""
         return subprocess.Popen(
-            [*COMMAND, *words],
+            [*COMMAND, self.target, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

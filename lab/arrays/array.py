@@ -155,7 +155,7 @@ class Array(ABC):
         ``on_look`` is told how the md array stands that is waited for.
         """
         for name in [each.name for each in self.status().inner] or [self.name]:
-            wait_until_idle(self.arrays.machine, name, clock=self.arrays.lab.host.clock, on_look=on_look)
+            wait_until_idle(self.arrays.machine, name, on_look=on_look)
         return self.read()
 
     # What can be done to it.

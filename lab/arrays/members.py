@@ -46,7 +46,8 @@ def remove(name: str, member: str) -> Plan:
     """
     under_way = f"/sys/class/block/{_kernel_name_word(member)}/inflight"
     waiting = f"for _ in $(seq 300); do grep -q [1-9] {under_way} || break; sleep 0.1; done"
-    wait = Step(("sh", "-c", waiting), "md lets go of a member only when no request to it is under way any more.")
+    why_wait = "md lets go of a member only when no request to it is under way any more."
+    wait = Step(("sh", "-c", waiting), why_wait)
     why = "The slot is free for another disk; md only lets go of members that are faulty or spare."
     undo = ("mdadm", "--manage", array_device(name), "--re-add", member)
     return Plan(f"Remove {member} from {name}", (wait, _manage(name, "--remove", member, why=why, undo=undo)))

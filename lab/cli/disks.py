@@ -18,6 +18,7 @@ from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session, show_plan
 from lab.disks import DiskKind, DiskSpec, LabDisk
+from lab.disks.attaching import require_time_of
 from lab.disks.drive_models import all_drive_models
 from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES
@@ -245,6 +246,8 @@ def _add_to_machine(context: Context, kind: DiskKind, count: int, size_bytes: in
 
 def _add_to_folder(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
     """Put disks on the list of the embedded lab; the next start makes them."""
+    if context.target.is_virtual_time:
+        require_time_of(kind)
     with _folder(context) as folder:
         made = add_to_list(folder, kind, count, size_bytes, model, path)
     if kind is not DiskKind.FILE:

@@ -27,11 +27,13 @@ from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.findings import findings_table
 from lab.report.tables import csv_of, heading, render_result
 from lab.results.record import ResultRecord
+from lab.results.sameness import differences, digest
 from lab.results.store import ResultStore
 from lab.units import human_seconds
 
 SEEDS = "seeds"
 QUICK = "-quick"
+MOST_DIFFERENCES = 5
 
 
 def run(
@@ -49,6 +51,10 @@ def run(
         int | None,
         number(Seed, help="Other addresses and another order than the experiment's own; 0 or more."),
     ] = None,
+    verify_repeat: Annotated[
+        bool,
+        Parameter(negative="", help="Run it twice, and fail unless both are the same to the last bit (virtual time)."),
+    ] = False,
     allow: Annotated[
         list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
     ] = None,
@@ -65,7 +71,7 @@ def run(
             )
         return _run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
-    _require_fitting(name, resume, seed)
+    _require_fitting(name, resume, seed, verify_repeat=verify_repeat)
     if plan and name:
         _print_plan(seeded(find_experiment(name)[0], seed), context)
         return ExitCode.DONE
@@ -74,14 +80,7 @@ def run(
         return ExitCode.DONE
     if csv is not None and not csv.parent.is_dir():
         raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
-    chosen = find_experiment(name) if name else None
-    with ProgressBar(quiet=context.quiet) as bar:
-        narrator, rules = context.narrator, frozenset(allow or ())
-        request = RunRequest(
-            context.target, context.host, bar.show_run, narrator.notice, narrator.listen, allowed_rules=rules
-        )
-        request = replace(request, started_seconds=_process_started_seconds(context.host.files))
-        record = run_experiment(*chosen, request, seed=seed) if chosen else resume_experiment(resume or "", request)
+    record = _measured(context, name, resume, seed, frozenset(allow or ()), verify_repeat=verify_repeat)
     if csv is not None:
         csv.write_text(csv_of(record), encoding="utf-8")
     if context.json:
@@ -92,12 +91,52 @@ def run(
     return ExitCode.DONE
 
 
-def _require_fitting(name: str | None, resume: str | None, seed: int | None) -> None:
+def _measured(
+    context: Context,
+    name: str | None,
+    resume: str | None,
+    seed: int | None,
+    rules: frozenset[str],
+    *,
+    verify_repeat: bool,
+) -> ResultRecord:
+    chosen = find_experiment(name) if name else None
+    with ProgressBar(quiet=context.quiet) as bar:
+        narrator = context.narrator
+        request = RunRequest(
+            context.target, context.host, bar.show_run, narrator.notice, narrator.listen, allowed_rules=rules
+        )
+        begun = replace(request, started_seconds=_process_started_seconds(context.host.files))
+        record = run_experiment(*chosen, begun, seed=seed) if chosen else resume_experiment(resume or "", begun)
+        if verify_repeat and chosen:
+            _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
+    return record
+
+
+def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) -> None:
+    """Keep one of two that are the same. Raises ExperimentError with the first differences; then both are kept."""
+    found = list(differences(first, second))
+    if not found:
+        ResultStore(context.host.state.results).delete(second.id)
+        context.narrator.notice(f"the same twice, to the last bit: {digest(first)}")
+        return
+    rest = f"; and {len(found) - MOST_DIFFERENCES} more" if len(found) > MOST_DIFFERENCES else ""
+    is_exact = first.conditions.is_virtual_time and second.conditions.is_virtual_time
+    hint = f"both are kept: raidlab compare {first.id} {second.id}"
+    raise ExperimentError(
+        f"two runs differ in {len(found)} values: {'; '.join(found[:MOST_DIFFERENCES])}{rest}",
+        hint=hint if is_exact else f"in real time they always do; choose uml:?time=virtual. {hint}",
+    )
+
+
+def _require_fitting(name: str | None, resume: str | None, seed: int | None, *, verify_repeat: bool) -> None:
     if name and resume:
         raise SpecError(
             "an experiment cannot be given together with --resume",
             hint="the result knows its experiment: give --resume alone",
         )
+    if verify_repeat and not name:
+        raise SpecError("--verify-repeat needs an experiment", hint="name one: raidlab run NAME --verify-repeat")
     if seed is not None and not name and not resume:
         raise SpecError("--seed without an experiment", hint="name one: raidlab run NAME --seed 7")
     if resume and seed is not None:

@@ -46,7 +46,7 @@ def watch(
                 show(looks)
                 count = None if count is None else count - 1
                 if count != 0:
-                    session.lab.host.clock.sleep(interval)
+                    session.lab.machine.clock.sleep(interval)
 
 
 def _let_syncs_go_on(session: LabSession) -> None:

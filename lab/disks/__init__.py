@@ -2,6 +2,6 @@
 
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, specs
 from lab.disks.lab import Lab
-from lab.disks.opening import Opener, open_lab
+from lab.disks.opening import Opener, open_lab, with_fitting_time
 
-__all__ = ["DiskKind", "DiskSpec", "Lab", "LabDisk", "Opener", "open_lab", "specs"]
+__all__ = ["DiskKind", "DiskSpec", "Lab", "LabDisk", "Opener", "open_lab", "specs", "with_fitting_time"]

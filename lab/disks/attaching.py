@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lab.disks import kernel_drives
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, DriveModel, Mechanics, find_drive_model
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
@@ -83,7 +84,6 @@ def spindle_attachment(
     number: int,
     *,
     drive_plugin: str = DRIVE_PLUGIN,
-    transport_milliseconds: float = TRANSPORT_MILLISECONDS,
 ) -> Attachment:
     """An emulated drive: nbdkit waits before each answer, and the kernel's nbd client makes a block device of it.
 
@@ -93,7 +93,7 @@ def spindle_attachment(
     model = find_drive_model(spec.model)
     socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
     if model.mechanics:
-        transport = f"transport={transport_milliseconds:g}"
+        transport = f"transport={TRANSPORT_MILLISECONDS:g}"
         drive = _mechanical_drive(spec, model.mechanics, drive_plugin, transport)
     else:
         drive = _constant_drive(spec, model)
@@ -121,6 +121,17 @@ def spindle_attachment(
         backing=spec.backing or "memory",
     )
     return Attachment(disk, attach, _spindle_detachment(spec.name, node))
+
+
+def kernel_drive_attachment(spec: DiskSpec, number: int) -> Attachment:
+    """An emulated drive inside the embedded kernel, where time is virtual."""
+    node = f"{kernel_drives.NODE}{number}"
+    rotation = _rotation_step(node, is_rotational=find_drive_model(spec.model).is_rotational)
+    attach = Plan(f"Attach {spec.name}", (kernel_drives.add_step(spec, number), rotation))
+    disk = LabDisk(
+        name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, model=spec.model, backing="memory"
+    )
+    return Attachment(disk, attach, kernel_drives.detachment(spec.name, node))
 
 
 def _spindle_detachment(name: str, node: str) -> Plan:
@@ -182,12 +193,16 @@ def _connect(name: str, node: str) -> Step:
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
     """Connect a spindle's server, which kept running, with its device again."""
+    if kernel_drives.is_kernel_drive(disk):
+        return (kernel_drives.plug_step(disk),)
     is_rotational = find_drive_model(disk.model).is_rotational
     return _connect(disk.name, disk.node), _rotation_step(disk.node, is_rotational=is_rotational)
 
 
 def disconnect_step(disk: LabDisk, why: str) -> Step:
     """Take the connection away while the device is in use; the server keeps the data."""
+    if kernel_drives.is_kernel_drive(disk):
+        return kernel_drives.pull_step(disk, why)
     return Step(("nbd-client", "-d", disk.node), why, _connect(disk.name, disk.node).argv, writes_devices=(disk.node,))
 
 
@@ -218,6 +233,8 @@ def detach_plan(disk: LabDisk) -> Plan:
         spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes)
         folder = disk.backing.rpartition("/")[0]
         return loop_attachment(spec, int(disk.node.removeprefix("/dev/loop")), folder=folder, direct=False).detach
+    if kernel_drives.is_kernel_drive(disk):
+        return kernel_drives.detachment(disk.name, disk.node)
     if disk.kind is DiskKind.SPINDLE:
         return _spindle_detachment(disk.name, disk.node)
     return Plan(f"Release {disk.name}")
@@ -239,13 +256,22 @@ def reset_plan(disk: LabDisk) -> Plan:
     return Plan(f"Reset {disk.name}", (Step(argv, why, danger=Danger.DATA, writes_devices=(disk.node,)),))
 
 
-def driver_plan(kind: DiskKind) -> Plan:
+def require_time_of(kind: DiskKind) -> None:
+    """Raises SpecError for disks that answer at once: in virtual time a load on them would never end."""
+    if kind in (DiskKind.RAM, DiskKind.LOOP):
+        raise SpecError(
+            f"{kind} disks take no time, and in virtual time a load on them would never end",
+            hint="use spindle disks ('raidlab disks remove NAME' takes others off the lab), or --on 'uml:?time=real'",
+        )
+
+
+def driver_plan(kind: DiskKind, *, is_virtual_time: bool = False) -> Plan:
     """Load the driver behind a kind of disk, with enough devices."""
     arguments = {
         DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"),
         DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}"),
     }
-    if kind not in arguments:
+    if kind not in arguments or (is_virtual_time and kind is DiskKind.SPINDLE):
         return Plan("No driver to load")
     return Plan(
         f"Load the driver for {kind} disks", (Step(("modprobe", *arguments[kind]), "The driver makes the devices."),)

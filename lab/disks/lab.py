@@ -12,17 +12,20 @@ from lab.disks.attaching import (
     DRIVE_PLUGIN_EMBEDDED,
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
+    MAX_NUMBERED,
     PACE_PROGRAM,
     Attachment,
     detach_plan,
     driver_plan,
+    kernel_drive_attachment,
     loop_attachment,
     ram_attachments,
+    require_time_of,
     reset_plan,
     spindle_attachment,
 )
 from lab.disks.backing import needs_backing, with_backing
-from lab.disks.drive_models import TRANSPORT_MILLISECONDS, install_drive
+from lab.disks.drive_models import install_drive
 from lab.disks.guard import Guard
 from lab.disks.inventory import absent, read_devices, resolve_node
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, find_disk
@@ -131,6 +134,8 @@ class Lab:
                 f"{kind} disks cannot be added to {self.machine.facts.target} while it runs",
                 hint="use loop, spindle or ram disks",
             )
+        if self.machine.facts.is_virtual_time:
+            require_time_of(kind)
         if kind is DiskKind.RAM:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
             if any(disk.kind is DiskKind.RAM for disk in self._disks):
@@ -142,7 +147,7 @@ class Lab:
             remove = Plan("Remove ram disks", (Step(("modprobe", "-r", "brd"), "The memory is given back."),))
             self._detach.append((disks, remove))
             return list(disks)
-        self.execute(driver_plan(kind))
+        self.execute(driver_plan(kind, is_virtual_time=self.machine.facts.is_virtual_time))
         made = []
         for spec, number in zip(specs, self._free_numbers(kind), strict=False):
             attachment = self._attachment(spec, number)
@@ -168,17 +173,20 @@ class Lab:
 
     def _attachment(self, spec: DiskSpec, number: int) -> Attachment:
         if spec.kind is DiskKind.SPINDLE:
-            transport = 0.0 if self.machine.facts.is_virtual_time else TRANSPORT_MILLISECONDS
+            if self.machine.facts.is_virtual_time:
+                return kernel_drive_attachment(spec, number)
             plugin = DRIVE_PLUGIN_EMBEDDED if self.machine.facts.is_embedded else DRIVE_PLUGIN
-            return spindle_attachment(spec, number, drive_plugin=plugin, transport_milliseconds=transport)
+            return spindle_attachment(spec, number, drive_plugin=plugin)
         # The embedded kernel's only writable file system is in memory, which knows no direct I/O.
         is_embedded = self.machine.facts.is_embedded
         folder = LOOP_FOLDER_EMBEDDED if is_embedded else LOOP_FOLDER
         return loop_attachment(spec, number, folder=folder, direct=not is_embedded)
 
     def _free_numbers(self, kind: DiskKind) -> list[int]:
-        prefix = "loop" if kind is DiskKind.LOOP else "nbd"
         names = self.machine.list_dirs(["/sys/block"])["/sys/block"]
+        if kind is DiskKind.SPINDLE and self.machine.facts.is_virtual_time:
+            return [number for number in range(MAX_NUMBERED) if f"drive{number}" not in names]
+        prefix = "loop" if kind is DiskKind.LOOP else "nbd"
         offered = [name for name in names if name.startswith(prefix) and digits(name.removeprefix(prefix)) is not None]
         return sorted(int(name.removeprefix(prefix)) for name in absent(self.machine, offered))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Protocol
@@ -15,11 +16,13 @@ from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.disks.lab import Lab
 from lab.disks.lab_files import lab_folder, read_registry, scratch_folder, ubd_disks, virtio_disks, write_registry
-from lab.errors import LabError
+from lab.errors import LabError, ToolMissing
 from lab.machine import RUN_FOLDER, EmbeddedOptions, Host, Machine, Target, TargetKind, open_machine
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES
+from lab.machine.kernel_image import find_kernel
 from lab.units import MIB
 
+SETTLE_SECONDS = 10.0
 DRIVE_SERVER_BYTES = 4 * MIB
 """Memory of the machine for each spindle's server, the medium aside."""
 
@@ -38,6 +41,7 @@ def open_lab(
     host: Host,
     *,
     wanted: Sequence[DiskSpec] | None = None,
+    seed: int | None = None,
     on_notice: Callable[[str], None] = lambda _: None,
     on_machine: Callable[[Machine], None] = lambda _: None,
 ) -> Iterator[Lab]:
@@ -46,7 +50,8 @@ def open_lab(
     Without ``wanted`` this is the lab that lasts: the named lab of the embedded kernel (``uml:?name=…``, nine file
     disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
     blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio where it has them,
-    otherwise loop.
+    otherwise loop. ``seed``: of all that is random on a machine in virtual time. Without it each opening
+    has another one, since what is made in a lab that lasts must not have the UUID of what is there.
     """
     if target.kind is not TargetKind.UML:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
@@ -58,8 +63,12 @@ def open_lab(
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE]
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
         folder.images.make(files)
-        memory = embedded_memory_bytes(others)
-        options = EmbeddedOptions(disks=ubd_disks(folder, files), memory_bytes=memory, kept_locks=(folder.lock_fd,))
+        options = EmbeddedOptions(
+            disks=ubd_disks(folder, files),
+            memory_bytes=embedded_memory_bytes(others, is_virtual_time=target.is_virtual_time),
+            seed=secrets.randbits(63) if seed is None else seed,
+            kept_locks=(folder.lock_fd,),
+        )
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
             lab = Lab(machine, host, folder.lab_disks(files), folder=folder)
@@ -70,11 +79,36 @@ def open_lab(
                 _settle(lab)
 
 
-def embedded_memory_bytes(wanted: Sequence[DiskSpec]) -> int:
-    """The memory of an embedded kernel with these disks, which lie in it but for those of kind ``file``."""
-    others = [spec for spec in wanted if spec.kind is not DiskKind.FILE]
+def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool = False) -> int:
+    """The memory of an embedded kernel with these disks, which lie in it but for those of kind ``file``.
+
+    In virtual time spindles do not either: their driver keeps them beside the guest's memory.
+    """
+    outside = (DiskKind.FILE, DiskKind.SPINDLE) if is_virtual_time else (DiskKind.FILE,)
+    others = [spec for spec in wanted if spec.kind not in outside]
     memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
     return memory + sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
+
+
+def with_fitting_time(
+    target: Target, host: Host, wanted: Sequence[DiskSpec], on_notice: Callable[[str], None]
+) -> Target:
+    """The target in virtual time where that makes figures exact: on the embedded kernel, with emulated drives alone.
+
+    Only if it does not say itself which time. Without the kernel for it, ``on_notice`` is told what builds it.
+    """
+    is_open = target.kind is TargetKind.UML and not {"time", "kernel"} & target.options.keys()
+    if not is_open or any(spec.kind is not DiskKind.SPINDLE for spec in wanted):
+        return target
+    try:
+        find_kernel(host.processes, host.files, virtual_time=True)
+    except ToolMissing:
+        on_notice(
+            "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
+        )
+        return target
+    on_notice("in virtual time: exact, and many times faster than the clock; 'uml:?time=real' chooses real time")
+    return target.with_option("time", "virtual")
 
 
 def _server_bytes(spec: DiskSpec) -> int:
@@ -83,7 +117,12 @@ def _server_bytes(spec: DiskSpec) -> int:
 
 
 def _settle(lab: Lab) -> None:
-    """Unmount and stop what still runs, so that the next start finds clean arrays. Does nothing on a lost machine."""
+    """Unmount and stop what still runs, so that the next start finds clean arrays.
+
+    Does nothing on a machine that is lost, or whose guest computes without end, which in virtual time nothing preempts.
+    """
+    if not lab.machine.is_answering(SETTLE_SECONDS):
+        return
     try:
         devices = read_devices(lab.machine)
         for device in devices.values():

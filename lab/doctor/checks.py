@@ -24,7 +24,8 @@ from lab.doctor.programs import (
 )
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
 from lab.errors import LabError
-from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES, find_kernel, guest_python, wide_registers
+from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
+from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
 from lab.machine.opening import Host
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.units import GIB, human_bytes

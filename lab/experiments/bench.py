@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from lab.arrays import filesystem
 from lab.arrays.array import Array
 from lab.arrays.bring_up import BroughtUp
@@ -16,7 +18,7 @@ from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.preview import Spec
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
-from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks import DiskKind, Lab, LabDisk, kernel_drives
 from lab.disks.inventory import read_heads
 from lab.errors import LabError, WorkloadError
 from lab.experiments.array_plans import ArrayPlan, Sharing
@@ -167,6 +169,8 @@ class Bench:
         self._lab.execute(filesystem.unmount(built.target.file_system, built.spec.device))
         if built.array:
             self._lab.execute(built.array.stop())
+        sums = kernel_drives.content_sums(self._lab.machine, built.disks)
+        self.records[built.plan.id] = msgspec.structs.replace(self.records[built.plan.id], content_sums=sums)
 
     def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], int]:
         """An array's disks and the number in its name."""
@@ -195,7 +199,7 @@ class Bench:
         if not plan.assume_clean:
             with self._stopwatch.resync():
                 for name in names:
-                    wait_until_idle(self._lab.machine, name, clock=self._lab.host.clock)
+                    wait_until_idle(self._lab.machine, name)
         self._lab.execute(tuned(plan, names))
 
     def _make_file_system(self, spec: Spec, size_bytes: int) -> Plan:
@@ -230,7 +234,8 @@ class Bench:
         self._progress.doing(f"write the files of {built.plan.label}", STEP_SECONDS)
         for workload in layouts.values():
             try:
-                prepare(self._lab, built.target, workload, workload.file_bytes)
+                with self._stopwatch.aside():
+                    prepare(self._lab, built.target, workload, workload.file_bytes)
             except WorkloadError:
                 if not self._experiment.keeps_going:
                     raise

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from lab.arrays.names import is_array_name
-from lab.errors import RunCancelled
+from lab.errors import MachineLost, RunCancelled
 from lab.experiments.schedule import estimated_seconds, planned_keys
 from lab.experiments.schema import Experiment
 from lab.host.clock import Clock
-from lab.machine.api import CommandResult
+from lab.machine.api import CommandResult, Machine
 from lab.measure.samples import Rates, Sample, rates_between
 from lab.results.record import Timings
 
@@ -24,7 +24,8 @@ class RunProgress:
     """What is being done."""
     fraction: float = 0.0
     """0 to 1, of the expected time."""
-    left_seconds: float = 0.0
+    left_seconds: float | None = 0.0
+    """Of this computer's time; None: nobody can tell yet."""
     done_count: int = 0
     planned_count: int = 0
     """Measurements of the whole run."""
@@ -33,11 +34,13 @@ class RunProgress:
     rates: Rates | None = None
     """What the measured array has done since the sample before; None between measurements."""
     step_seconds: float = 0.0
-    """What is being done should take so long."""
+    """What is being done should take so long of this computer's time; 0: nobody can tell yet."""
 
 
 class ProgressMeter:
     """Turns what a run tells into ``RunProgress``; steps count by the time that they should take.
+
+    In virtual time that is the machine's. What it takes of the computer's is known from the steps that are over.
 
     ``on_sample`` is called on the recorder's thread, the others on the thread that runs the experiment.
     """
@@ -56,9 +59,19 @@ class ProgressMeter:
         self._steps_seconds = 0.0
         """Of the steps that are over, as they were expected."""
         self._step_seconds = 0.0
-        self._began_seconds = clock.monotonic_seconds()
+        self._began_seconds = self._first_seconds = clock.monotonic_seconds()
+        self._pace: float | None = 1.0
+        """The computer's seconds for each that was expected; None: not known yet."""
+        self._is_virtual = False
+        self._boot_seconds: float | None = None
+        """What the steps before the first on that machine were expected to take."""
         self._sample: Sample | None = None
         self._now = RunProgress(planned_count=len(planned_keys(experiment)), left_seconds=self._total_seconds)
+
+    def watch(self, machine: Machine) -> None:
+        """The machine is there on which the rest of the steps runs."""
+        if machine.facts.is_virtual_time:
+            self._is_virtual, self._pace = True, None
 
     def doing(self, what: str, expected_seconds: float) -> None:
         """The next step begins. Raises RunCancelled if the run is to end."""
@@ -66,8 +79,14 @@ class ProgressMeter:
             raise RunCancelled(f"the run was cancelled before: {what}")
         self._steps_seconds += self._step_seconds
         self._step_seconds, self._began_seconds = expected_seconds, self._clock.monotonic_seconds()
+        if self._is_virtual:
+            # The start of the machine is not in it: that takes the computer's time and none of the machine's.
+            if self._boot_seconds is None:
+                self._boot_seconds, self._first_seconds = self._steps_seconds, self._began_seconds
+            if over := self._steps_seconds - self._boot_seconds:
+                self._pace = (self._began_seconds - self._first_seconds) / over
         self._sample = None
-        self._tell(replace(self._now, label=what, step_seconds=expected_seconds, rates=None))
+        self._tell(replace(self._now, label=what, step_seconds=expected_seconds * (self._pace or 0.0), rates=None))
 
     def done(self, key: str) -> None:
         """One measurement more."""
@@ -84,16 +103,20 @@ class ProgressMeter:
         self._tell(replace(self._now, time_seconds=sample.time_seconds, rates=rates))
 
     def _tell(self, progress: RunProgress) -> None:
-        in_step = min(self._step_seconds, self._clock.monotonic_seconds() - self._began_seconds)
+        passed = self._clock.monotonic_seconds() - self._began_seconds
+        in_step = min(self._step_seconds, passed / self._pace if self._pace else 0.0)
         gone = min(self._total_seconds, self._steps_seconds + in_step)
         # The end is not reached before it is: estimates are rough.
         fraction = max(self._now.fraction, min(0.99, gone / self._total_seconds))
-        self._now = replace(progress, fraction=fraction, left_seconds=self._total_seconds - gone)
+        left = (self._total_seconds - gone) * self._pace if self._pace is not None else None
+        self._now = replace(progress, fraction=fraction, left_seconds=left)
         self._on_progress(self._now)
 
 
 class Stopwatch:
-    """Counts commands by their program, and waiting for resyncs by itself.
+    """Counts commands by their program, and waiting for resyncs by itself; in virtual time by the machine's clock too.
+
+    fio counts where it measures: that it probes a disk, or writes files, belongs to everything else.
 
     Args:
         clock: this process's clock.
@@ -103,36 +126,67 @@ class Stopwatch:
     def __init__(self, clock: Clock, started_seconds: float | None) -> None:
         self._clock = clock
         self._started = clock.monotonic_seconds() if started_seconds is None else started_seconds
-        self._seconds = {"fio": 0.0, "mkfs": 0.0, "mdadm": 0.0, "resync": 0.0}
-        self._is_in_resync = False
+        self._seconds = dict.fromkeys(("fio", "mkfs", "mdadm", "resync"), 0.0)
+        self._simulated = dict(self._seconds)
+        self._machine_clock: Clock | None = None
+        self._is_aside = False
+        """What is run now counts elsewhere already, or nowhere by itself."""
+
+    def watch(self, machine: Machine) -> None:
+        """Listen to a machine's commands."""
+        machine.on_command(self.on_command)
+        if machine.facts.is_virtual_time:
+            self._machine_clock = machine.clock
 
     def on_command(self, result: CommandResult) -> None:
         """Listener for a machine's commands."""
         program = result.argv[0].partition(".")[0]
-        # What happens while a resync is waited for is inside that wait already.
-        if program in self._seconds and not self._is_in_resync:
-            self._seconds[program] += result.duration_seconds
+        if program in self._seconds and not self._is_aside:
+            self._seconds[program] += result.computer_seconds
+            self._simulated[program] += result.duration_seconds
 
     @contextmanager
-    def resync(self) -> Iterator[None]:
-        """Time a wait for a resync or rebuild."""
-        begin = self._clock.monotonic_seconds()
-        self._is_in_resync = True
+    def aside(self) -> Iterator[None]:
+        """Preparations, whatever program they run."""
+        before, self._is_aside = self._is_aside, True
         try:
             yield
         finally:
-            self._is_in_resync = False
+            self._is_aside = before
+
+    @contextmanager
+    def resync(self) -> Iterator[None]:
+        """Time a wait for a resync or rebuild, with all that runs meanwhile."""
+        begin, simulated = self._clock.monotonic_seconds(), self._machine_seconds()
+        try:
+            with self.aside():
+                yield
+        finally:
             self._seconds["resync"] += self._clock.monotonic_seconds() - begin
+            self._simulated["resync"] += self._machine_seconds() - simulated
+
+    def _machine_seconds(self) -> float:
+        """Since the machine's start, in virtual time; else 0. A lost machine has no clock any more."""
+        with suppress(MachineLost):
+            return self._machine_clock.monotonic_seconds() if self._machine_clock else 0.0
+        return 0.0
 
     def timings(self, earlier: Timings | None = None) -> Timings:
         """The account until now, with that of an earlier part of the same run added."""
-        total = self._clock.monotonic_seconds() - self._started
         before = earlier or Timings()
+        account = _whole(self._seconds, self._clock.monotonic_seconds() - self._started)
+        simulated = _whole(self._simulated, self._machine_seconds()) if self._machine_clock else {}
+        old = before.simulated_seconds
         return Timings(
-            fio_seconds=before.fio_seconds + self._seconds["fio"],
-            mkfs_seconds=before.mkfs_seconds + self._seconds["mkfs"],
-            mdadm_seconds=before.mdadm_seconds + self._seconds["mdadm"],
-            resync_seconds=before.resync_seconds + self._seconds["resync"],
-            other_seconds=before.other_seconds + max(0.0, total - sum(self._seconds.values())),
-            total_seconds=before.total_seconds + total,
+            fio_seconds=before.fio_seconds + account["fio"],
+            mkfs_seconds=before.mkfs_seconds + account["mkfs"],
+            mdadm_seconds=before.mdadm_seconds + account["mdadm"],
+            resync_seconds=before.resync_seconds + account["resync"],
+            other_seconds=before.other_seconds + account["other"],
+            total_seconds=before.total_seconds + account["total"],
+            simulated_seconds={word: old.get(word, 0.0) + seconds for word, seconds in simulated.items()},
         )
+
+
+def _whole(parts: Mapping[str, float], total: float) -> dict[str, float]:
+    return {**parts, "other": max(0.0, total - sum(parts.values())), "total": total}

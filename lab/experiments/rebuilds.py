@@ -98,6 +98,7 @@ class RebuildRunner:
                 predicted_seconds=predicted_seconds,
                 prediction_reason=reason,
                 rebuilt_bytes=measured.rebuilt_bytes,
+                request_bytes=measured.request_bytes,
                 under_workload=cell.under.id if cell.under else "",
                 checksum_before=integrity.before.digest,
                 checksum_after=integrity.after.digest,

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from lab import __version__
-from lab.disks import open_lab
+from lab.disks import open_lab, with_fitting_time
 from lab.errors import ExperimentError, LabError, ResultError
 from lab.experiments.bench import RunContext
 from lab.experiments.linting import lint_experiment, require_sound
@@ -88,32 +90,30 @@ def run_experiment(
     if experiment.why:
         request.on_notice(experiment.why)
     _require_room(store.root)
+    target = with_fitting_time(request.target, request.host, experiment.disk_specs, request.on_notice)
     progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled)
     progress.doing("start the machine", 3.0)
 
     def listen(machine: Machine) -> None:
-        machine.on_command(stopwatch.on_command)
+        stopwatch.watch(machine)
+        progress.watch(machine)
         request.on_machine(machine)
 
     with open_lab(
-        request.target, request.host, wanted=experiment.disk_specs, on_notice=request.on_notice, on_machine=listen
+        target,
+        request.host,
+        wanted=experiment.disk_specs,
+        seed=experiment.seed,
+        on_notice=request.on_notice,
+        on_machine=listen,
     ) as lab:
         conditions = read_conditions(lab)
         if earlier:
             _require_same(earlier.conditions, conditions, earlier.id)
             journal = store.resume(earlier.id)
         else:
-            draft = ResultRecord(
-                id=store.new_id(experiment.id, clock.utc_now()),
-                created_utc=utc_second_text(clock),
-                raidlab_version=__version__,
-                experiment=experiment.id,
-                experiment_toml=text,
-                seed=seed,
-                conditions=conditions,
-                planned_cells=planned_keys(experiment),
-            )
-            journal = store.begin(draft)
+            draft = _draft(store.new_id(experiment.id, clock.utc_now()), experiment, text, seed, conditions)
+            journal = store.begin(msgspec.structs.replace(draft, created_utc=utc_second_text(clock)))
         context = RunContext(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
         with journal:
             try:
@@ -123,6 +123,19 @@ def run_experiment(
                 raise
 
 
+def _draft(result_id: str, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:
+    return ResultRecord(
+        id=result_id,
+        created_utc="",
+        raidlab_version=__version__,
+        experiment=experiment.id,
+        experiment_toml=text,
+        seed=seed,
+        conditions=conditions,
+        planned_cells=planned_keys(experiment),
+    )
+
+
 def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
     for summary in store.list():
         if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
@@ -130,7 +143,7 @@ def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: Run
 
 
 def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
-    names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version")
+    names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version", "depends_on")
     changed = [
         f"{name} was {getattr(before, name)} and is {getattr(now, name)}"
         for name in names

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         def id(self) -> int: ...
         @property
         def due(self) -> float | None: ...
+        @property
+        def passes_time(self) -> bool: ...
         def on_time(self, now: float) -> None: ...
         def stop(self, number: int) -> None: ...
 
@@ -71,6 +73,7 @@ class ChildProcess:
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent
         self.id: int = request["id"]
+        self.passes_time = not request.get("aside")
         self.started = time.monotonic()
         self.due = self.started + float(request["timeout"]) if request.get("timeout") else None
         self.timed_out = False
@@ -139,6 +142,8 @@ class ChildProcess:
             os.killpg(self.pid, number)
 
     def stop(self, number: int) -> None:
+        # Its end takes time too.
+        self.passes_time = True
         if self.status is None:
             self.signal(number)
 
@@ -176,7 +181,7 @@ class Agent:
         self.verb_run = functools.partial(ChildProcess, self)
         self.loaded: dict[str, dict[str, Any]] = {}
         self.selector = selectors.DefaultSelector()
-        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        path = f"{RUN_FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         # The embedded kernel's root user has its starter's rights on the host's files, so /root may be closed to it.
         home = "/root" if os.access("/root", os.X_OK) else "/tmp"
         usual = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": home, "TERM": "dumb"}
@@ -205,11 +210,11 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: setattr(self, "is_over", True))
         self.selector.register(wake_read, selectors.EVENT_READ, self.on_wake)
-        self.selector.register(self.channel_in, selectors.EVENT_READ, self.on_request_data)
+        self.listen()
         self.send({"event": "hello", "protocol": PROTOCOL_VERSION, "facts": facts()})
         while not self.is_over:
-            dues = [task.due for task in self.running.values() if task.due is not None]
-            for key, _ in self.selector.select(max(0.0, min(dues) - time.monotonic()) if dues else None):
+            due = self.next_due()
+            for key, _ in self.selector.select(None if due is None else max(0.0, due - time.monotonic())):
                 # An earlier callback of the same round may have closed this one.
                 if key.fileobj in self.selector.get_map():
                     key.data(key.fileobj)
@@ -223,6 +228,12 @@ class Agent:
                         self.refuse(task.id, error)
         self.kill_all()
 
+    def listen(self) -> None:
+        self.selector.register(self.channel_in, selectors.EVENT_READ, self.on_request_data)
+
+    def next_due(self) -> float | None:
+        return min((task.due for task in self.running.values() if task.due is not None), default=None)
+
     def on_wake(self, fd: int) -> None:
         os.read(fd, 512)
         by_pid = {task.pid: task for task in self.running.values() if isinstance(task, ChildProcess)}
@@ -232,27 +243,32 @@ class Agent:
                     by_pid[ended[0]].on_exit(ended[1])
 
     def on_request_data(self, fd: int) -> None:
+        self.receive()
+        *lines, self.pending = self.pending.split(b"\n")
+        for line in lines:
+            self.obey(line)
+
+    def receive(self) -> None:
         data = b""
         with contextlib.suppress(OSError):
-            data = os.read(fd, 65536)
-        if not data:
-            self.is_over = True
-            return
+            data = os.read(self.channel_in, 65536)
+        self.is_over |= not data or len(self.pending) > MESSAGE_LIMIT_BYTES
+        self.pending += data
         self.received += len(data)
         if self.received >= RECEIPT_BYTES:
             self.send({"event": "received", "bytes": self.received})
             self.received = 0
-        *lines, self.pending = (self.pending + data).split(b"\n")
-        for line in filter(bytes.strip, lines):
-            request_id = None
-            try:
-                request = json.loads(line)
-                request_id = request["id"]
-                getattr(self, "verb_" + request["verb"])(request)
-            except Exception as error:
-                self.refuse(request_id, error)
-        if len(self.pending) > MESSAGE_LIMIT_BYTES:
-            self.is_over = True
+
+    def obey(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        request_id = None
+        try:
+            request = json.loads(line)
+            request_id = request["id"]
+            getattr(self, "verb_" + request["verb"])(request)
+        except Exception as error:
+            self.refuse(request_id, error)
 
     def refuse(self, request_id: int | None, error: Exception) -> None:
         """Whatever a request holds, the agent answers it and lives on."""

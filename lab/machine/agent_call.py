@@ -26,6 +26,7 @@ class ProgramCall:
     """A program that runs; the pipe's end tells the agent's own thread that it has ended."""
 
     due: float | None = None
+    passes_time = True
 
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent

@@ -1,6 +1,7 @@
 """The agent's verb for samples, sent to it when a client first needs it. Stand-alone like the agent.
 
-sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped
+sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped; with an
+        interval of 0 one at once, and no more
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Sampler:
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent
         self.id: int = request["id"]
+        self.passes_time = False
         self.interval = max(float(request["interval"]), SHORTEST_INTERVAL_SECONDS)
         self.files = [str(path) for path in request["files"]]
         block_devices = frozenset(request["block_devices"])
@@ -39,6 +41,9 @@ class Sampler:
         self.other_pids: set[str] = set()
         self.due = self.next_scan = time.monotonic()
         agent.running[self.id] = self
+        if not request["interval"]:
+            self.on_time(self.due)
+            self.stop(0)
 
     def read(self, path: str) -> str | None:
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from lab.host.clock import Clock
+
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
@@ -21,7 +23,14 @@ class CommandResult:
     stderr: str
     duration_seconds: float
     started_seconds: float
-    """On the machine's monotonic clock."""
+    """On the machine's monotonic clock, which the duration is of too."""
+    waited_seconds: float | None = None
+    """How long the client waited for it, on this computer's clock; None: as long as it ran."""
+
+    @property
+    def computer_seconds(self) -> float:
+        """What it took of this computer's time."""
+        return self.duration_seconds if self.waited_seconds is None else self.waited_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class MachineFacts:
 class SampleRequest:
     """What the agent reads at each tick.
 
+    An interval of 0: one sample at once, also where time stands still.
     ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept;
     ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``), whose CPU time is told for each.
     """
@@ -104,6 +114,19 @@ class Machine(Protocol):
     @property
     def facts(self) -> MachineFacts: ...
 
+    @property
+    def clock(self) -> Clock:
+        """The clock by which whoever waits for the machine waits: in virtual time its own, else this computer's."""
+        ...
+
+    def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
+        """Let time pass on the machine; returns its monotonic clock, in seconds.
+
+        Ends earlier when the kernel tells of a change of one of the files ``until`` (sysfs_notify: poll(2), POLLPRI).
+        Raises LabError if one of them is not there.
+        """
+        ...
+
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
         """Call ``listener`` after every command, from whichever thread ran it."""
         ...
@@ -123,8 +146,14 @@ class Machine(Protocol):
         """
         ...
 
-    def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> RunningCommand:
-        """Start a command. Without ``keeps_output`` its pieces are handed on and forgotten, ``stdout`` stays empty."""
+    def stream(
+        self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
+    ) -> RunningCommand:
+        """Start a command. Without ``keeps_output`` its pieces are handed on and forgotten, ``stdout`` stays empty.
+
+        In virtual time one that runs aside takes no time by itself, until it is told to stop: the clock goes on only
+        while something else is waited for.
+        """
         ...
 
     def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
@@ -147,6 +176,10 @@ class Machine(Protocol):
         ...
 
     def sample(self, request: SampleRequest) -> SampleStream: ...
+
+    def is_answering(self, within_seconds: float) -> bool:
+        """Whether a question that costs nothing is answered in so much of this computer's time."""
+        ...
 
     def waited_seconds(self) -> float | None:
         """Time so far in which the machine could have run and the computer under it gave the processor to others.

@@ -16,7 +16,7 @@ from typing import IO
 from lab.errors import LabError, MachineLost, PrivilegeRefused, ToolMissing
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
-from lab.machine.embedded import guest_python
+from lab.machine.kernel_image import guest_python
 from lab.machine.target import Target
 
 AGENT_FILE = Path(__file__).resolve().parent / "agent.py"

@@ -108,6 +108,7 @@ class Channel:
         write_fd: where requests go.
         explain_loss: called when the far end is gone; returns the error that every waiting request gets.
         life_fd: reaches its end when the machine has ended, even if something of it still holds the answers' pipe open.
+        window_bytes: how much may be under way before the agent has said that it has received it.
         on_silence: told, while something is awaited, how many seconds have passed without a word, second by second, and
             the verbs of what is awaited. Time in which this process itself was stopped does not count. What it returns
             is the end: the machine is lost.
@@ -120,12 +121,14 @@ class Channel:
         explain_loss: Callable[[], LabError],
         *,
         life_fd: int | None = None,
+        window_bytes: float = WINDOW_BYTES,
         on_silence: Callable[[int, Collection[str]], LabError | None] | None = None,
     ) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._life_fd = life_fd
         self._explain_loss = explain_loss
+        self._window_bytes = window_bytes
         self._on_silence = on_silence
         self._has_greeted = False
         self._ids = itertools.count(1)
@@ -185,7 +188,9 @@ class Channel:
     def _wait_for_room(self, size: int) -> None:
         """The agent says how much it has received. Raises MachineLost once nothing can be sent any more."""
         with self._state:
-            self._state.wait_for(lambda: self._loss or self._is_closing or self._under_way_bytes + size <= WINDOW_BYTES)
+            self._state.wait_for(
+                lambda: self._loss or self._is_closing or self._under_way_bytes + size <= self._window_bytes
+            )
             if self._loss or self._is_closing:
                 raise self._loss or MachineLost("the machine was closed")
             self._under_way_bytes += size
@@ -269,7 +274,7 @@ class Channel:
             return
         try:
             with self._state:
-                if self._under_way_bytes + len(line) > WINDOW_BYTES or self._is_line_torn or self._write_fd < 0:
+                if self._under_way_bytes + len(line) > self._window_bytes or self._is_line_torn or self._write_fd < 0:
                     return
                 self._under_way_bytes += len(line)
             with contextlib.suppress(OSError):

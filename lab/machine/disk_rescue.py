@@ -42,6 +42,7 @@ class DiskRescue:
     """A task of the agent: it is told when a second is over. ``id`` is none that a client uses."""
 
     id = -1
+    passes_time = False
 
     def __init__(self) -> None:
         self.due = time.monotonic() + LOOK_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
 import signal
@@ -11,13 +12,13 @@ import socket
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import platformdirs
-
-from lab.errors import LabError, MachineLost, SpecError, ToolMissing
+from lab.errors import LabError, MachineLost, SpecError
 from lab.host.files import HostFiles
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
+from lab.machine.kernel_image import KernelImage, find_kernel, guest_python, wide_registers
 from lab.machine.stand_still import Vigil
 from lab.machine.state_folder import (
     KERNEL_RECORD,
@@ -41,6 +42,8 @@ UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
 ANSWER_PIPE_BYTES = 1024 * 1024
+VIRTUAL_START_NANOSECONDS = 1_767_225_600 * 10**9
+"""The date at which a machine in virtual time starts, the same each time: 1 January 2026, UTC."""
 _HERE = Path(__file__).resolve().parent
 CONFINEMENT = _HERE / "confinement.py"
 _WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
@@ -55,84 +58,14 @@ class UbdDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelImage:
-    """A kernel that can be started. ``modules`` is its folder of drivers, None where all are built in."""
-
-    path: Path
-    modules: Path | None
-
-
-def kernel_cache() -> Path:
-    """Where provision/kernel/build-uml.sh leaves the kernels that it builds."""
-    return platformdirs.user_cache_path("raidlab") / "kernels"
-
-
-def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = False, chosen: str = "") -> KernelImage:
-    """The kernel for a target. Raises ToolMissing with the command that brings it."""
-    if chosen:
-        if not os.access(chosen, os.X_OK):
-            raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="give the path of a linux.uml")
-        return _image_in(Path(chosen))
-    flavour = "virtual-time" if virtual_time else "standard"
-    packaged = None if virtual_time else processes.find("linux.uml")
-    if packaged:
-        return KernelImage(Path(packaged), None)
-    built = kernel_cache() / flavour
-    if os.access(built / "linux", os.X_OK):
-        return _image_in(built / "linux")
-    is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
-    fix = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
-    kind = "with virtual time " if virtual_time else ""
-    raise ToolMissing(f"the embedded kernel {kind}is not installed", hint=f"{fix}, or choose another machine with --on")
-
-
-def wide_registers(files: HostFiles) -> Path | None:
-    """What must be preloaded where the processor has AMX (provision/kernel/wide_registers.c); None where it has not.
-
-    Raises ToolMissing if it is to be built first.
-    """
-    if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
-        return None
-    library = kernel_cache() / "wide_registers.so"
-    if not library.is_file():
-        raise ToolMissing(
-            "this processor has more registers (AMX) than an embedded kernel before Linux 6.13 can keep",
-            hint="provision/host/setup.sh lab, or choose another machine with --on",
-        )
-    return library
-
-
-def _image_in(path: Path) -> KernelImage:
-    """A kernel with the drivers that lie beside it, if any do: as built here, or as in an unpacked package."""
-    path = path.absolute()
-    built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
-    if not built.is_dir() and packaged.is_dir() and packaged != Path("/usr/lib/uml/modules"):
-        # A package holds one release. Several: two packages were unpacked over each other.
-        releases = list(packaged.iterdir())
-        if len(releases) != 1:
-            raise ToolMissing(
-                f"{packaged} holds drivers of {len(releases)} kernels, and {path} is one of them",
-                hint="unpack each package into a folder of its own",
-            )
-        return KernelImage(path, releases[0])
-    return KernelImage(path, built if built.is_dir() else None)
-
-
-def guest_python(processes: Processes) -> str:
-    """The interpreter for the agent: the system's own, since a version manager's may lie in a private folder."""
-    for candidate in ("/usr/bin/python3", processes.find("python3")):
-        if candidate and os.access(candidate, os.X_OK):
-            return candidate
-    raise ToolMissing("python3 is not installed", hint="apt install python3")
-
-
-@dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
     """How to boot."""
 
     disks: tuple[UbdDisk, ...] = ()
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     virtual_time: bool = False
+    seed: int = 0
+    """In virtual time, of all that is random on the machine."""
     kernel_path: str = ""
     kept_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
@@ -268,14 +201,24 @@ def kernel_arguments(
         "umid=kernel",
         "con=null",
         f"con0=null,fd:{console_fd}",
-        f"ssl0=fd:{channel_fds[0]},fd:{channel_fds[1]}",
         "ssl=null",
         "quiet",
         "oops=panic",
         "noreboot",
+        # As mdadm's package has it (modprobe.d/mdadm.conf) where md is a module: an array that is started is left as it
+        # is on its disks until somebody writes to it.
+        "md_mod.start_ro=1",
     ]
     if options.virtual_time:
-        arguments.append("time-travel=inf-cpu")
+        arguments += [
+            "time-travel=inf-cpu",
+            f"time-travel-start={VIRTUAL_START_NANOSECONDS}",
+            f"lab_seed={options.seed}",
+        ]
+        arguments.append(f"lab_client={channel_fds[0]},{channel_fds[1]}")
+        arguments.append(f"RAIDLAB_QUICK_CLOCK={image.path.parent / 'quick_clock.so'}")
+    else:
+        arguments.append(f"ssl0=fd:{channel_fds[0]},fd:{channel_fds[1]}")
     if Path("/dev") in folder.resolve().parents:
         # The kernel's own /dev would hide its init (Documentation/admin-guide/kernel-parameters.txt); init mounts it.
         arguments.append("devtmpfs.mount=0")
@@ -325,14 +268,7 @@ def start_embedded(
         extra_env = {"TMPDIR": str(memory)}
         if preloaded:
             extra_env["LD_PRELOAD"] = str(preloaded)
-        # All that the kernel may write: not its own record, by which processes are killed.
-        confinement: dict[str, object] = {
-            "writable": [
-                str(path) for path in (*(disk.path.absolute() for disk in options.disks), folder / "uml", memory)
-            ]
-        }
-        if options.layers is not None:
-            confinement["layers"] = options.layers
+        confinement = _confinement(options, folder, memory)
         supervisor = processes.start(
             [
                 *(python, "-IS", str(_HERE / "supervisor.py"), str(folder / KERNEL_RECORD)),
@@ -348,9 +284,18 @@ def start_embedded(
         life = os.dup(supervisor.stdout.fileno())
         undo.callback(os.close, life)
         vigil = Vigil(files, folder, kernel.console_log)
-        channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life, on_silence=vigil.on_silence)
+        # In virtual time silence means nothing, a question would be an event that another run does not have, and the
+        # line is a pipe, of which the kernel takes a message as a whole.
+        terms: dict[str, Any] = {"window_bytes": math.inf} if options.virtual_time else {"on_silence": vigil.on_silence}
+        channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life, **terms)
         undo.pop_all()
     return kernel, channel
+
+
+def _confinement(options: EmbeddedOptions, folder: Path, memory: Path) -> dict[str, object]:
+    """All that the kernel may write: not its own record, by which processes are killed."""
+    writable = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), folder / "uml", memory)]
+    return {"writable": writable} | ({} if options.layers is None else {"layers": options.layers})
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
@@ -372,7 +317,7 @@ def _check_path(*paths: Path) -> None:
 
 
 def _install_agent(folder: Path, python: str) -> None:
-    for name in ("agent.py", "disk_rescue.py"):
+    for name in ("agent.py", "agent_virtual.py", "disk_rescue.py"):
         shutil.copy(_HERE / name, folder)
     source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")
     init = folder / "init"

@@ -26,6 +26,9 @@ else:
     from disk_rescue import DiskRescue
 
 MODULE_ROOT = f"{RUN_FOLDER}/modroot"
+FIO = "/usr/bin/fio"
+QUICK_CLOCK = "RAIDLAB_QUICK_CLOCK"
+"""In virtual time: what fio has preloaded (provision/kernel/quick_clock.c)."""
 
 
 # sys/mount.h
@@ -68,14 +71,22 @@ def prepare() -> None:
     os.symlink(modules, f"{MODULE_ROOT}/lib/modules/{release}")
     # The kernel loads drivers by calling this program; /lib/modules of the host holds another kernel's.
     loader = f"{RUN_FOLDER}/bin/modprobe"
+    # Whoever starts it: its own choice of clock is the processor's counter, which tells the computer's time.
+    fio = f"{RUN_FOLDER}/bin/fio"
+    preloaded = os.environ.get(QUICK_CLOCK, "")
     for path, text in (
         (loader, f'#!/bin/sh\nexec /sbin/modprobe -d {MODULE_ROOT} "$@"\n'),
+        (fio, f'#!/bin/sh\n{fio_environment(preloaded)}exec {FIO} --clocksource=clock_gettime "$@"\n'),
         ("/proc/sys/kernel/modprobe", loader),
         ("/proc/sys/kernel/hostname", "raidlab"),
     ):
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
     os.chmod(loader, 0o755)
+    if preloaded:
+        os.chmod(fio, 0o755)
+    else:
+        os.remove(fio)
     # See most_requests in lab/machine/embedded.py. Without it, or with few disks, the driver's own number stands.
     most = os.environ.get("RAIDLAB_UBD_REQUESTS", "")
     for disk in os.listdir("/sys/block") if most else ():
@@ -83,20 +94,48 @@ def prepare() -> None:
             with open(f"/sys/block/{disk}/queue/nr_requests", "w", encoding="ascii") as file:
                 file.write(most)
     # The loopback interface, for programs that talk to themselves: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
+
+
+def fio_environment(preloaded: str) -> str:
+    """The assignments with which fio starts quickly in virtual time.
+
+    Its libraries are those of provision/kernel/fio_libraries.sh, unless another fio has been installed since.
+    """
+    if not preloaded:
+        return ""
+    folder, words = os.path.join(os.path.dirname(preloaded), "fio"), f"LD_PRELOAD={quoted(preloaded)} "
+    try:
+        status, made_for = os.stat(FIO), read_text(f"{folder}/for")
+    except OSError:
+        return words
+    is_same = made_for.split() == [str(status.st_size), str(int(status.st_mtime))]
+    return f"{words}LD_LIBRARY_PATH={quoted(folder)} " if is_same else words
+
+
+def quoted(path: str) -> str:
+    """For a shell. Loading shlex would take longer than all that init does."""
+    return "'" + path.replace("'", "'\\''") + "'"
 
 
 def main() -> None:
     """Serve until the client says exit, hangs up or is gone."""
     os.umask(0o022)
+    kind, is_virtual_time = Agent, bool(os.environ.get(QUICK_CLOCK))
+    if is_virtual_time:
+        # What a machine in real time never needs, it shall not compile. Before another /tmp hides where it lies.
+        if TYPE_CHECKING:
+            from lab.machine.agent_virtual import VirtualAgent
+        else:
+            from agent_virtual import VirtualAgent
+        kind = VirtualAgent
     prepare()
-    line = os.open("/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    tty.setraw(line)
+    line = os.open("/dev/lab-client" if is_virtual_time else "/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        agent = Agent(line, line, init_environ={"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}"})
-        # Where time is virtual, seconds pass while a disk works.
-        if "time-travel" not in read_text("/proc/cmdline"):
+        agent = kind(line, line, init_environ={"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}"})
+        if not is_virtual_time:
+            tty.setraw(line)
             rescue = DiskRescue()
             agent.running[rescue.id] = rescue
         agent.serve()

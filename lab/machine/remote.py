@@ -8,10 +8,13 @@ import math
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
+from lab.host.clock import Clock, HostClock
 from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest
 from lab.machine.channel import Channel, Message, Pending
 
@@ -64,11 +67,26 @@ class ChannelMachine:
         self._load_lock = threading.Lock()
         self._loaded: set[str] = set()
         self._is_closed = False
+        self._clock: Clock = MachineClock(self) if facts.is_virtual_time else HostClock()
 
     @property
     def facts(self) -> MachineFacts:
         """Kernel, processors and memory of the machine."""
         return self._facts
+
+    @property
+    def clock(self) -> Clock:
+        """See Machine.clock."""
+        return self._clock
+
+    def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
+        """See Machine.sleep."""
+        self._load("sleep", _HERE / "agent_sleep.py")
+        pending = self._channel.request("sleep", seconds=seconds, until=list(until))
+        end = self.next_message(pending)
+        if "error" in end:
+            raise LabError(f"the machine could not wait for {', '.join(until)}: {end['text']}")
+        return float(end["now"])
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
         """Call ``listener`` after each command, on the thread that waited for it."""
@@ -92,9 +110,11 @@ class ChannelMachine:
             raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
         return result
 
-    def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> StreamedCommand:
-        """Start a command whose output is wanted while it runs."""
-        pending = self._channel.request("run", argv=list(argv), stdin=stdin_text)
+    def stream(
+        self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
+    ) -> StreamedCommand:
+        """Start a command whose output is wanted while it runs; see Machine.stream."""
+        pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
         return StreamedCommand(self, tuple(argv), pending, keeps_output=keeps_output)
 
     def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
@@ -142,6 +162,14 @@ class ChannelMachine:
         )
         return ChannelSamples(self, pending)
 
+    def is_answering(self, within_seconds: float) -> bool:
+        """See Machine.is_answering."""
+        try:
+            self._channel.request("read", paths=[]).next(within_seconds)
+        except (LabError, queue.Empty):
+            return False
+        return True
+
     def waited_seconds(self) -> float | None:
         """See Machine.waited_seconds."""
         return self._waited_seconds()
@@ -174,6 +202,9 @@ class ChannelMachine:
 
         Raises queue.Empty if none has come in time.
         """
+        if self._facts.is_virtual_time:
+            # A question in between would be an event that another run does not have; the supervisor tells of the end.
+            return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
         while True:
             try:
                 return pending.next(min(SILENCE_SECONDS, timeout_seconds))
@@ -208,6 +239,25 @@ class ChannelMachine:
         return answer
 
 
+class MachineClock:
+    """The clock of a machine in virtual time: it goes on only while the machine works, or sleeps for its client."""
+
+    def __init__(self, machine: ChannelMachine) -> None:
+        self._machine = machine
+
+    def monotonic_seconds(self) -> float:
+        """The machine's."""
+        return self._machine.sleep(0)
+
+    def utc_now(self) -> datetime:
+        """This computer's: what people call now."""
+        return HostClock().utc_now()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass on the machine."""
+        self._machine.sleep(seconds)
+
+
 class StreamedCommand:
     """A command under way on a machine."""
 
@@ -222,6 +272,7 @@ class StreamedCommand:
         self._err: list[str] = []
         self._end: Message | None = None
         self._result: CommandResult | None = None
+        self._asked = time.monotonic()
 
     @property
     def timed_out(self) -> bool:
@@ -255,6 +306,7 @@ class StreamedCommand:
                 stderr="".join(self._err),
                 duration_seconds=end["seconds"],
                 started_seconds=end["started"],
+                waited_seconds=time.monotonic() - self._asked if self._machine.facts.is_virtual_time else None,
             )
             self._machine.record(self._result)
         return self._result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -49,6 +49,11 @@ class Target:
         """Whether the embedded kernel's clock jumps over idle time."""
         return self.options.get("time") == "virtual"
 
+    def with_option(self, key: str, value: str) -> Target:
+        """The same with one more option, as if it had been written."""
+        joint = "&" if "?" in self.text else "?"
+        return replace(self, options={**self.options, key: value}, text=f"{self.text}{joint}{key}={value}")
+
     @property
     def lab_name(self) -> str:
         """The lab that lasts here: of an embedded kernel by its option, of another machine by the machine's name."""
@@ -91,8 +96,13 @@ def parse_target(text: str) -> Target:
 
 def _parse_options(query: str) -> dict[str, str]:
     """``a=1&b=2``. Percent signs escape as in a URL, but a plus sign is itself: it is common in file names."""
-    pairs = (part.partition("=") for part in query.split("&") if part)
-    return {unquote(key): unquote(value) for key, _, value in pairs}
+    options: dict[str, str] = {}
+    for part in filter(None, query.split("&")):
+        key, _, value = map(unquote, part.partition("="))
+        if key in options:
+            raise SpecError(f"'{key}' is given twice: '{shortened(query)}'", hint="give each option once")
+        options[key] = value
+    return options
 
 
 def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:

@@ -6,15 +6,20 @@ service times are measured, one read and one write at a time, as in the tables o
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.names import md_path
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.disks.drive_models import find_drive_model
+from lab.disks.kernel_drives import is_kernel_drive
+from lab.machine import parse_target
+from lab.machine.kernel_image import find_kernel
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
 from lab.plans import Plan, Step
 from lab.results.record import Conditions, DiskRecord
@@ -48,7 +53,7 @@ def read_conditions(lab: Lab) -> Conditions:
         is_virtual_time=facts.is_virtual_time,
         mdadm_version=_version(lab, "mdadm"),
         fio_version=_version(lab, "fio"),
-        nbdkit_version=_version(lab, "nbdkit") if any(disk.kind is DiskKind.SPINDLE for disk in lab.disks) else "",
+        nbdkit_version=_version(lab, "nbdkit") if _has_servers(lab) else "",
         disks=tuple(
             DiskRecord(
                 name=disk.name,
@@ -62,10 +67,46 @@ def read_conditions(lab: Lab) -> Conditions:
         ),
         host_cache_notes=_cache_notes(lab),
         tunables={path: value for path, value in known.items() if "write_cache" not in path},
+        depends_on=_depends_on(lab) if facts.is_virtual_time else {},
     )
 
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+# The programs' own files, whatever the lab has put before them in the search path, and the libraries that they load.
+_PROGRAMS = """
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+own=$(for name in fio mdadm python3; do readlink -f "$(command -v $name)"; done)
+sha256sum $own $(ldd $own | grep -o '/[^ :]*' | sort -u)
+"""
+
+
+def _depends_on(lab: Lab) -> dict[str, str]:
+    """What figures in virtual time follow from, with the experiment and its seed: SHA-256 of each."""
+    chosen = parse_target(lab.machine.facts.target).options.get("kernel", "")
+    kernel = find_kernel(lab.host.processes, lab.host.files, virtual_time=True, chosen=chosen).path
+    own = (path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    programs = lab.machine.run(("sh", "-c", _PROGRAMS), check=False).stdout
+    return {
+        "kernel": _digest([kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]),
+        "programs": hashlib.sha256("".join(sorted(programs.splitlines())).encode()).hexdigest(),
+        "raidlab": _digest(own),
+    }
+
+
+def _digest(files: Iterable[Path]) -> str:
+    """Of names and contents."""
+    found = sorted((path.name, hashlib.sha256(path.read_bytes()).digest()) for path in files)
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _has_servers(lab: Lab) -> bool:
+    return any(disk.kind is DiskKind.SPINDLE and not is_kernel_drive(disk) for disk in lab.disks)
+
+
 def _cache_notes(lab: Lab) -> tuple[str, ...]:
+    # Virtual time stands still while the computer reads or writes.
+    if lab.machine.facts.is_virtual_time:
+        return ()
     if lab.folder is not None and any(disk.kind is DiskKind.FILE for disk in lab.disks):
         return ("file disks are cached by the computer that runs the embedded kernel",)
     return ()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from lab.disks import Lab
 from lab.errors import LabError, MachineLost
 from lab.machine.api import CommandResult, RunningCommand
@@ -43,10 +45,23 @@ class FioRun:
     """``FioRun(lab, workload).run(invocations)``; ``stop`` may be called on any other thread.
 
     ``on_live`` is told true interval values of all starts but those that only prepare, on the thread of ``run``.
+    ``is_aside``: what is measured goes on while something else is waited for (Machine.stream). ``is_due``: of LiveFeed.
     """
 
-    def __init__(self, lab: Lab, workload: Workload, on_live: Callable[[LiveInterval], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        workload: Workload,
+        on_live: Callable[[LiveInterval], None] = lambda _: None,
+        *,
+        is_aside: bool = False,
+        is_due: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._lab = lab
+        self._is_due = is_due
+        self._is_aside = is_aside
+        self.has_begun = threading.Event()
+        """Set once its first start was asked for, or never will be."""
         self._workload = workload
         self._on_live = on_live
         self._lock = threading.Lock()
@@ -70,8 +85,12 @@ class FioRun:
                 if self._stop.is_set():
                     break
                 self._command = command = self._lab.machine.stream(
-                    invocation.argv, stdin_text=invocation.stdin_text, keeps_output=False
+                    invocation.argv,
+                    stdin_text=invocation.stdin_text,
+                    keeps_output=False,
+                    is_aside=self._is_aside and invocation.phase is not FioPhase.PREPARE,
                 )
+            self.has_begun.set()
             try:
                 ended = self._follow(command, invocation)
             finally:
@@ -95,7 +114,7 @@ class FioRun:
 
     def _follow(self, command: RunningCommand, invocation: Invocation) -> Finished | None:
         """Read a start to its end; None if it was told to end before it had printed any figures."""
-        feed = LiveFeed(WindowCut(invocation.window) if invocation.window else None)
+        feed = LiveFeed(WindowCut(invocation.window) if invocation.window else None, is_due=self._is_due)
         tell = self._on_live if invocation.phase is not FioPhase.PREPARE else lambda _: None
         try:
             for chunk in command.chunks():
@@ -115,6 +134,9 @@ class FioRun:
         if not feed.last_document and self.is_stopped:
             return None
         figures = feed.figures(exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped)
+        if self._lab.machine.facts.is_virtual_time:
+            # Computing takes no time there.
+            figures = replace(figures, fio_user_cpu_percent=None, fio_system_cpu_percent=None)
         return Finished(invocation, figures, result, feed.load_seconds)
 
 

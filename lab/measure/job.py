@@ -15,7 +15,6 @@ from lab.disks import Lab
 from lab.errors import RunCancelled, WorkloadError
 from lab.gates.numbers import told
 from lab.host.clock import wait_for
-from lab.machine import Machine
 from lab.measure.fio_run import Finished, FioRun, longest_seconds
 from lab.measure.samples import DEFAULT_HERTZ, Recorder, Sample, cpu_figures
 from lab.measure.steady import steadiness
@@ -54,14 +53,11 @@ class LoadTarget:
     def is_raw(self) -> bool:
         return self.file_system is FileSystem.RAW
 
-    def job_target(
-        self, machine: Machine, *, repeat: int = 0, file_bytes: int | None = None, seed: int = 0
-    ) -> JobTarget:
-        """The target as fio jobs on this machine need it."""
+    def job_target(self, *, repeat: int = 0, file_bytes: int | None = None, seed: int = 0) -> JobTarget:
+        """The target as fio jobs need it."""
         path = self.device if self.is_raw else filesystem.mount_point(self.device)
         kind = PathKind.DEVICE if self.is_raw else PathKind.DIRECTORY
-        is_virtual_time = machine.facts.is_virtual_time
-        return JobTarget(path, kind, self.available_bytes, file_bytes, repeat, seed, is_virtual_time)
+        return JobTarget(path, kind, self.available_bytes, file_bytes, repeat, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,7 @@ class Measured:
 
 def prepare(lab: Lab, target: LoadTarget, workload: Workload, file_bytes: int | None) -> None:
     """Write every block that ``workload`` will touch once, with random data."""
-    FioRun(lab, workload).run((prepare_invocation(workload, target.job_target(lab.machine, file_bytes=file_bytes)),))
+    FioRun(lab, workload).run((prepare_invocation(workload, target.job_target(file_bytes=file_bytes)),))
 
 
 def run_workload(
@@ -137,7 +133,7 @@ def run_workload(
     ``is_cancelled`` is asked at every sample; fio is stopped when it says so.
     Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled.
     """
-    job_target = target.job_target(lab.machine, repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
+    job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
     if workload.program is LoadProgram.DD:
         invocations: tuple[Invocation, ...] = (dd_invocation(workload, job_target),)
     else:
@@ -257,7 +253,7 @@ class BackgroundLoad:
         repeat: int = 0,
     ) -> None:
         self._idle_baseline = options.idle_baseline
-        job_target = target.job_target(lab.machine, repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
+        job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
         # Of a load that rereads, the part that writes would never end.
         invocation = fio_invocations(
             workload,
@@ -271,16 +267,20 @@ class BackgroundLoad:
         lab.guard.check(invocation.step())
         self._lab, self._kernel_name = lab, target.array or target.members[0]
         self._ios_before = self._ios()
-        self._fio = FioRun(lab, workload)
+        self._fio = FioRun(lab, workload, is_aside=True)
         self._outcome: Future[tuple[Finished, ...]] = Future()
         # Read as it comes: the documents of hours would fill the memory.
         Thread(target=self._run, args=(invocation,), name="raidlab-background-load", daemon=True).start()
+        # What is asked of the machine from here on comes after it, each time.
+        self._fio.has_begun.wait()
 
     def _run(self, invocation: Invocation) -> None:
         try:
             self._outcome.set_result(self._fio.run((invocation,)))
         except BaseException as error:
             self._outcome.set_exception(error)
+        finally:
+            self._fio.has_begun.set()
 
     def _ios(self) -> int:
         # Fields 1 and 5: reads and writes that were completed (kernel document block/stat).
@@ -295,7 +295,7 @@ class BackgroundLoad:
             lambda ios: ios > self._ios_before or self._outcome.done(),
             what="the first I/O of the load",
             timeout_seconds=START_SECONDS,
-            clock=self._lab.host.clock,
+            clock=self._lab.machine.clock,
             hint="raidlab --verbose shows what was run",
         )
 

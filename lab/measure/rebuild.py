@@ -36,6 +36,8 @@ class RebuildMeasured:
     samples: tuple[Sample, ...]
     load: Measured | None = None
     """What went on beside it."""
+    request_bytes: float | None = None
+    """Mean size of what the members were asked for meanwhile; None beside a load, whose requests are among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,23 @@ def measure_rebuild(
             if load:
                 load.wait_until_busy()
             lab.execute(operations.add(array, member))
-            wait_until_idle(lab.machine, array, clock=lab.host.clock)
+            wait_until_idle(lab.machine, array)
         finally:
             if load:
                 found = load.stop(recorder.between)
-    return RebuildMeasured(sync_seconds(recorder.samples), used_bytes, recorder.samples, found)
+    asked = None if start_load else mean_request_bytes(recorder.samples, members)
+    return RebuildMeasured(sync_seconds(recorder.samples), used_bytes, recorder.samples, found, asked)
+
+
+def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> float | None:
+    """Bytes of one read or write of these disks, between the first sample and the last; None without any."""
+    first, last = samples[0].disks, samples[-1].disks
+    pairs = [(first[name], last[name]) for name in members if name in first and name in last]
+    count = sum(after.reads + after.writes - before.reads - before.writes for before, after in pairs)
+    moved = sum(
+        after.read_bytes + after.written_bytes - before.read_bytes - before.written_bytes for before, after in pairs
+    )
+    return moved / count if count > 0 else None
 
 
 def sync_seconds(samples: Sequence[Sample]) -> float:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from lab.gates.numbers import Figure, RepeatNumber, SizeBytes
+from lab.gates.numbers import Figure, PartCount, RepeatNumber, SizeBytes
 from lab.workloads.fio_output import JobFigures
 
 KIND = "raidlab-result"
@@ -63,6 +63,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_cache_notes: Lines = ()
     tunables: dict[Word, Line] = {}
     """Path under /sys or /proc -> value while measuring."""
+    depends_on: dict[Word, Word] = {}
+    """In virtual time, kernel, programs and raidlab -> SHA-256: who has the same gets the same figures."""
 
     @property
     def has_cpu_time(self) -> bool:
@@ -87,6 +89,9 @@ class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The lines that built it."""
     details: dict[Word, Line] = {}
     """What mdadm and sysfs say of it, word for word."""
+    content_sums: dict[Word, Word] = {}
+    """Disk -> SHA-256 of its size and of its pages that are not blank, when the array was stopped for the last time; in
+    virtual time alone."""
 
 
 class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -166,6 +171,8 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     predicted_seconds: Figure | None = None
     prediction_reason: Line = ""
     rebuilt_bytes: SizeBytes
+    request_bytes: Figure | None = None
+    """Mean size of what the members were asked for; None where a load was beside it, or nobody looked."""
     under_workload: Word = ""
     """Workload that ran meanwhile; empty: none."""
     checksum_before: Word = ""
@@ -183,8 +190,8 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return f"{self.array}/rebuild/{self.under_workload or 'idle'}/{self.repeat}"
 
 
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """Wall time of the run by what it was spent on, in seconds."""
+class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Wall time of the run by what it was spent on, in seconds of the client's computer."""
 
     fio_seconds: Figure = 0.0
     mkfs_seconds: Figure = 0.0
@@ -192,6 +199,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     resync_seconds: Figure = 0.0
     other_seconds: Figure = 0.0
     total_seconds: Figure = 0.0
+    simulated_seconds: dict[Word, Figure] = {}
+    """In virtual time, of the machine's clock: on ``fio``, ``mkfs``, ``mdadm``, ``resync``, ``other`` and ``total``."""
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +225,8 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings = Timings()
     planned_cells: Lines = ()
     """Keys of all cells that the experiment asks for."""
+    resumed_after: Annotated[tuple[PartCount, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
+    """How many cells and rebuilds were there each time when it was gone on with."""
     stamps: Lines = ()
     """Names of rules and notes that lower trust in the whole result."""
 

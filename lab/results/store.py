@@ -189,6 +189,9 @@ class ResultStore:
         if is_there(folder / RECORD_NAME) and self.load(folder.name).status is RunStatus.COMPLETE:
             raise ResultError(f"result '{folder.name}' is complete", hint="start a new run")
         journal = RunJournal(folder, self.load(folder.name))
+        if done := len(journal.record.done_keys):
+            resumed_after = (*journal.record.resumed_after, done)
+            journal.record = msgspec.structs.replace(journal.record, resumed_after=resumed_after)
         try:
             write_file(folder / DRAFT_NAME, encode_record(journal.record))
             (folder / RECORD_NAME).unlink(missing_ok=True)

@@ -69,6 +69,11 @@ class History:
         """Kernel names of all devices with series."""
         return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
 
+    def span_seconds(self, looks: int) -> float:
+        """How much of the machine's time so many of the newest looks cover."""
+        times = self._times.values()[-looks - 1 :]
+        return times[-1] - times[0] if times else 0.0
+
     def add(self, look: Snapshot) -> None:
         """One more place on the axis. Looks that are not later than the newest are left out."""
         before = self.newest

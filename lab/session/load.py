@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ WORKING_SET_BYTES = 256 * MIB
 """What a load works on if neither it nor the caller says: enough to touch every member, written in about a second."""
 LONGEST_SECONDS = 24 * 3600.0
 LIVE_SECONDS = 0.5
+_HURRIED_SECONDS = 0.2
 
 
 class LoadPhase(StrEnum):
@@ -47,6 +49,8 @@ class Load:
         workload: an id of the catalogue, or a workload.
         runtime_seconds: measured time; None: until ``stop`` (at most a day), without warm-up.
         working_set_bytes: over all jobs; None: the workload's own, otherwise 256 MiB or what there is.
+        is_aside: it passes no time by itself on a machine in virtual time (Machine.stream), except to prepare; there
+            values are told at the pace of this computer's clock.
         on_live: told true values of each half second, on the load's thread.
         on_phase: told each phase as it begins, on the same thread.
         on_end: told once how it ended, on the same thread: the figures, None if it was stopped before it measured
@@ -61,6 +65,7 @@ class Load:
         *,
         runtime_seconds: float | None = None,
         working_set_bytes: int | None = None,
+        is_aside: bool = False,
         on_live: Callable[[LiveInterval], None] = lambda _: None,
         on_phase: Callable[[LoadPhase], None] = lambda _: None,
         on_end: Callable[[Measured | LabError | None], None] = lambda _: None,
@@ -72,7 +77,15 @@ class Load:
         self._runtime = runtime_seconds
         self._working_set = working_set_bytes
         self._on_live, self._on_phase, self._on_end = on_live, on_phase, on_end
-        self._fio = FioRun(session.lab, self.workload, self._tell)
+        is_hurried = is_aside and session.machine.facts.is_virtual_time
+        self._told_seconds = -math.inf
+        self._fio = FioRun(
+            session.lab,
+            self.workload,
+            self._tell,
+            is_aside=is_aside,
+            is_due=self._is_due if is_hurried else lambda: True,
+        )
         self._outcome: Measured | LabError | None = None
         self._thread = threading.Thread(target=self._run, name="raidlab-load", daemon=True)
 
@@ -118,7 +131,7 @@ class Load:
     def _measure(self) -> Measured | None:
         self._enter(LoadPhase.PREPARING)
         where = with_free_bytes(self._session, load_target(self._session, self.where))
-        target = where.job_target(self._session.machine, file_bytes=self._file_bytes(where))
+        target = where.job_target(file_bytes=self._file_bytes(where))
         self._prepare(where, target)
         endless = self._runtime is None
         runtime = LONGEST_SECONDS if self._runtime is None else self._runtime
@@ -152,6 +165,14 @@ class Load:
             if not self._fio.is_stopped:
                 self._session.written.add(region)
 
+    def _is_due(self) -> bool:
+        """Machine hours may pass in seconds: nobody could see each half second of them."""
+        now = self._session.host.clock.monotonic_seconds()
+        if now - self._told_seconds < _HURRIED_SECONDS:
+            return False
+        self._told_seconds = now
+        return True
+
     def _tell(self, interval: LiveInterval) -> None:
         self._enter(LoadPhase.WARMING_UP if interval.is_warmup else LoadPhase.RUNNING)
         self._on_live(interval)
@@ -184,11 +205,10 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     ):
         return Forecast(None, f"no number for '{work.id}': how requests are merged on the way decides")
     if rates is None:
-        return Forecast(
-            None,
-            "these disks have no service time of their own: the processor is the limit, and levels look alike. "
-            f"For small writes, {cost}",
-        )
+        limit = "the processor is the limit, and levels look alike"
+        if session.machine.facts.is_virtual_time:
+            limit = "in virtual time they are all alike, and theory has no model of them"
+        return Forecast(None, f"these disks have no service time of their own: {limit}. For small writes, {cost}")
     if status.is_degraded:
         return Forecast(None, f"{name} is degraded: reads of what is missing cost reads of all others. {cost}")
     try:

@@ -1,5 +1,7 @@
 """Looks at all arrays and disks, several times a second, on the machine's own clock.
 
+Where that clock stands still between requests (virtual time), it is asked for each look instead.
+
 The agent samples a handful of files. The many files of the arrays' sysfs folders are read only when /proc/mdstat has
 changed its shape, and every other second for what it does not show, more rarely where nothing is read or written: on
 the embedded kernel each file costs some 0.1 ms.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lab.arrays.bring_up import BroughtUp
 from lab.arrays.names import kernel_name
@@ -75,7 +77,7 @@ class Monitor:
 
     Args:
         session: an open lab; the monitor follows arrays that come and go, those made by hand too.
-        hertz: looks a second.
+        hertz: looks a second; of this computer's in virtual time, where none is told while nothing happens.
         on_look: told each look, on the monitor's thread; what takes long delays the next.
         on_end: told once how it ended: None after ``stop``, otherwise why (MachineLost).
     """
@@ -92,6 +94,7 @@ class Monitor:
         self._on_look = on_look
         self._on_end = on_end
         self._interval = 1 / hertz
+        self._is_virtual = session.machine.facts.is_virtual_time
         self._maker = SnapshotMaker(session)
         self._stream: SampleStream | None = None
         self._state = threading.Lock()
@@ -115,32 +118,21 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """What the machine's clock should show now: to put things on the axis of the looks. None before the first."""
+        """What the machine's clock should show now: to put things on the axis of the looks. None before the first.
+
+        In virtual time what it showed at the newest look: nothing passes by itself.
+        """
         if self._newest is None:
             return None
         machine, here = self._newest
-        return machine + self._session.host.clock.monotonic_seconds() - here
+        return machine if self._is_virtual else machine + self._session.host.clock.monotonic_seconds() - here
 
     def _run(self) -> None:
         try:
-            while not self._stopping.is_set():
-                stream = self._session.machine.sample(self._maker.request(self._interval))
-                with self._state:
-                    self._stream = stream
-                    is_late = self._stopping.is_set()
-                if is_late:
-                    stream.stop()
-                    break
-                for raw in stream:
-                    look = self._maker.look(raw)
-                    self._newest = (look.time_seconds, self._session.host.clock.monotonic_seconds())
-                    self._on_look(look)
-                    if self._maker.misses_devices:
-                        # A device has come that this stream does not tell of: the next one does.
-                        stream.stop()
-                        break
-                else:
-                    break
+            if self._is_virtual:
+                self._follow_asking()
+            else:
+                self._follow_streams()
         except LabError as error:
             self._on_end(None if self._stopping.is_set() and not isinstance(error, MachineLost) else error)
         except Exception as error:
@@ -148,6 +140,48 @@ class Monitor:
             raise
         else:
             self._on_end(None)
+
+    def _follow_streams(self) -> None:
+        while not self._stopping.is_set():
+            stream = self._session.machine.sample(self._maker.request(self._interval))
+            with self._state:
+                self._stream = stream
+                is_late = self._stopping.is_set()
+            if is_late:
+                stream.stop()
+                break
+            for raw in stream:
+                self._tell(raw)
+                if self._maker.misses_devices:
+                    # A device has come that this stream does not tell of: the next one does.
+                    stream.stop()
+                    break
+            else:
+                break
+
+    def _follow_asking(self) -> None:
+        told: object = None
+        found: BroughtUp | None = None
+        while not self._stopping.is_set():
+            # Work takes no time there, so threads have none to tell of.
+            request = replace(self._maker.request(0.0), thread_prefixes=())
+            for raw in self._session.machine.sample(request):
+                if found is not self._session.found:
+                    # A plan has run: it may have changed what only sysfs shows.
+                    found, told = self._session.found, None
+                    self._maker.forget()
+                # The sample itself takes some microseconds.
+                files = {path: text for path, text in raw.files.items() if path != "/proc/stat"}
+                shown = (files, round(raw.time_seconds, 2))
+                if shown != told:
+                    told = shown
+                    self._tell(raw)
+            self._stopping.wait(self._interval)
+
+    def _tell(self, raw: RawSample) -> None:
+        look = self._maker.look(raw)
+        self._newest = (look.time_seconds, self._session.host.clock.monotonic_seconds())
+        self._on_look(look)
 
 
 class SnapshotMaker:
@@ -168,6 +202,10 @@ class SnapshotMaker:
     def misses_devices(self) -> bool:
         """Whether the last look has a device whose counters nobody asked for."""
         return not self._devices() <= self._asked
+
+    def forget(self) -> None:
+        """Let the next look read sysfs."""
+        self._shown = None
 
     def request(self, interval_seconds: float) -> SampleRequest:
         """What the agent is to sample."""
@@ -238,7 +276,8 @@ def _by_array(counters: Mapping[str, DiskCounters], arrays: tuple[ArrayStatus, .
 
 
 RATE_SECONDS = 5.0
-"""A sync's speed is taken over so long a stretch."""
+"""A sync's speed is taken over so long a stretch, and over a few looks where they are far between."""
+_RATE_LOOKS = 6
 LEAST_SECONDS = 1.0
 """What is left is told only after so long a stretch: out of a burst or a pause it would be anything."""
 
@@ -273,6 +312,7 @@ def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
 
 
 def recent(looks: Sequence[Snapshot], seconds: float = RATE_SECONDS) -> list[Snapshot]:
-    """The newest look and those of the stretch before it, oldest first."""
+    """The newest look and those of the stretch before it, but at least a few; oldest first."""
     oldest = looks[-1].time_seconds - seconds if looks else 0.0
-    return [look for look in looks if look.time_seconds >= oldest]
+    few = len(looks) - _RATE_LOOKS
+    return [look for number, look in enumerate(looks) if look.time_seconds >= oldest or number >= few]

@@ -84,8 +84,6 @@ class JobTarget:
     repeat: int = 0
     seed: int = 0
     """Of the experiment: another one means other addresses, also in equal repeats."""
-    virtual_time: bool = False
-    """The machine's clock is simulated: fio must ask the kernel and not read the processor's counter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +309,6 @@ def _global_lines(workload: Workload, target: JobTarget) -> Iterator[str]:
     yield from ("randrepeat=0", f"randseed={_seed(workload, target)}", f"random_distribution={workload.distribution}")
     if workload.random_data:
         yield "refill_buffers=1"
-    if target.virtual_time:
-        yield "clocksource=clock_gettime"
 
 
 def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
@@ -337,8 +333,6 @@ def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtim
     filled = {"{filename}": _one_file(target), "{size}": str(size_bytes), "{runtime}": _milliseconds(runtime)}
     for word, value in filled.items():
         text = text.replace(word, value)
-    if target.virtual_time:
-        text = text.replace("[global]\n", "[global]\nclocksource=clock_gettime\n", 1)
     return text
 
 

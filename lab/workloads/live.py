@@ -15,6 +15,7 @@ differences of the histogram bins, never from averages. Facts checked with fio 3
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lab.errors import WorkloadError
@@ -73,6 +74,8 @@ class LiveFeed:
     """The newest whole document, word for word: at the end of a run the one with its result."""
     load_seconds: float = 0.0
     """From the first request to the newest document, by fio's clock."""
+    is_due: Callable[[], bool] = lambda: True
+    """Whether an interval is wanted yet; what happens until then is part of the next one."""
     _before: FioDocument | None = None
     _held_back: FioDocument | None = None
 
@@ -105,7 +108,7 @@ class LiveFeed:
             if self.cut:
                 self.cut.see(text, document)
             interval = difference(self._before, document)
-            is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS
+            is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS or not self.is_due()
             self._held_back = document if is_sliver else None
             if interval is not None and not is_sliver:
                 self._before = document

@@ -122,7 +122,7 @@ def test_a_damaged_file_system_is_found(standing_rig: Rig, spec: ArraySpec) -> N
 
 def test_verify_rereads_and_notices_a_changed_block(standing_rig: Rig, raw: LoadTarget) -> None:
     lab = standing_rig.lab
-    invocations = fio_invocations(find_workload("verify-4k"), raw.job_target(lab.machine, file_bytes=4 * MIB))
+    invocations = fio_invocations(find_workload("verify-4k"), raw.job_target(file_bytes=4 * MIB))
     assert invocations[-1].phase is FioPhase.VERIFY
 
     def run(number: int) -> None:

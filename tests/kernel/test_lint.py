@@ -99,7 +99,7 @@ def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
     assert rules(rig, array) == {"resync-running"}
     assert "resync-running" in measure(rig, array, READS)[0]
     rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=200_000, maximum_kib_per_second=200_000))
-    wait_until_idle(rig.lab.machine, NAME, clock=rig.lab.host.clock)
+    wait_until_idle(rig.lab.machine, NAME)
     assert rules(rig, array) == set()
 
 

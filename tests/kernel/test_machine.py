@@ -24,7 +24,7 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
-from lab.machine.embedded import kernel_cache
+from lab.machine.kernel_image import kernel_cache
 from lab.machine.state_folder import StateFolder
 
 pytestmark = pytest.mark.kernel

@@ -141,9 +141,10 @@ class FakeLab:
         for _ in range(count):
             self.seconds += TICK_SECONDS
             assert self.machine.stream_of_samples is not None
-            self.machine.stream_of_samples.put(self._sample())
+            self.machine.stream_of_samples.put(self.sample_now())
 
-    def _sample(self) -> RawSample:
+    def sample_now(self) -> RawSample:
+        """What a sample shows."""
         lines = []
         members = sorted(entry for entry in self.machine.dirs.get("/sys/block/md0/md", ()) if entry.startswith("dev-"))
         for number, name in enumerate(self._moved):

@@ -109,7 +109,12 @@ class FakeMachine:
     sample_requests: list[SampleRequest] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
     """What the machine has waited for a processor, one for each time it is asked; the last stays."""
+    clock: FakeClock = field(default_factory=lambda: FakeClock())
     _listeners: list[Callable[[CommandResult], None]] = field(default_factory=list)
+
+    def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
+        self.clock.sleep(seconds)
+        return self.clock.monotonic_seconds()
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
         self._listeners.append(listener)
@@ -122,7 +127,9 @@ class FakeMachine:
             raise CommandFailed(result.argv, result.status, result.stderr)
         return result
 
-    def stream(self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True) -> FakeRunningCommand:
+    def stream(
+        self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
+    ) -> FakeRunningCommand:
         return FakeRunningCommand(self._execute(tuple(argv), stdin_text))
 
     def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
@@ -144,6 +151,9 @@ class FakeMachine:
         self._require_alive()
         self.listings.append(tuple(paths))
         return {path: self._names_in(path) for path in paths}
+
+    def is_answering(self, within_seconds: float) -> bool:
+        return not self.is_closed
 
     def waited_seconds(self) -> float | None:
         return self.waited.pop(0) if len(self.waited) > 1 else (self.waited[0] if self.waited else None)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.unit.fakes import FakeMachine, Scripted
+from tests.unit.fakes import FakeClock, FakeMachine, Scripted
 
 FOLDER = Path(__file__).with_name("data")
 
@@ -20,9 +20,9 @@ def load(label: str) -> dict[str, Any]:
     return record
 
 
-def machine_with(label: str) -> FakeMachine:
+def machine_with(label: str, clock: FakeClock | None = None) -> FakeMachine:
     """A machine with the captured array md0."""
-    fake = FakeMachine()
+    fake = FakeMachine(clock=clock or FakeClock())
     show(fake, label)
     return fake
 

@@ -66,14 +66,12 @@ def test_spindle(model: str) -> None:
 
 
 def test_spindle_with_mechanics() -> None:
-    made = spindle_attachment(
-        spec(DiskKind.SPINDLE, model="barracuda-4lp"), 2, drive_plugin="/p/drive.so", transport_milliseconds=0.1
-    )
+    made = spindle_attachment(spec(DiskKind.SPINDLE, model="barracuda-4lp"), 2, drive_plugin="/p/drive.so")
     assert made.attach.lines()[0] == (
         "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid --threads 16 --filter=pause "
         "/p/drive.so size=67108864 rpm=7200 cylinders=5172 surfaces=5 zones=0.34:186,0.33:158,0.33:124 "
         "seek_short=3,0.232702,600 seek_long=7.2814,0.002364 track_switch=0.8 overhead=1.1 interface=20000000 queue=1 "
-        "read_ahead=131072 write_cache=131072 transport=0.1 pause-control=/run/raidlab/disk01.pause"
+        "read_ahead=131072 write_cache=131072 transport=0.4 pause-control=/run/raidlab/disk01.pause"
     )
     assert made.detach == spindle_attachment(spec(DiskKind.SPINDLE, model="hdd-7200"), 2).detach
     below = spindle_attachment(spec(DiskKind.SPINDLE, model="sata-7200", backing="/dev/vdb"), 0)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.errors import RunCancelled
 from lab.experiments.progress import ProgressMeter, RunProgress
 from lab.experiments.schedule import estimated_seconds, planned_keys
 from tests.unit.experiments.experiments import experiment
-from tests.unit.fakes import FakeClock
+from tests.unit.fakes import FACTS, FakeClock, FakeMachine, as_machine
 from tests.unit.measure.samples_of import counters, sample
 
 
@@ -81,3 +83,22 @@ def test_a_run_ends_at_the_next_step_after_it_was_cancelled() -> None:
     with pytest.raises(RunCancelled, match="before: measure"):
         observer.doing("measure", 1)
     assert told[-1].done_count == 1
+
+
+def test_in_virtual_time_what_is_left_is_told_from_what_the_steps_took() -> None:
+    clock = FakeClock()
+    watched, told = meter(clock)
+    total = estimated_seconds(experiment())
+    watched.doing("start the machine", 3.0)
+    clock.sleep(2.0)
+    watched.watch(as_machine(FakeMachine(facts=replace(FACTS, is_virtual_time=True))))
+    watched.doing("build", total / 4)
+    assert (told[-1].left_seconds, told[-1].step_seconds) == (None, 0.0)
+    clock.sleep(total / 4 / 50)
+    watched.doing("measure", total / 4)
+    assert told[-1].step_seconds == pytest.approx(total / 4 / 50)
+    assert told[-1].left_seconds == pytest.approx((0.75 * total - 3) / 50)
+    # Half of the step is over.
+    clock.sleep(total / 8 / 50)
+    watched.on_sample(sample(1.0))
+    assert told[-1].fraction == pytest.approx(0.375 + 3 / total)

@@ -79,6 +79,18 @@ def test_a_resync_that_fails_is_timed_and_over() -> None:
     assert (watch.timings().resync_seconds, watch.timings().fio_seconds) == (4.0, 1.0)
 
 
+def test_what_fio_does_to_prepare_is_no_measurement() -> None:
+    clock = FakeClock()
+    watch = Stopwatch(clock, clock.monotonic_seconds())
+    with watch.aside():
+        watch.on_command(command("fio", 2.0))
+    clock.sleep(5.0)
+    watch.on_command(command("fio", 1.0))
+    with watch.resync(), watch.aside():
+        watch.on_command(command("fio", 2.0))
+    assert (watch.timings().fio_seconds, watch.timings().other_seconds) == (1.0, 4.0)
+
+
 def test_commands_side_by_side_never_make_the_rest_negative() -> None:
     clock = FakeClock()
     watch = Stopwatch(clock, clock.monotonic_seconds())
@@ -135,6 +147,7 @@ workload = "rand-read-4k"
         (CLEAN, {"disks": disks("loop", 2)}, ["shared-backing-disk"]),
         (CLEAN, {"disks": disks("file", 2)}, ["shared-backing-disk"]),
         (CLEAN, {"disks": disks("loop", 1)}, []),
+        (CLEAN, {"disks": disks("file", 2), "is_virtual_time": True}, []),
         ('repeats = 6\ndefects = ["one", "two"]', {}, ["recipe", "recipe"]),
         ('repeats = 6\npublication = "adaptraid"', {}, ["recipe", "recipe", "recipe"]),
     ],

@@ -230,6 +230,18 @@ def test_samples_tick_until_stopped(machine: ChannelMachine, tmp_path: Path) -> 
     stream.stop()
 
 
+def test_an_interval_of_0_is_one_sample_at_once(machine: ChannelMachine, tmp_path: Path) -> None:
+    path = str(tmp_path / "value")
+    machine.write(path, "1")
+    (sample,) = machine.sample(SampleRequest(0.0, files=(path,)))
+    assert sample.files == {path: "1"}
+
+
+def test_waiting_for_a_file_that_is_not_there_is_an_error(machine: ChannelMachine) -> None:
+    with pytest.raises(LabError, match="could not wait for /nowhere"):
+        machine.sleep(1.0, until=("/nowhere",))
+
+
 def test_many_streams_leave_short_reads_fast(machine: ChannelMachine) -> None:
     streams = [machine.stream(["sh", "-c", "yes | head -c 2000000"]) for _ in range(8)]
     streams += [machine.stream(["sleep", "30"]) for _ in range(8)]

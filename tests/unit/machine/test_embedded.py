@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Sequence
 from functools import partial
@@ -13,15 +14,13 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses, RunningProcess
 from lab.machine.embedded import (
     EmbeddedOptions,
-    KernelImage,
     UbdDisk,
-    find_kernel,
     kernel_arguments,
     loss_message,
     most_requests,
     start_embedded,
-    wide_registers,
 )
+from lab.machine.kernel_image import KernelImage, find_kernel, wide_registers
 from lab.machine.opening import embedded_options
 from lab.machine.state_folder import StateFolder
 from lab.machine.target import parse_target
@@ -66,9 +65,15 @@ def test_the_guest_gets_a_read_only_root_and_its_channel() -> None:
 
 def test_disks_modules_and_virtual_time_are_named() -> None:
     disks = (UbdDisk(Path("/d/0"), "RAIDLAB-01"), UbdDisk(Path("/d/1"), "RAIDLAB-02"))
-    line = arguments(EmbeddedOptions(disks=disks, virtual_time=True), KernelImage(Path("/k/linux"), Path("/k/modules")))
-    assert line[-4:] == [
+    line = arguments(
+        EmbeddedOptions(disks=disks, virtual_time=True, seed=7), KernelImage(Path("/k/linux"), Path("/k/modules"))
+    )
+    assert line[-8:] == [
         "time-travel=inf-cpu",
+        "time-travel-start=1767225600000000000",
+        "lab_seed=7",
+        "lab_client=5,8",
+        "RAIDLAB_QUICK_CLOCK=/k/quick_clock.so",
         "RAIDLAB_MODULES=/k/modules",
         "ubd0=/d/0,,RAIDLAB-01",
         "ubd1=/d/1,,RAIDLAB-02",
@@ -121,17 +126,43 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
     assert missing.value.hint.startswith("provision/kernel/build-uml.sh virtual-time")
     built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
     (built / "modules").mkdir(parents=True)
-    (built / "linux").touch(mode=0o755)
+    shutil.copy("/bin/true", built / "linux")
+    for name in ("release", "quick_clock.so"):
+        with pytest.raises(ToolMissing, match="not built for virtual time"):
+            find_kernel(processes, files, virtual_time=True)
+        (built / name).touch()
     assert find_kernel(processes, files, virtual_time=True) == KernelImage(built / "linux", built / "modules")
     assert find_kernel(processes, files, chosen=str(built / "linux")).modules == built / "modules"
     with pytest.raises(ToolMissing, match="cannot be executed"):
         find_kernel(processes, files, chosen="/nowhere")
+    with pytest.raises(ToolMissing, match="cannot be executed"):
+        find_kernel(processes, files, chosen=str(tmp_path))
+    with pytest.raises(ToolMissing, match="not built for virtual time"):
+        find_kernel(processes, files, chosen="/bin/true", virtual_time=True)
+
+
+def test_a_kernel_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    """A copy onto a full disk, or one that was interrupted, is executable as well."""
+    whole = Path("/bin/true").read_bytes()
+    kernel = tmp_path / "linux"
+    for content in (b"", whole[:50], whole[:-1], b"\n" * 100):
+        kernel.write_bytes(content)
+        kernel.chmod(0o755)
+        with pytest.raises(ToolMissing, match="only the beginning") as cut:
+            find_kernel(Installed(), HostFiles(tmp_path), chosen=str(kernel))
+        assert cut.value.hint == "install it again"
+    built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
+    built.mkdir(parents=True)
+    shutil.copy(kernel, built / "linux")
+    with pytest.raises(ToolMissing) as missing:
+        find_kernel(Installed(), HostFiles(tmp_path), virtual_time=True)
+    assert missing.value.hint == f"remove {built}, then provision/kernel/build-uml.sh virtual-time"
 
 
 def test_an_unpacked_package_brings_its_drivers(tmp_path: Path) -> None:
     kernel, releases = tmp_path / "usr/bin/linux.uml", tmp_path / "usr/lib/uml/modules"
     kernel.parent.mkdir(parents=True)
-    kernel.touch(mode=0o755)
+    shutil.copy("/bin/true", kernel)
     (releases / "7.2.7").mkdir(parents=True)
     find = partial(find_kernel, Installed(), HostFiles(tmp_path), chosen=str(kernel))
     assert find() == KernelImage(kernel, releases / "7.2.7")

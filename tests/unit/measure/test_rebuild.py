@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from lab.errors import ArrayError
 from lab.measure.programs import DataSum, DataVerdict
-from lab.measure.rebuild import Integrity, sync_seconds
+from lab.measure.rebuild import Integrity, mean_request_bytes, sync_seconds
 from lab.measure.samples import Sample
-from tests.unit.measure.samples_of import sample
+from tests.unit.measure.samples_of import counters, sample
 
 
 def idle(time_seconds: float) -> Sample:
@@ -84,3 +84,11 @@ SUM, OTHER, LOST = DataSum("sha256:aa"), DataSum("sha256:bb"), DataSum("", "dd: 
 )
 def test_the_worst_comparison_counts(degraded: DataSum, after: DataSum, expected: DataVerdict) -> None:
     assert Integrity(SUM, degraded, after).verdict is expected
+
+
+def test_the_size_of_requests_is_that_of_the_stretch_alone() -> None:
+    before = counters(reads=100, read_bytes=10**9, writes=7, written_bytes=70)
+    after = counters(reads=103, read_bytes=10**9 + 3000, writes=8, written_bytes=1070)
+    samples = [sample(0, disk=before), sample(1, disk=before), sample(2, disk=after)]
+    assert mean_request_bytes(samples, ["ubda", "not sampled"]) == 1000
+    assert mean_request_bytes(samples[:2], ["ubda"]) is None

@@ -117,6 +117,19 @@ def test_a_run_stored_as_incomplete_can_be_resumed(store: ResultStore) -> None:
     with store.resume("latest") as journal:
         journal.add(cell(1))
     assert len(store.load("latest").cells) == 2
+    assert store.load("latest").resumed_after == (1,)
+    with store.resume("latest") as journal:
+        journal.finish()
+    assert store.load("latest").resumed_after == (1, 2)
+
+
+def test_what_broke_off_before_its_first_cell_was_not_gone_on_with_but_begun(store: ResultStore) -> None:
+    with store.begin(draft()):
+        pass
+    with store.resume("latest") as journal:
+        journal.add(cell(0))
+        journal.finish()
+    assert store.load("latest").resumed_after == ()
 
 
 def test_two_writers_are_refused(store: ResultStore) -> None:

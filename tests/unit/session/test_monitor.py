@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from lab.adapt.summary import as_array
+from lab.arrays.bring_up import BroughtUp
 from lab.arrays.state import parse_mdstat
 from lab.arrays.status import SyncProgress
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import LabError, MachineLost
-from lab.machine import Host, RawSample, parse_target
-from lab.session.monitor import Monitor, Snapshot, SnapshotMaker, take_snapshot
+from lab.host.clock import HostClock, wait_for
+from lab.machine import Host, RawSample, SampleRequest, parse_target
+from lab.session.monitor import Monitor, Snapshot, SnapshotMaker, recent, take_snapshot
 from lab.session.session import LabSession
 from tests.unit.adapt.running import running
 from tests.unit.arrays.captures import load
-from tests.unit.fakes import FakeMachine, as_machine
+from tests.unit.fakes import FACTS, FakeMachine, FakeSampleStream, as_machine
 
 # Read from Linux 6.1.176 (user-mode-linux 6.1um4+b13) while the third member of a RAID 5 on 100 MiB disks was rebuilt.
 REBUILDING = """Personalities : [raid6] [raid5] [raid4]
@@ -178,6 +180,45 @@ def test_a_lost_machine_ends_the_monitor_and_is_told(machine: FakeMachine, sessi
     Monitor(session, on_look=lambda _: None, on_end=on_end).start()
     assert over.wait(5.0)
     assert isinstance(ends[0], MachineLost)
+
+
+class StandingMachine(FakeMachine):
+    """In virtual time: a sample for each that is asked for, the last again and again."""
+
+    def sample(self, request: SampleRequest) -> FakeSampleStream:
+        super().sample(request)
+        asked = len(self.sample_requests) - 1
+        return FakeSampleStream(self.samples[min(asked, len(self.samples) - 1) :][:1])
+
+
+def test_where_time_stands_still_looks_are_asked_for_and_told_when_something_changed(
+    session: LabSession, machine: FakeMachine
+) -> None:
+    standing = StandingMachine(files=machine.files, dirs=machine.dirs, facts=replace(FACTS, is_virtual_time=True))
+    still = RawSample(5.0, raw(0.0).files, {})
+    standing.samples = [still, replace(still, time_seconds=5.00001), raw(5.0, DONE), replace(still, time_seconds=6.0)]
+    virtual = LabSession(session.target, session.host, Lab(as_machine(standing), session.host, [DISK]))
+    looks: list[Snapshot] = []
+    monitor = Monitor(virtual, on_look=looks.append, hertz=200.0)
+    monitor.start()
+    wait_for(
+        lambda: len(standing.sample_requests), lambda n: n > 8, what="looks", timeout_seconds=10, clock=HostClock()
+    )
+    assert [look.time_seconds for look in looks] == [5.0, 5.0, 6.0]
+    assert {request.interval_seconds for request in standing.sample_requests} == {0.0}
+    assert monitor.machine_seconds() == 6.0
+    # A plan has run: what only sysfs shows is read again, although no time has passed.
+    reads = len(standing.reads)
+    virtual.found = BroughtUp()
+    wait_for(lambda: len(looks), lambda n: n == 4, what="a look", timeout_seconds=10, clock=HostClock())
+    assert len(standing.reads) > reads
+    monitor.stop()
+
+
+def test_a_speed_is_told_where_looks_are_far_between() -> None:
+    looks = [Snapshot(25.0 * number, (), {}) for number in range(10)]
+    assert [look.time_seconds for look in recent(looks)] == [100.0, 125.0, 150.0, 175.0, 200.0, 225.0]
+    assert recent([Snapshot(number / 4, (), {}) for number in range(40)])[0].time_seconds == 39 / 4 - 5.0
 
 
 def test_between_two_arrays_of_a_volume_its_rebuild_goes_on_while_a_plan_does(session: LabSession) -> None:

@@ -57,6 +57,18 @@ def test_intervals_add_up_to_the_final_total(name: str) -> None:
     assert sum(measured) == figures.reads.total_ios
 
 
+def test_intervals_that_are_not_wanted_yet_are_part_of_the_next() -> None:
+    whole = intervals("status-interval.stdout")
+    wanted = iter((False, False, True, False, False))
+    feed = LiveFeed(is_due=lambda: next(wanted, False))
+    text = (DATA / "status-interval.stdout").read_text()
+    found = feed.feed(text) + feed.finish()
+    # Of the first run of counters, which the end of the warm-up cut off, nothing is left to be told.
+    assert [each.interval_seconds for each in found] == [pytest.approx(0.5), pytest.approx(0.501)]
+    ios = [each.reads.ios for each in whole if each.reads]
+    assert [each.reads.ios for each in found if each.reads] == [sum(ios[1:3]), sum(ios[3:])]
+
+
 def test_percentiles_of_a_whole_run_equal_fios() -> None:
     job = json.loads((DATA / "mix.stdout").read_text())["jobs"][0]
     for direction in ("read", "write"):

@@ -206,7 +206,7 @@ def test_the_catalogue_passes(workload: Workload, kind: PathKind) -> None:
     if workload.program is LoadProgram.DD:
         dd_invocation(workload, target)
     else:
-        fio_invocations(workload, replace(target, virtual_time=True), prepare=True)
+        fio_invocations(workload, target, prepare=True)
 
 
 def test_the_lint_names_it_in_a_job_of_fio() -> None:

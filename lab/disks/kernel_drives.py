@@ -1,0 +1,80 @@
+"""Plans for emulated drives inside the embedded kernel, where time is virtual: lines to the kernel's own driver.
+
+The driver is the lab's (provision/kernel/driver/lab_drive_kern.c, which says what each line does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lab.disks.drive_models import find_drive_model
+from lab.disks.kinds import DiskSpec, LabDisk
+from lab.machine import Machine
+from lab.plans import Danger, Plan, Step, write_file_step
+
+CONTROL = "/dev/lab-drives"
+NODE = "/dev/drive"
+
+
+def is_kernel_drive(disk: LabDisk) -> bool:
+    """Whether a spindle is one of these."""
+    return disk.node.startswith(NODE)
+
+
+def add_step(spec: DiskSpec, number: int) -> Step:
+    """Make the drive. Raises SpecError for an unknown drive model."""
+    model = find_drive_model(spec.model)
+    service = round(model.service_milliseconds * 1e6)
+    constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
+    words = model.mechanics.words if model.mechanics else constant
+    why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
+    return _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
+
+
+def detachment(name: str, node: str) -> Plan:
+    """Take it away."""
+    why = "The kernel forgets the drive and its data."
+    return Plan(f"Detach {name}", (_line(("remove", _number(node)), why, danger=Danger.DATA),))
+
+
+def pull_step(disk: LabDisk, why: str) -> Step:
+    """It vanishes while in use; its medium stays."""
+    return _line(("pull", _number(disk.node)), why, undo=f"plug {_number(disk.node)}", writes=disk.node)
+
+
+def plug_step(disk: LabDisk) -> Step:
+    """Bring it back."""
+    return _line(("plug", _number(disk.node)), "The cable is in again: the drive answers, with what is on its medium.")
+
+
+def pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
+    """So long for each request from now on; 0: its own pace."""
+    number = _number(disk.node)
+    return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
+
+
+def power_step(disk: LabDisk, why: str) -> Step:
+    """Its power fails for an instant."""
+    return _line(("power", _number(disk.node)), why, danger=Danger.DATA, writes=disk.node)
+
+
+def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
+    """Name -> sum of all that a disk holds, of those whose driver tells (and says how), at no cost of machine time.
+
+    A second of the computer's for each 300 MiB that hold anything. Nothing in real time.
+    """
+    found = {}
+    for disk in disks if machine.facts.is_virtual_time else ():
+        path = f"/sys/block/{disk.kernel_name}/content_sum"
+        found[disk.name] = (machine.read([path])[path] or "").strip()
+    return {name: text for name, text in found.items() if text}
+
+
+def _number(node: str) -> str:
+    return node.removeprefix(NODE)
+
+
+def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = Danger.NONE, writes: str = "") -> Step:
+    step = write_file_step(CONTROL, " ".join(words), why)
+    back = write_file_step(CONTROL, undo, "").argv if undo else ()
+    return Step(step.argv, why, back, danger, (writes,) if writes else ())

@@ -1,0 +1,51 @@
+"""The agent of a machine in virtual time. Stand-alone beside the agent.
+
+The whole machine and its clock stand still while the agent reads its line (provision/kernel/driver/lab_client_kern.c).
+So it reads whenever nothing is under way that takes its time on purpose (``passes_time``), and else looks now and then
+whether it is to stop something. One request at a time, however many have come together: that is chance.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from lab.machine.agent import Agent
+else:
+    # Python's isolated mode leaves a script's own folder out.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from agent import Agent
+
+LOOK_SECONDS = 10.0
+
+
+class VirtualAgent(Agent):
+    """Lets the clock stand still between requests."""
+
+    next_look = 0.0
+
+    def listen(self) -> None:
+        """The line is not waited for beside other things."""
+
+    def next_due(self) -> float | None:
+        while not self.is_over and self.is_to_read():
+            while b"\n" not in self.pending and not self.is_over:
+                self.receive()
+            line, _, self.pending = self.pending.partition(b"\n")
+            self.obey(line)
+            self.next_look = time.monotonic() + LOOK_SECONDS
+        due = super().next_due()
+        return self.next_look if due is None else min(due, self.next_look)
+
+    def is_to_read(self) -> bool:
+        if not any(task.passes_time for task in self.running.values()):
+            return True
+        now = time.monotonic()
+        if now < self.next_look:
+            return False
+        self.next_look = now + LOOK_SECONDS
+        return bool(self.pending or select.select([self.channel_in], [], [], 0)[0])

@@ -1,0 +1,218 @@
+"""Lets time pass on a machine in virtual time at a pace that its user chooses, or to the next event.
+
+Such a machine's clock stands still unless something is waited for. What waits by itself (a plan, a shell) goes on as it
+does, whatever the pace.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from lab.errors import LabError
+from lab.session.session import LabSession
+
+SPEEDS = (1.0, 10.0, 100.0, math.inf)
+"""Machine seconds for each second of the computer's clock; infinite: as many as it can."""
+LONGEST_STEP_SECONDS = 3600.0
+TICK_SECONDS = 0.1
+"""Time passes in portions of about this much of the computer's: so soon another pace takes effect."""
+_LEAST_SECONDS, _MOST_SECONDS = 0.01, 600.0
+_TOGETHER_SECONDS = 0.3
+"""Changes that follow each other closer than this are one event, such as a failure and the rebuild on a spare."""
+_STOP_SECONDS = 5.0
+_BLOCKS = "/sys/block"
+_RUNNING = frozenset({"clean", "active", "active-idle", "write-pending"})
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How time passes."""
+
+    speed: float
+    """One of SPEEDS; 0: it stands still."""
+    is_step: bool = False
+    """As fast as it can, until something happens to an array."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing lets time pass."""
+        return not self.speed
+
+    @property
+    def words(self) -> str:
+        """``paused``, ``10x``, ``max``, ``step``."""
+        if self.is_step:
+            return "step"
+        return "paused" if self.is_paused else "max" if math.isinf(self.speed) else f"{self.speed:.0f}x"
+
+
+PAUSED, STEP = Pace(0.0), Pace(math.inf, is_step=True)
+
+
+@dataclass(slots=True)
+class Portions:
+    """How many machine seconds to let pass at a time, from what the last ones took of the computer's clock."""
+
+    most_seconds: float = 1.0
+
+    def next(self, speed: float, since_seconds: float) -> float:
+        """The portion that is due ``since_seconds`` of the computer's clock after the last one began."""
+        if math.isinf(speed):
+            return self.most_seconds
+        return min(speed * min(since_seconds, 2 * TICK_SECONDS), self.most_seconds)
+
+    def took(self, portion_seconds: float, seconds: float) -> None:
+        """A portion took so many seconds of the computer's clock."""
+        if seconds > TICK_SECONDS:
+            self.most_seconds = max(_LEAST_SECONDS, portion_seconds / 2)
+        elif seconds < TICK_SECONDS / 2 and portion_seconds >= self.most_seconds:
+            self.most_seconds = min(_MOST_SECONDS, self.most_seconds * 2)
+
+
+class Pacer:
+    """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a thread of its own.
+
+    Args:
+        session: an open lab on a machine in virtual time.
+        on_pace: told each pace as it begins, and what there is to say about it; on whichever thread chose it.
+        on_end: told once why it ended, unless ``stop`` was called (MachineLost).
+    """
+
+    def __init__(
+        self,
+        session: LabSession,
+        *,
+        on_pace: Callable[[Pace, str], None] = lambda _pace, _note: None,
+        on_end: Callable[[LabError], None] = lambda _: None,
+    ) -> None:
+        self._session, self._machine = session, session.machine
+        self._on_pace, self._on_end = on_pace, on_end
+        self._pace = Pace(SPEEDS[0])
+        self._portions = Portions()
+        self._choosing = threading.Lock()
+        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="raidlab-pace", daemon=True)
+
+    @property
+    def pace(self) -> Pace:
+        """How time passes now."""
+        return self._pace
+
+    def start(self) -> None:
+        """Begin."""
+        self._on_pace(self._pace, "")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; returns when it lets no more time pass. A second call, or one on a lost machine, does no harm."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=_STOP_SECONDS)
+
+    def go(self, pace: Pace) -> None:
+        """From now on at this pace; STEP ends at the next event, or after an hour of the machine, and then pauses."""
+        self._choose(pace)
+
+    def _choose(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
+        """``after``: only if nobody has chosen another one than this."""
+        with self._choosing:
+            if after is not None and self._pace is not after:
+                return
+            # Another object each time, so that a step that was asked for anew is known from the one before.
+            self._pace = replace(pace)
+            self._woken.set()
+            self._on_pace(self._pace, note)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                pace = self._pace
+                if pace.is_step:
+                    self._step(pace)
+                elif pace.is_paused:
+                    self._woken.wait()
+                else:
+                    self._go_on(pace)
+        except LabError as error:
+            self._end(error)
+        except Exception as error:
+            self._end(LabError(f"letting time pass failed: {error!r}", hint="report this"))
+            raise
+
+    def _end(self, error: LabError) -> None:
+        if not self._stopping.is_set():
+            self._on_end(error)
+
+    def _is_still(self, pace: Pace) -> bool:
+        return self._pace is pace and not self._stopping.is_set()
+
+    def _go_on(self, pace: Pace) -> None:
+        """Until another pace is chosen."""
+        clock = self._session.host.clock
+        since = TICK_SECONDS
+        while self._is_still(pace):
+            began = clock.monotonic_seconds()
+            portion = self._portions.next(pace.speed, since)
+            self._machine.sleep(portion)
+            took = clock.monotonic_seconds() - began
+            self._portions.took(portion, took)
+            if not math.isinf(pace.speed):
+                self._woken.wait(max(0.0, TICK_SECONDS - took))
+            since = clock.monotonic_seconds() - began
+
+    def _step(self, pace: Pace) -> None:
+        before = self._watched()
+        if not before:
+            self._choose(PAUSED, "There is no array to which anything could happen.", after=pace)
+            return
+        clock = self._session.host.clock
+        now = self._machine.sleep(0)
+        end = now + LONGEST_STEP_SECONDS
+        while self._is_still(pace) and now < end:
+            began = clock.monotonic_seconds()
+            portion = max(_LEAST_SECONDS, min(self._portions.next(pace.speed, TICK_SECONDS), end - now))
+            now = self._sleep_until_told(portion, before)
+            self._portions.took(portion, clock.monotonic_seconds() - began)
+            if self._watched() != before:
+                self._settle()
+                self._choose(PAUSED, after=pace)
+                return
+        self._choose(PAUSED, "Nothing has happened to an array for an hour of the machine.", after=pace)
+
+    def _settle(self) -> None:
+        """Let pass what belongs to an event that has begun."""
+        before: Mapping[str, str] = {}
+        while (seen := self._watched()) != before and not self._stopping.is_set():
+            before = seen
+            self._machine.sleep(_TOGETHER_SECONDS)
+
+    def _sleep_until_told(self, seconds: float, watched: Mapping[str, str]) -> float:
+        """Let time pass until md tells of a change; the machine's clock."""
+        # md tells of array_state too, but with each write that finds the array clean.
+        until = [path for path in watched if not path.endswith("/array_state")]
+        try:
+            return self._machine.sleep(seconds, until=until)
+        except LabError:
+            # An array that has gone is a change; anything else is not to be hidden.
+            if self._watched() == watched:
+                raise
+            return -math.inf
+
+    def _watched(self) -> dict[str, str]:
+        """What md tells of when it changes (sysfs_notify in drivers/md/md.c), by path, of all arrays that are there."""
+        (names,) = self._machine.list_dirs([_BLOCKS]).values()
+        folders = [f"{_BLOCKS}/{name}/md" for name in names if name.startswith("md")]
+        entries = self._machine.list_dirs(folders) if folders else {}
+        paths = [
+            f"{folder}/{entry}/state" if entry.startswith("dev-") else f"{folder}/{entry}"
+            for folder, found in entries.items()
+            for entry in found
+            if entry.startswith("dev-") or entry in ("array_state", "sync_action", "degraded")
+        ]
+        texts = self._machine.read(paths) if paths else {}
+        return {path: "running" if text.strip() in _RUNNING else text for path, text in texts.items() if text}

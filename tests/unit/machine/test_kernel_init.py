@@ -1,0 +1,46 @@
+"""What the embedded kernel's init does that can be tried without one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.machine import kernel_init
+
+
+@pytest.fixture
+def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The computer's fio, of 3 bytes and changed at 5 s, with libraries that were made for it."""
+    program, folder = tmp_path / "program", tmp_path / "it's" / "fio"
+    folder.mkdir(parents=True)
+    (folder / "for").write_text("3 5\n")
+    program.write_text("fio")
+    os.utime(program, (5, 5))
+    monkeypatch.setattr(kernel_init, "FIO", str(program))
+    return program
+
+
+def environment(fio: Path) -> str:
+    return kernel_init.fio_environment(str(fio.parent / "it's" / "quick_clock.so"))
+
+
+def test_fio_starts_as_it_is_in_real_time() -> None:
+    assert kernel_init.fio_environment("") == ""
+
+
+def test_fio_is_given_what_was_made_for_it(fio: Path) -> None:
+    folder = f"'{fio.parent}/it'\\''s"
+    assert environment(fio) == f"LD_PRELOAD={folder}/quick_clock.so' LD_LIBRARY_PATH={folder}/fio' "
+
+
+@pytest.mark.parametrize("change", ["size", "time", "absent"])
+def test_another_fio_loads_all_that_it_asks_for(fio: Path, change: str) -> None:
+    if change == "size":
+        fio.write_text("fios")
+    if change == "time":
+        os.utime(fio, (6, 6))
+    if change == "absent":
+        (fio.parent / "it's" / "fio" / "for").unlink()
+    assert "LD_LIBRARY_PATH" not in environment(fio)

@@ -1,0 +1,223 @@
+"""Time on a machine that has it virtual: portions, paces, steps, and how it ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from lab.disks import Lab
+from lab.errors import LabError, MachineLost
+from lab.machine import Host, parse_target
+from lab.session.pace import LONGEST_STEP_SECONDS, PAUSED, STEP, TICK_SECONDS, Pace, Pacer, Portions
+from lab.session.session import LabSession
+from tests.unit.arrays import captures
+from tests.unit.fakes import FACTS, FakeMachine, as_machine
+
+PATIENCE_SECONDS = 10.0
+MD = "/sys/block/md0/md"
+
+
+@dataclass
+class VirtualMachine(FakeMachine):
+    """Time passes on it at once; ``acts`` maps a number of sleeps to what happens in that one."""
+
+    sleeps: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
+    acts: dict[int, Callable[[], None]] = field(default_factory=dict)
+    error: LabError | None = None
+
+    def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
+        self._require_alive()
+        self.sleeps.append((seconds, tuple(until)))
+        if act := self.acts.get(len(self.sleeps)):
+            act()
+        if self.error:
+            raise self.error
+        return super().sleep(seconds)
+
+    def put(self, name: str, text: str) -> None:
+        """What a file of the array holds from now on."""
+        assert f"{MD}/{name}" in self.files
+        self.files[f"{MD}/{name}"] = text
+
+
+@dataclass
+class Told:
+    """What a pacer told."""
+
+    pacer: Pacer
+    paces: list[tuple[str, str]] = field(default_factory=list)
+    ends: list[LabError] = field(default_factory=list)
+
+    def wait(self, is_reached: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_reached():
+            assert time.monotonic() < deadline, f"never: {what}; told: {self.paces} {self.ends}"
+            time.sleep(0.002)
+
+
+@pytest.fixture
+def machine() -> VirtualMachine:
+    fake = VirtualMachine(facts=replace(FACTS, is_virtual_time=True))
+    captures.show(fake, "raid5-rebuilding")
+    fake.dirs["/sys/block"] = ("md0", "ubda")
+    return fake
+
+
+@pytest.fixture
+def told(machine: VirtualMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    host = Host.real("tests")
+    session = LabSession(parse_target("uml:?time=virtual"), host, Lab(as_machine(machine), host, []))
+    paces: list[tuple[str, str]] = []
+    ends: list[LabError] = []
+    pacer = Pacer(session, on_pace=lambda pace, note: paces.append((pace.words, note)), on_end=ends.append)
+    yield Told(pacer, paces, ends)
+    pacer.stop()
+
+
+def test_a_portion_is_what_the_pace_makes_of_the_time_since() -> None:
+    portions = Portions(most_seconds=100.0)
+    assert portions.next(1.0, TICK_SECONDS) == TICK_SECONDS
+    assert portions.next(100.0, 0.15) == pytest.approx(15.0)
+    assert portions.next(math.inf, TICK_SECONDS) == 100.0
+
+
+def test_what_a_computer_missed_is_not_caught_up_with() -> None:
+    assert Portions(100.0).next(10.0, 60.0) == pytest.approx(10.0 * 2 * TICK_SECONDS)
+
+
+def test_portions_shrink_where_they_take_long_and_grow_where_they_do_not() -> None:
+    portions = Portions(8.0)
+    portions.took(8.0, 1.0)
+    assert portions.most_seconds == 4.0
+    portions.took(4.0, 0.01)
+    assert portions.most_seconds == 8.0
+    # One that the pace made small says nothing about larger ones.
+    portions.took(0.1, 0.001)
+    assert portions.most_seconds == 8.0
+    for _ in range(50):
+        portions.took(portions.most_seconds, 1.0)
+    assert 0 < portions.most_seconds < 0.1
+
+
+@pytest.mark.parametrize(
+    ("pace", "words"),
+    [(PAUSED, "paused"), (Pace(1.0), "1x"), (Pace(100.0), "100x"), (Pace(math.inf), "max"), (STEP, "step")],
+)
+def test_each_pace_has_its_word(pace: Pace, words: str) -> None:
+    assert pace.words == words
+
+
+def test_a_fresh_machine_goes_at_1x(machine: VirtualMachine, told: Told) -> None:
+    told.pacer.start()
+    told.wait(lambda: len(machine.sleeps) >= 3, "time passes")
+    assert told.paces == [("1x", "")]
+    assert all(seconds <= 2 * TICK_SECONDS for seconds, _ in machine.sleeps)
+
+
+def test_a_pause_lets_nothing_pass_and_another_pace_takes_effect(machine: VirtualMachine, told: Told) -> None:
+    told.pacer.go(PAUSED)
+    told.pacer.start()
+    time.sleep(3 * TICK_SECONDS)
+    assert machine.sleeps == []
+    told.pacer.go(Pace(100.0))
+    told.wait(lambda: len(machine.sleeps) >= 2, "time passes")
+    assert [words for words, _ in told.paces] == ["paused", "paused", "100x"]
+    assert machine.sleeps[0][0] == pytest.approx(100 * TICK_SECONDS, abs=9.1)
+
+
+def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, told: Told) -> None:
+    def rebuilt() -> None:
+        machine.put("sync_action", "idle\n")
+
+    # The first is how the step learns what the clock shows.
+    machine.acts = {4: rebuilt, 5: lambda: machine.put("degraded", "0\n")}
+    told.pacer.go(STEP)
+    told.pacer.start()
+    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    assert told.paces[-1] == ("paused", "")
+    # What follows at once belongs to the event: two more sleeps, in the first of which something still changed.
+    assert len(machine.sleeps) == 6
+    watched = machine.sleeps[1][1]
+    assert {f"{MD}/sync_action", f"{MD}/degraded"} < set(watched)
+    assert sum("/dev-" in path and path.endswith("/state") for path in watched) == 3
+    assert f"{MD}/array_state" not in watched
+
+
+def test_a_write_to_a_clean_array_is_no_event_and_an_hour_is_the_end(machine: VirtualMachine, told: Told) -> None:
+    machine.put("array_state", "clean\n")
+    machine.acts = {3: lambda: machine.put("array_state", "active\n")}
+    told.pacer.go(STEP)
+    told.pacer.start()
+    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    assert told.paces[-1] == ("paused", "Nothing has happened to an array for an hour of the machine.")
+    assert LONGEST_STEP_SECONDS <= sum(seconds for seconds, _ in machine.sleeps) < LONGEST_STEP_SECONDS + 1
+
+
+def test_without_an_array_a_step_passes_nothing(machine: VirtualMachine, told: Told) -> None:
+    machine.dirs["/sys/block"] = ("ubda",)
+    told.pacer.go(STEP)
+    told.pacer.start()
+    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    assert told.paces[-1][1].startswith("There is no array")
+    assert machine.sleeps == []
+
+
+def test_another_pace_ends_a_step(machine: VirtualMachine, told: Told) -> None:
+    machine.acts = {3: lambda: told.pacer.go(Pace(10.0))}
+    told.pacer.go(STEP)
+    told.pacer.start()
+    told.wait(lambda: len(machine.sleeps) >= 6, "time passes")
+    assert told.paces[-1] == ("10x", "")
+    assert machine.sleeps[5][1] == ()
+
+
+def test_an_array_that_goes_is_an_event(machine: VirtualMachine, told: Told) -> None:
+    def gone() -> None:
+        machine.dirs["/sys/block"] = ("ubda",)
+        machine.error = LabError("the machine could not wait for a file that is not there")
+
+    def back() -> None:
+        machine.error = None
+
+    machine.acts = {3: gone, 4: back}
+    told.pacer.go(STEP)
+    told.pacer.start()
+    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    assert told.paces[-1] == ("paused", "")
+    assert told.ends == []
+
+
+def test_any_other_error_is_told_once(machine: VirtualMachine, told: Told) -> None:
+    machine.acts = {2: lambda: setattr(machine, "error", LabError("the machine could not wait"))}
+    told.pacer.go(STEP)
+    told.pacer.start()
+    told.wait(lambda: told.ends, "the error")
+    told.pacer.stop()
+    assert [error.message for error in told.ends] == ["the machine could not wait"]
+
+
+def test_a_lost_machine_ends_it_once_and_stop_does_no_harm(machine: VirtualMachine, told: Told) -> None:
+    machine.acts = {2: lambda: setattr(machine, "is_lost", True)}
+    told.pacer.start()
+    told.wait(lambda: told.ends, "the loss")
+    told.pacer.stop()
+    told.pacer.stop()
+    told.pacer.go(Pace(10.0))
+    assert [type(error) for error in told.ends] == [MachineLost]
+
+
+def test_a_loss_after_stop_is_not_told(machine: VirtualMachine, told: Told) -> None:
+    def stopped() -> None:
+        told.pacer._stopping.set()
+        machine.error = MachineLost("closed")
+
+    machine.acts = {2: stopped}
+    told.pacer.start()
+    told.wait(lambda: not told.pacer._thread.is_alive(), "the end")
+    assert told.ends == []
