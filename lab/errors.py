@@ -98,6 +98,10 @@ class WorkloadError(LabError):
     """fio failed, or printed something that is no result."""
 
 
+class MeasurementDisturbed(WorkloadError):
+    """The computer stood still so long that nothing is known of the measured time."""
+
+
 class ExperimentError(LabError):
     """An experiment could not be carried out as written."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lab.errors import MachineLost, SpecError, WorkloadError
+from lab.errors import MachineLost, MeasurementDisturbed, SpecError, WorkloadError
 from lab.experiments.array_plans import Sharing
 from lab.experiments.bench import Bench, BuiltArray, RunContext
 from lab.experiments.linting import lint_kernel, lint_measured, stamps_of
@@ -72,7 +72,7 @@ class ExperimentRunner:
                         self._bench.array(plan.id)
                 self._progress.doing("measure the idle machine", IDLE_SECONDS)
                 with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
-                    self._lab.host.clock.sleep(IDLE_SECONDS)
+                    self._lab.machine.clock.sleep(IDLE_SECONDS)
                 self._idle_baseline = idle_fraction(recorder.samples)
                 for cell in jobs:
                     self._measure_cell(cell)
@@ -106,7 +106,8 @@ class ExperimentRunner:
         if experiment.rebuild or experiment.disks.model:
             self._progress.doing("probe one disk", 9.0)
             workloads = [job.build() for job in experiment.jobs]
-            self._rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=experiment.rebuild is not None)
+            with self._context.stopwatch.aside():
+                self._rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=bool(experiment.rebuild))
             self._bench.mark_used(self._lab.disks[0])
 
     def _options(self, workload: Workload) -> MeasureOptions:
@@ -126,26 +127,16 @@ class ExperimentRunner:
         label = f"{built.plan.label}: {workload.title}, repeat {cell.repeat + 1} of {of}"
         is_cold = self._experiment.cache is Cache.COLD
         events: tuple[str, ...] = ()
-        disturbed_before = 0
+        started, measured, disturbed_before = "", None, -1
         try:
-            while True:
+            while measured is None:
+                disturbed_before += 1
                 if is_cold:
                     target = built.target
                     events = make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
                 self._progress.doing(f"{label}{', again: disturbed' if disturbed_before else ''}", expected)
                 started = utc_second_text(self._lab.host.clock)
-                measured = run_workload(
-                    self._lab,
-                    built.target,
-                    workload,
-                    self._options(workload),
-                    repeat=cell.repeat,
-                    on_sample=self._progress.on_sample,
-                    is_cancelled=self._progress.is_cancelled,
-                )
-                if not self._spare.take(measured.waited_fraction, measured.share_measured, disturbed_before):
-                    break
-                disturbed_before += 1
+                measured = self._measured(built, cell, disturbed_before)
         except (WorkloadError, SpecError) as error:
             if not self._experiment.keeps_going:
                 raise
@@ -167,6 +158,25 @@ class ExperimentRunner:
         # A later cold start then need not wait for it.
         self._lab.start_writing_out(built.disks)
         self._progress.done(cell.key)
+
+    def _measured(self, built: BuiltArray, cell: Cell, disturbed_before: int) -> Measured | None:
+        """One try; None if it was disturbed and is to be made again."""
+        try:
+            measured = run_workload(
+                self._lab,
+                built.target,
+                cell.workload,
+                self._options(cell.workload),
+                repeat=cell.repeat,
+                on_sample=self._progress.on_sample,
+                is_cancelled=self._progress.is_cancelled,
+            )
+        except MeasurementDisturbed:
+            if self._spare.take(None, 0.0, disturbed_before):
+                return None
+            raise
+        is_made_again = self._spare.take(measured.waited_fraction, measured.share_measured, disturbed_before)
+        return None if is_made_again else measured
 
     def _measure_until_narrow(self) -> None:
         """Further rounds over the cells whose interval is wide, until none is, or the cap is reached."""

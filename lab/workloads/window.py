@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lab.errors import WorkloadError
+from lab.errors import MeasurementDisturbed, WorkloadError
 from lab.workloads.fio_output import (
     DirectionFigures,
     FioDirection,
@@ -99,7 +99,7 @@ class WindowCut:
         """The figures of the stretch, from those of the whole run.
 
         A load that was stopped before its stretch began keeps those of the whole run.
-        Raises WorkloadError if fio gave no documents to cut at, or did nothing between them.
+        Raises MeasurementDisturbed if fio gave no documents to cut at, WorkloadError if it did nothing between them.
         """
         if whole.interrupted and not self._is_full and self.window.seconds is not None:
             # It was told to stop, and drained its queue before it printed the last document.
@@ -107,7 +107,7 @@ class WindowCut:
         if not self._end:
             if whole.interrupted:
                 return whole
-            raise WorkloadError(
+            raise MeasurementDisturbed(
                 "fio reported nothing about the measured time: its documents came too late or not at all",
                 hint="the computer is overloaded, or the run is too short: measure longer",
             )

@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from textual.pilot import Pilot
 
+from lab.errors import LabError
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
 from tui.app import RaidlabApp
@@ -41,7 +43,7 @@ members = 2
 [[jobs]]
 workload = "rand-read-4k"
 file_bytes = "4M"
-runtime_seconds = 1.0
+runtime_seconds = 3.0
 warmup_seconds = 0.0
 """
 
@@ -49,7 +51,10 @@ warmup_seconds = 0.0
 async def until(pilot: Pilot[object], is_reached: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_reached():
-        assert time.monotonic() < deadline, f"never: {what}"
+        view = cast(RaidlabApp, pilot.app).experiments.view
+        if view and isinstance(view.outcome, LabError) and not view.was_cancelled:
+            raise view.outcome
+        assert time.monotonic() < deadline, f"never: {what}; {view and view.progress}"
         await asyncio.sleep(0.02)
     await pilot.pause()
 

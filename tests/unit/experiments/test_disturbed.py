@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
+from typing import Any, cast
 
-from lab.experiments.schedule import MEASURED_AGAIN, SpareMeasurements
+import pytest
+
+from lab.errors import MeasurementDisturbed
+from lab.experiments import runner
+from lab.experiments.bench import RunContext
+from lab.experiments.schedule import MEASURED_AGAIN, SpareMeasurements, cells
+from tests.unit.experiments.experiments import experiment
 
 
 def test_a_disturbed_measurement_is_made_again_twice_at_most() -> None:
@@ -44,3 +52,20 @@ def test_a_measurement_that_was_held_up_is_made_again() -> None:
 def test_a_resumed_run_has_what_its_first_part_left() -> None:
     assert SpareMeasurements(planned=40, used=9).left == 1
     assert SpareMeasurements(planned=4, used=3).left == 0
+
+
+def test_one_of_which_nothing_is_known_is_made_again_and_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stand_still(*_: object, **__: object) -> None:
+        raise MeasurementDisturbed("fio reported nothing")
+
+    monkeypatch.setattr(runner, "run_workload", stand_still)
+    planned = experiment()
+    journal = SimpleNamespace(record=SimpleNamespace(cells=(), arrays=()))
+    anything: Any = SimpleNamespace(on_sample=None, is_cancelled=None, target=None)
+    context = SimpleNamespace(lab=None, experiment=planned, journal=journal, progress=anything)
+    context.stopwatch, context.allowed_rules = None, frozenset[str]()
+    running = runner.ExperimentRunner(cast("RunContext", context))
+    tries = [running._measured(anything, cells(planned)[0], times) for times in range(MEASURED_AGAIN)]
+    assert tries == [None] * MEASURED_AGAIN
+    with pytest.raises(MeasurementDisturbed, match="reported nothing"):
+        running._measured(anything, cells(planned)[0], MEASURED_AGAIN)

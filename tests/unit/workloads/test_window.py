@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import WorkloadError
+from lab.errors import MeasurementDisturbed, WorkloadError
 from lab.workloads.fio_output import JobFigures
 from lab.workloads.live import LiveFeed
 from lab.workloads.window import MeasuredWindow, WindowCut, window_for
@@ -126,7 +126,7 @@ def test_a_load_of_some_seconds_that_is_stopped_is_cut_before_its_drain() -> Non
 
 
 def test_a_run_without_documents_is_no_measurement() -> None:
-    with pytest.raises(WorkloadError, match="reported nothing about the measured time"):
+    with pytest.raises(MeasurementDisturbed, match="reported nothing about the measured time"):
         figures(window_for(1.0, 2.0), [at(9.0)])
     with pytest.raises(WorkloadError, match="not one I/O"):
         figures(window_for(0.0, 2.0), [document(500 * n, 7, {9: 7}) for n in range(1, 8)])
