@@ -126,7 +126,11 @@ def _host_cache_on(conditions: Conditions) -> Iterator[Seen]:
 
 
 def _shared_backing(conditions: Conditions) -> Iterator[Seen]:
-    if len(conditions.disks) > 1 and {disk.kind for disk in conditions.disks} & {"file", "loop"}:
+    if (
+        not conditions.is_virtual_time
+        and len(conditions.disks) > 1
+        and {disk.kind for disk in conditions.disks} & {"file", "loop"}
+    ):
         yield Seen("disks", "all lie on one disk of the computer", "a disk for each member")
 
 
@@ -221,12 +225,20 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
             yield Seen(name, f"{deaf} of {jobs} jobs on one sequence of addresses in all {len(cells)} repeats", wanted)
 
 
+def _resumed(record: ResultRecord) -> Iterator[Seen]:
+    """In virtual time: what another machine begins is not what one machine would have gone on with."""
+    if record.conditions.is_virtual_time and record.resumed_after:
+        done = ", ".join(map(str, record.resumed_after))
+        yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "a run in one go")
+
+
 SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "processor-bound": processor_bound,
     "same-addresses": same_addresses,
     "off-theory": off_theory,
+    "resumed": _resumed,
 }
-"""Worked out from a record's figures whenever it is shown."""
+"""Worked out from a record whenever it is shown."""
 SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
 
 

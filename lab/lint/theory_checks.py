@@ -6,7 +6,7 @@ Where nothing is predicted because no disk has a service time of its own, it tel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import median
@@ -14,8 +14,9 @@ from statistics import median
 from lab.disks.drive_models import find_drive_model
 from lab.errors import LabError
 from lab.lint.rules import Seen
-from lab.results.record import CellRecord, Conditions, ResultRecord
+from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, estimate, looks_of
+from lab.units import MIB, human_bytes
 
 AGREEMENT_FRACTION = 0.05
 """An interval that reaches this near to theory agrees with it."""
@@ -24,6 +25,11 @@ BUSY_FRACTION = 0.85
 its own interrupts is idle."""
 DRAIN_FRACTION = 0.02
 """A queue that empties within this part of the measured time is not worth a word."""
+REBUILD = "rebuild"
+"""Stands for the workload in the name of a rebuild's figure."""
+PROBE_REQUEST_BYTES = MIB
+"""What the pace of a drive, on which a rebuild's prediction rests, is measured with (workload seq-read-1m)."""
+IDLE = "idle"
 _DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
 _CACHED = "io-not-on-members"
 _TOO_SHORT = "too-short-for-latency"
@@ -75,12 +81,45 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
     beside = []
     for key, cells in groups.items():
         share = estimate([total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
-        found = BesideTheory(*key, share)
-        if found.is_off:
-            limiters = tuple(_limiters(cells, record.conditions, is_above=share.median > 1))
-            found = replace(found, limiters=limiters or ("something that the model leaves out",))
-        beside.append(found)
+        limiters = _limiters(cells, record.conditions, is_above=share.median > 1)
+        beside.append(_explained(BesideTheory(*key, share), limiters))
     return tuple(beside)
+
+
+def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
+    if not found.is_off:
+        return found
+    return replace(found, limiters=tuple(limiters) or ("something that the model leaves out",))
+
+
+def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
+    """The pace of every rebuild that was predicted, in the order of the record."""
+    groups: dict[tuple[str, str, str], list[RebuildRecord]] = {}
+    for each in record.rebuilds:
+        if (
+            each.predicted_seconds
+            and each.rebuild_seconds
+            and _SHARES[0] < each.predicted_seconds / each.rebuild_seconds < _SHARES[1]
+        ):
+            groups.setdefault((each.array, REBUILD, each.under_workload or IDLE), []).append(each)
+    beside = []
+    for key, group in groups.items():
+        share = estimate([(each.predicted_seconds or 0.0) / each.rebuild_seconds for each in group])
+        limiters = _rebuild_limiters(group, is_above=share.median > 1)
+        beside.append(_explained(BesideTheory(*key, share), limiters))
+    return tuple(beside)
+
+
+def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iterator[str]:
+    if is_above:
+        yield "a cache below the machine"
+        return
+    if group[0].under_workload:
+        yield "the load beside it, to which md gives way (sync_speed_min)"
+    sizes = [each.request_bytes for each in group if each.request_bytes is not None]
+    if sizes and median(sizes) < PROBE_REQUEST_BYTES:
+        asked, probed = human_bytes(median(sizes)), human_bytes(PROBE_REQUEST_BYTES)
+        yield f"md asks for {asked} at a time on average, and the drives' pace was measured with {probed}"
 
 
 def total_iops(cell: CellRecord) -> float:
@@ -166,7 +205,7 @@ def _has_mechanics(conditions: Conditions) -> bool:
 
 def off_theory(record: ResultRecord) -> Iterator[Seen]:
     """Every figure whose whole interval lies away from its prediction."""
-    for each in beside_theory(record):
+    for each in (*beside_theory(record), *rebuilds_beside_theory(record)):
         if each.is_off:
             yield Seen(each.name, each.words, f"an interval that comes within {AGREEMENT_FRACTION:.0%} of theory")
 

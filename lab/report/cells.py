@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
-from lab.lint.theory_checks import BesideTheory, beside_theory
+from lab.lint.theory_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
 from lab.report.series import Row, rows
 from lab.report.table import Column, Table
 from lab.results.record import RebuildRecord, ResultRecord
@@ -48,13 +48,16 @@ def figures_table(record: ResultRecord) -> Table:
     body = tuple(
         _figures_row(row, theory.get((row.array, row.workload, row.phase)), bool(theory), has_cpu) for row in all_rows
     )
-    notes = (_interval_note(all_rows), *theory_notes(record), *outlier_notes(all_rows))
+    notes = (_interval_note(all_rows), *_notes_of(beside_theory(record)), *outlier_notes(all_rows))
     return Table(f"Figures of {record.experiment}", (*columns, Column("n")), body, notes)
 
 
 def theory_notes(record: ResultRecord) -> tuple[str, ...]:
     """Why each figure that is off theory may be so, and whether it can be told."""
-    found = beside_theory(record)
+    return _notes_of((*beside_theory(record), *rebuilds_beside_theory(record)))
+
+
+def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
     notes = [f"{OFF_THEORY}: {each.name}: {each.words}" for each in found if each.is_off]
     if any(each.share.n == 1 for each in found):
         notes.append("with one repeat it cannot be told whether a figure is off theory")
@@ -109,18 +112,23 @@ def rebuild_table(record: ResultRecord) -> Table | None:
     groups: dict[tuple[str, str], list[RebuildRecord]] = {}
     for rebuild in record.rebuilds:
         groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
+    beside = rebuilds_beside_theory(record)
+    off = {(each.array, each.phase) for each in beside if each.is_off}
     columns = (Column("array", False), Column("meanwhile", False), Column("rebuild s"), Column("predicted s"))
-    body = tuple(_rebuild_row(array, under, group) for (array, under), group in groups.items())
+    body = tuple(
+        _rebuild_row(array, under, group, is_off=(array, under or IDLE) in off)
+        for (array, under), group in groups.items()
+    )
     notes = dict.fromkeys(rebuild.prediction_reason for rebuild in record.rebuilds if rebuild.prediction_reason)
     return Table(
         "Rebuilds",
         (*columns, Column("MB/s"), Column("data", False), Column("n")),
         body,
-        tuple(f"predicted: {note}" for note in notes),
+        (*(f"predicted: {note}" for note in notes), *_notes_of(beside)),
     )
 
 
-def _rebuild_row(array: str, under: str, group: list[RebuildRecord]) -> tuple[str, ...]:
+def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[str, ...]:
     seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
     predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
     rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in group])
@@ -128,7 +136,7 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord]) -> tuple[st
         array,
         under or "nothing",
         interval_text(seconds, digits=1),
-        f"{estimate(predicted).median:.1f}" if predicted else NOTHING,
+        f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else NOTHING,
         f"{rate.median:.0f}",
         integrity_text(group),
         str(len(group)),
@@ -156,8 +164,15 @@ def timings_table(record: ResultRecord) -> Table:
         ("everything else", timings.other_seconds),
         ("total", timings.total_seconds),
     )
-    body = tuple((name, f"{seconds:.1f}") for name, seconds in parts)
-    return Table("Time spent", (Column("on", False), Column("seconds")), body)
+    if not timings.simulated_seconds:
+        body = tuple((name, f"{seconds:.1f}") for name, seconds in parts)
+        return Table("Time spent", (Column("on", False), Column("seconds")), body)
+    words = ("fio", "mkfs", "mdadm", "resync", "other", "total")
+    both = tuple(
+        (name, f"{timings.simulated_seconds.get(word, 0.0):.1f}", f"{seconds:.1f}")
+        for word, (name, seconds) in zip(words, parts, strict=True)
+    )
+    return Table("Time spent", (Column("on", False), Column("simulated s"), Column("this computer's s")), both)
 
 
 def ratio_text(found: Estimate | None) -> str:

@@ -17,9 +17,10 @@ from lab.arrays.levels import Level, LevelName
 from lab.errors import SpecError
 from lab.theory.requests import STRIPE_PAGE_BYTES, Requests, Server, Servers, Stage, requests_for
 
-BASE_REQUESTS = 3_000
-REQUESTS_PER_DEPTH = 40
-"""A deep queue forgets where it started only after many rounds. Together: a mean within about 1 %, in 3 to 15 ms."""
+BASE_REQUESTS = 2_000
+REQUESTS_PER_DEPTH = 100
+"""A deep queue forgets where it started only after many rounds. Together: means that differ by about 1 % from seed to
+seed, in 2 to 20 ms."""
 SEED = 1988
 """Of the predictions' random addresses; any other one gives the same figures within their noise."""
 _WARMUP_REQUESTS = 200

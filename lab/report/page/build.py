@@ -11,7 +11,7 @@ from lab.errors import LabError
 from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
-from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time
+from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.parts import added
 from lab.report.cells import OFF_THEORY, platform_tables, ratio_text
 from lab.report.collected import Collected, Loaded, distribution_table
@@ -272,7 +272,9 @@ def _groups(
             yield PageGroup("Chunk size", note, chunks)
     if record.rebuilds:
         plots = (times_plot(record, labels), *_timelines(each, labels, problems))
-        yield PageGroup("Rebuilds", plots=plots)
+        off = [each for each in rebuilds_beside_theory(record) if each.is_off]
+        warnings = tuple(f"{OFF_THEORY}: {labels.array(each.array)}: {each.words}" for each in off)
+        yield PageGroup("Rebuilds", plots=plots, warnings=warnings)
 
 
 def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:

@@ -206,6 +206,15 @@ SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range
             {"cells": SIX, "planned_cells": ("a/other/healthy/0",), "status": RunStatus.INCOMPLETE},
             set(),
         ),
+        ({"cells": SIX, "resumed_after": (2, 4)}, set()),
+        (
+            {
+                "cells": SIX,
+                "resumed_after": (2, 4),
+                "conditions": msgspec.structs.replace(CONDITIONS, is_virtual_time=True),
+            },
+            {"resumed"},
+        ),
         ({"cells": SIX, "rebuilds": (rebuild("a", 0, 5.0),)}, set()),
         (
             {"cells": SIX, "rebuilds": (msgspec.structs.replace(rebuild("a", 0, 5.0), data_unchanged=None),)},

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from lab.lint.result_checks import as_shown, lint_result, shown_stamps
-from lab.lint.theory_checks import BesideTheory, beside_theory, busy_fraction, processor_bound
+from lab.lint.theory_checks import BesideTheory, beside_theory, busy_fraction, processor_bound, rebuilds_beside_theory
 from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
-from tests.unit.results.records import CONDITIONS, cell, record
+from tests.unit.results.records import CONDITIONS, cell, rebuild, record
 
 DRIVES = msgspec.structs.replace(
     CONDITIONS,
@@ -186,3 +186,40 @@ def test_on_files_the_embedded_kernels_processor_is_the_limit_and_stands_first()
 )
 def test_otherwise_it_is_not(found: ResultRecord) -> None:
     assert list(processor_bound(found)) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changes", "likely"),
+    [
+        ((1.0, 1.04), {}, None),
+        ((2.0,), {}, None),
+        ((2.0, 2.1), {"request_bytes": 140 * 1024.0}, "md asks for 140 KiB at a time on average"),
+        ((2.0, 2.1), {"request_bytes": 2.0**20}, "something that the model leaves out"),
+        ((2.0, 2.1), {"under_workload": "rand-read-4k"}, "the load beside it"),
+        ((0.5, 0.6), {"request_bytes": 4096.0}, "a cache below the machine"),
+    ],
+)
+def test_a_rebuild_is_beside_theory_too(
+    seconds: tuple[float, ...], changes: dict[str, Any], likely: str | None
+) -> None:
+    rebuilds = [rebuild("raid5", repeat, value) for repeat, value in enumerate(seconds)]
+    asked = tuple(msgspec.structs.replace(each, predicted_seconds=1.0, **changes) for each in rebuilds)
+    (found,) = rebuilds_beside_theory(record(rebuilds=asked))
+    assert found.name == f"raid5/rebuild/{changes.get('under_workload', 'idle')}"
+    assert found.is_off is bool(likely)
+    assert found.limiters == () if likely is None else found.limiters[0].startswith(likely)
+    assert ("off-theory" in {finding.rule_id for finding in lint_result(record(rebuilds=asked))}) is bool(likely)
+
+
+@pytest.mark.parametrize("figures", [(1.0, 0.0), (0.0, 1.0), (1e9, 1e-9)])
+def test_a_rebuild_of_no_sense_is_beside_nothing(figures: tuple[float, float]) -> None:
+    predicted, took = figures
+    found = msgspec.structs.replace(rebuild("raid5", 0, took), predicted_seconds=predicted)
+    assert rebuilds_beside_theory(record(rebuilds=(found,))) == ()
+
+
+def test_a_run_that_was_gone_on_with_says_so_wherever_it_is_shown() -> None:
+    virtual = msgspec.structs.replace(CONDITIONS, is_virtual_time=True)
+    told = shown_stamps(record(conditions=virtual, resumed_after=(14,)))
+    assert "resumed" in {stamp.partition(":")[0] for stamp in told}
+    assert "resumed" not in {stamp.partition(":")[0] for stamp in shown_stamps(record(conditions=virtual))}
