@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tui.app import RaidlabApp
 
 
+CLOCK_IDS = "clock."
+"""Of keys that do nothing where time is everybody's: then they only say so."""
+
+
 def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
     """All commands that can be given on this screen now."""
     area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
@@ -24,6 +28,8 @@ def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCom
     for active in screen.active_bindings.values():
         binding = active.binding
         if not active.enabled or not binding.id or not binding.tooltip or binding.id == "app.palette":
+            continue
+        if binding.id.startswith(CLOCK_IDS) and app.lab.pace is None:
             continue
         title = f"{_area(binding.id, area, own)}: {binding.description}"
         run = partial(app.run_action, binding.action, active.node)

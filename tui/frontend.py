@@ -15,7 +15,7 @@ from tui import messages as happened
 from tui.client.client import LabClient
 from tui.client.jobs import Job, do
 from tui.plan_runs import PlanRun
-from tui.services import Background, Loads, Marks, TypedShell
+from tui.services import Background, Loads, Marks, Pacing, TypedShell
 from tui.state import LabState
 from tui.updates import update
 
@@ -56,7 +56,7 @@ class Frontend:
         self.lab = LabState(target=target or "")
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
-        self.shell, self.background = TypedShell(self), Background(self)
+        self.shell, self.background, self.pacing = TypedShell(self), Background(self), Pacing(self)
         self.services: tuple[Service, ...] = (self.marks, self.background, self.shell, self.loads)
         self.plan_runs: set[PlanRun] = set()
 
@@ -70,6 +70,8 @@ class Frontend:
                 (job.on_error or self.tell)(message.error)
             case happened.NoticeGiven():
                 self.say(message.text)
+            case happened.PaceChosen() if message.note:
+                self.say(message.note)
             case happened.SessionOpened():
                 self.settle()
             case _:

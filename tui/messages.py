@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lab.session.data_mark import DataMark
     from lab.session.load import LoadPhase
     from lab.session.monitor import Snapshot
+    from lab.session.pace import Pace
     from lab.workloads.live import LiveInterval
     from tui.client.jobs import Job
     from tui.state import CommandEntry
@@ -70,6 +71,14 @@ class LabLooked(LabMessage):
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, LabLooked)
+
+
+@dataclass
+class PaceChosen(LabMessage):
+    """From now on the machine's clock goes like this, and what there is to say about that."""
+
+    pace: Pace
+    note: str
 
 
 @dataclass

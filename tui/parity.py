@@ -11,6 +11,7 @@ from tui.registry import SCREENS
 DOES: dict[str, str] = {
     **{action.id: action.cli for action in ACTIONS},
     "lab.build": "array create",
+    "clock.step": "array wait",
     "welcome.build": "array create",
     "build.create": "array create",
     "build.larger": "disks add",
@@ -40,6 +41,7 @@ VIEWS = frozenset(
     {
         *(f"{place}{entry.mode}" for entry in SCREENS for place in ("app.", "welcome.to-")),
         *("app.help", "app.palette", "app.theme", "app.restart", "app.quit", "app.explain", "app.leave"),
+        *("clock.pause", "clock.faster", "clock.slower"),
         *("lab.next", "lab.previous", "lab.charts", "arrays.open"),
         *("rack.up", "rack.down", "rack.left", "rack.right", "rack.first", "rack.last"),
         *("rack.open", "rack.toggle", "rack.choose-free", "rack.choose-none"),

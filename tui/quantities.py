@@ -51,6 +51,11 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / _SMALLEST_TIME_SECONDS:.0f} ns"
 
 
+def clock_words(seconds: float) -> str:
+    """``0:02:05``, ``12:34:56``: a clock that shows how long its machine has run."""
+    return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d}:{int(seconds) % 60:02d}"
+
+
 def age_words(seconds: float) -> str:
     """``now``, ``25 s ago``, ``3 min ago``, ``2 h ago``: coarse, so that old things stay as they are on the screen."""
     if seconds < 60:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -47,12 +48,13 @@ def _short_date(created_utc: str) -> str:
 
 def iops_bars(record: ResultRecord) -> tuple[Bar, ...]:
     """IOPS of every array, workload by workload, reads beside writes; then the rebuilds."""
-    from lab.lint.theory_checks import beside_theory
+    from lab.lint.theory_checks import beside_theory, rebuilds_beside_theory
 
     found = sorted(rows(record), key=lambda row: row.workload)
     off = {(each.array, each.workload, each.phase) for each in beside_theory(record) if each.is_off}
     bars = (_bar(row, found, is_off=(row.array, row.workload, row.phase) in off) for row in found)
-    return (*bars, *_rebuild_bars(record))
+    slow = {(each.array, each.phase) for each in rebuilds_beside_theory(record) if each.is_off}
+    return (*bars, *_rebuild_bars(record, slow))
 
 
 def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> Bar:
@@ -71,7 +73,8 @@ def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> Bar:
     )
 
 
-def _rebuild_bars(record: ResultRecord) -> Iterator[Bar]:
+def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Iterator[Bar]:
+    from lab.lint.theory_checks import IDLE
     from lab.results.statistics import estimate
 
     groups = dict.fromkeys((each.array, each.under_workload) for each in record.rebuilds)
@@ -83,7 +86,7 @@ def _rebuild_bars(record: ResultRecord) -> Iterator[Bar]:
             value=seconds.median,
             low=seconds.low,
             high=seconds.high,
-            text=f"{interval_text(seconds, digits=1)} s",
+            text=f"{interval_text(seconds, digits=1)} s" + (f" {OFF_THEORY}" if (array, under or IDLE) in off else ""),
             expected=found[0].predicted_seconds,
             group="rebuild, seconds: less is better",
         )

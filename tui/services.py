@@ -1,4 +1,4 @@
-"""What a frontend has going beside its queue: a load, known data, a command typed by hand, long work.
+"""What a frontend has going beside its queue: a load, known data, a command typed by hand, long work; and the clock.
 
 Each has at most one thing under way, and hears the messages that concern it.
 """
@@ -20,6 +20,7 @@ from tui.state import LoadView, MarkView
 if TYPE_CHECKING:
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Forecast, Load
+    from lab.session.pace import Pacer
     from lab.session.session import LabSession
     from lab.session.shell import Shell
     from tui.frontend import Frontend
@@ -54,6 +55,7 @@ class Loads:
                 array,
                 workload,
                 runtime_seconds=runtime_seconds,
+                is_aside=True,
                 on_live=lambda interval: post(happened.LoadTicked(interval, client.machine_seconds())),
                 on_phase=lambda phase: post(happened.LoadEntered(phase)),
                 on_end=lambda outcome: post(happened.LoadEnded(outcome)),
@@ -134,6 +136,76 @@ class Marks:
         mark, verdict = found
         self._frontend.lab.marks[array] = MarkView(mark, verdict)
         self._frontend.say(verdict.sentence, title=f"{array}: data {verdict.verdict}", is_bad=not verdict.is_intact)
+
+
+NO_PACE = (
+    "This machine's clock goes like everybody's. One that can be paused and hurried: raidlab --on 'uml:?time=virtual'"
+)
+
+
+class Pacing:
+    """How fast time passes on a machine in virtual time: from standing still to as fast as it can."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._last_speed = 1.0
+        """What it goes on with after a pause."""
+
+    def toggle(self) -> None:
+        """Pause, or go on at the pace before."""
+        pacer = self._pacer()
+        if pacer:
+            self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
+
+    def change(self, by: int) -> None:
+        """The pace so many places faster or slower; the slowest is to stand still."""
+        from lab.session.pace import SPEEDS
+
+        pacer = self._pacer()
+        if pacer:
+            places = (0.0, *SPEEDS)
+            self._go(pacer, places[max(0, min(len(SPEEDS), places.index(pacer.pace.speed) + by))])
+
+    def step(self) -> None:
+        """As fast as it can to the next event, then pause."""
+        from lab.session.pace import STEP
+
+        pacer = self._pacer()
+        if pacer:
+            pacer.go(STEP)
+
+    def obey(self, word: str) -> bool:
+        """Do what a typed word asks for; False for one that is not about time."""
+        from lab.session.pace import SPEEDS, Pace
+
+        words: dict[str, Callable[[], object]] = {
+            **dict.fromkeys((",", "pause"), self.toggle),
+            **dict.fromkeys((".", "step"), self.step),
+            **dict.fromkeys((">", "faster"), partial(self.change, 1)),
+            **dict.fromkeys(("<", "slower"), partial(self.change, -1)),
+            **{Pace(speed).words: partial(self._go_at, speed) for speed in SPEEDS},
+        }
+        if word in words:
+            words[word]()
+        return word in words
+
+    def _go_at(self, speed: float) -> None:
+        pacer = self._pacer()
+        if pacer:
+            self._go(pacer, speed)
+
+    def _go(self, pacer: Pacer, speed: float) -> None:
+        from lab.session.pace import Pace
+
+        self._last_speed = speed or self._last_speed
+        pacer.go(Pace(speed))
+
+    def _pacer(self) -> Pacer | None:
+        """Says why where there is none."""
+        pacer = self._frontend.client.pacer
+        if pacer is None:
+            self._frontend.say(NO_PACE if self._frontend.lab.is_open else "There is no machine.")
+        return pacer
 
 
 class TypedShell:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lab.session.history import History
     from lab.session.load import Forecast
     from lab.session.monitor import Snapshot
+    from lab.session.pace import Pace
     from lab.workloads.live import LiveInterval
 
 KEPT_COMMANDS = 500
@@ -122,11 +123,15 @@ class LabState:
     phase: MachinePhase = MachinePhase.OPENING
     problem: LabError | None = None
     facts: MachineFacts | None = None
+    pace: Pace | None = None
+    """How the machine's time passes; None: as everybody's does."""
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
     look: Snapshot | None = None
     history: History | None = None
     quiet_looks: int = 0
+    has_ticked: bool = False
+    """Whether the newest look is of another second of the machine's clock than the one before."""
     """The newest looks in a row before which nothing was read, written or changed."""
     new_events: tuple[Event, ...] = ()
     """Those that the newest look has brought."""
@@ -155,8 +160,11 @@ class LabState:
     def is_dull(self) -> bool:
         """Whether the newest look need not be shown.
 
-        Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing.
+        Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing. A
+        clock that is shown shows each second, since the look that comes when it halts is followed by no other.
         """
+        if self.pace:
+            return self.quiet_looks > 0 and not self.has_ticked
         every = 4 if self.quiet_looks <= _STILL_LOOKS else _STILL_EVERY
         return self.quiet_looks % every > 0
 

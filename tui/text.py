@@ -26,7 +26,7 @@ from tui.plan_runs import PlanRun
 from tui.state import MachinePhase
 from tui.story import next_step
 from tui.text_build import TextBuild
-from tui.text_words import array_lines, disk_line, load_line, plain_step, progress_lines
+from tui.text_words import array_lines, clock_line, disk_line, load_line, plain_step, progress_lines
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -49,6 +49,12 @@ raidlab lesson list       the lessons; raidlab lesson start 1 begins one
 raidlab run               experiments; raidlab run NAME measures one
 raidlab results           what was measured; raidlab results show NAME
 raidlab --help            everything"""
+PACE_HELP = """\
+Time on this machine is virtual: its clock goes as you choose. Enter alone tells what it shows.
+, or pause         let it stand still, or go on
+. or step          to the next event (a member fails, a rebuild ends), then pause
+> or faster        faster; < or slower: slower
+1x, 10x, 100x, max machine seconds for each second; max: as many as it can"""
 _LOGGED = 10
 # They read what is stored, and need no machine.
 _WITHOUT_MACHINE = frozenset({"results", "compare", "export", "lint", "workloads", "--help", "--version"})
@@ -119,7 +125,9 @@ class TextApp(Frontend):
             case happened.SessionEnded():
                 self._ended()
             case happened.LoadTicked():
-                self._load_ticked(message.time_seconds)
+                self._load_ticked()
+            case happened.PaceChosen() if self.lab.look:
+                self._line(clock_line(self.lab))
             case happened.LoadEnded() if line := load_line(self.lab):
                 self._line(line)
             case _:
@@ -135,10 +143,11 @@ class TextApp(Frontend):
             self._is_first_look = False
             self._status()
 
-    def _load_ticked(self, seconds: float) -> None:
+    def _load_ticked(self) -> None:
         from tui.text_words import LOAD_EVERY_SECONDS
 
-        line = load_line(self.lab)
+        # By the clock of whoever listens: the machine's may go a hundred times as fast.
+        line, seconds = load_line(self.lab), self.client.host.clock.monotonic_seconds()
         if line and seconds - self._load_told_seconds >= LOAD_EVERY_SECONDS:
             self._load_told_seconds = seconds
             self._line(line)
@@ -176,7 +185,7 @@ class TextApp(Frontend):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
             build(self)
-        elif not self._select(word):
+        elif not (self._select(word) or self.pacing.obey(word)):
             self._act(word)
         return True
 
@@ -218,6 +227,8 @@ class TextApp(Frontend):
     def _status(self) -> None:
         for line in array_lines(self.lab) if self.lab.look else ():
             self._line(line)
+        if self.lab.pace:
+            self._line(clock_line(self.lab))
         disk = selected_disk(self.lab)
         if disk:
             self._line(f"selected: {disk_line(self.lab, disk)}")
@@ -228,10 +239,12 @@ class TextApp(Frontend):
             self._line(f"{action.key}: {action.label}. {action.tooltip}.")
         for disk in self.lab.disks:
             self._line(disk_line(self.lab, disk))
+        if self.lab.pace:
+            self._line(PACE_HELP)
         self._line("help explains the rest.")
 
     def _help(self) -> None:
-        self._line(HELP)
+        self._line(f"{HELP}\n{PACE_HELP}" if self.lab.pace else HELP)
 
     def _log(self) -> None:
         for entry in list(self.lab.commands)[-_LOGGED:]:

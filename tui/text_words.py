@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.units import human_bytes
 from tui.conditions import condition
-from tui.quantities import Unit, format_value
+from tui.quantities import Unit, clock_words, format_value
 from tui.runs import figures_lines, measured_of
 from tui.state import LabState
 from tui.views import bays_of, sync_view
@@ -36,6 +36,15 @@ def plain_step(markup: str) -> str:
     for key, word in _WORDS.items():
         markup = markup.replace(key, word)
     return _MARKUP.sub("", markup)
+
+
+def clock_line(state: LabState) -> str:
+    """How the machine's time passes; nothing where it passes as everybody's does."""
+    if state.pace is None:
+        return ""
+    how = "stands still" if state.pace.is_paused else f"goes at {state.pace.words}"
+    how = "goes to the next event" if state.pace.is_step else how
+    return f"the machine's clock shows {clock_words(state.look.time_seconds if state.look else 0.0)} and {how}."
 
 
 def array_lines(state: LabState) -> Iterator[str]:

@@ -33,6 +33,7 @@ def update(state: LabState, message: happened.LabMessage) -> None:
             before, state.look = state.look, look
             is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
             state.quiet_looks = state.quiet_looks + 1 if is_quiet else 0
+            state.has_ticked = before is None or int(before.time_seconds) != int(look.time_seconds)
             found = events_between(before, look, name_of=state.disk_name) if before else ()
             state.new_events = first_syncs_told(found, look, state.first_syncs)
             for event in state.new_events:
@@ -47,6 +48,8 @@ def update(state: LabState, message: happened.LabMessage) -> None:
             _opened(state, message)
         case happened.SessionEnded():
             _ended(state, message)
+        case happened.PaceChosen():
+            state.pace = message.pace
         case happened.DisksChanged():
             state.disks, state.found = message.disks, message.found
         case happened.CommandRan():
@@ -107,7 +110,7 @@ def _opened(state: LabState, message: happened.SessionOpened) -> None:
 
 
 def _ended(state: LabState, message: happened.SessionEnded) -> None:
-    state.problem = message.error
+    state.problem, state.pace = message.error, None
     if message.error is None:
         state.phase = MachinePhase.CLOSED
     else:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 STOPPED = "stopped"
 """Note of a disk whose array does not run."""
+MINUTE_SECONDS = 60.0
+_MINUTE_OF_LOOKS = 240
+_WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+_ABOUT = 1.25
+"""So much longer a stretch still counts as that window's."""
 # In the order of what a look with several of them is named after.
 _MARK_WORDS = {
     "array-appeared": "built",
@@ -110,6 +115,17 @@ def _sync_words(state: LabState, status: ArrayStatus) -> str:
     """``rebuild``, ``rebuild 2 of 5``: one array inside after another. A first sync is no rebuild."""
     is_first = status.sync_action is SyncAction.RECOVER and status.name in state.first_syncs
     return f"{FIRST_SYNC if is_first else status.sync_action.noun} {status.sync_place}".strip()
+
+
+def shown_seconds(state: LabState) -> float:
+    """How much of the machine's time the charts show: a minute, in virtual time what some minute of looks has brought.
+
+    It follows the pace, and what was seen at another pace stays in sight for a while.
+    """
+    if state.pace is None or state.history is None:
+        return MINUTE_SECONDS
+    span = state.history.span_seconds(_MINUTE_OF_LOOKS)
+    return next((float(seconds) for seconds in _WINDOWS_SECONDS if seconds * _ABOUT >= span), span)
 
 
 def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:

@@ -19,7 +19,7 @@ from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tui.actions import ACTIONS
 from tui.app import RaidlabApp
-from tui.commands import own_bindings
+from tui.commands import CLOCK_IDS, own_bindings
 from tui.parity import DOES, VIEWS
 from tui.registry import SCREENS
 from tui.screens.help import HelpScreen, key_table
@@ -115,7 +115,9 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(
         palette = {command.title for command in app.get_system_commands(screen)}
         for binding_id, active in live.items():
             assert binding_id in table
-            if active.enabled and binding_id != "app.palette":
+            # This machine's clock goes as everybody's does.
+            is_idle = binding_id.startswith(CLOCK_IDS)
+            if active.enabled and binding_id != "app.palette" and not is_idle:
                 assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
         await pilot.press("f1")
         await pilot.pause()

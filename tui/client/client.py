@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lab.machine.api import CommandResult
     from lab.plans import Plan
     from lab.session.monitor import Monitor
+    from lab.session.pace import Pacer
     from lab.session.session import LabSession
 
 
@@ -103,6 +104,8 @@ class LabClient:
     ) -> None:
         self.target = target
         self.session: LabSession | None = None
+        self.pacer: Pacer | None = None
+        """Lets time pass; only where that is virtual."""
         self.log = CommandLog(lambda entry: self._post(messages.CommandRan(entry)), lambda: self.host.clock.utc_now())
         self._post = post
         self._make_host = make_host
@@ -248,7 +251,24 @@ class LabClient:
         self._tell_marks(session)
         monitor.start()
         stack.callback(monitor.stop)
+        if session.machine.facts.is_virtual_time:
+            self._let_time_pass(session, stack)
         return session
+
+    def _let_time_pass(self, session: LabSession, stack: ExitStack) -> None:
+        from lab.session.pace import Pacer
+
+        self.pacer = pacer = Pacer(
+            session,
+            on_pace=lambda pace, note: self._post(messages.PaceChosen(pace, note)),
+            on_end=lambda error: self._queue.put(Stop(error, session=session)),
+        )
+        pacer.start()
+
+        @stack.callback
+        def stop() -> None:
+            self.pacer = None
+            pacer.stop()
 
     def _serve(self, session: LabSession) -> LabError | None:
         while True:

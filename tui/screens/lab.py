@@ -18,7 +18,7 @@ from tui.frontend import Choice
 from tui.glyphs import glyphs_of
 from tui.level_rows import level_rows
 from tui.registry import SCREENS
-from tui.screens.mode import ModeScreen
+from tui.screens.mode import ModeScreen, pause_key
 from tui.state import LabState, MachinePhase
 from tui.views import STOPPED, bays_of
 from tui.volume_views import running_picture
@@ -195,6 +195,7 @@ class LabScreen(ModeScreen):
         ),
         Binding("shift+tab", "app.focus_previous", "Previous panel", show=False, id="lab.previous", tooltip="And back"),
         Binding("g", "turn", "Charts", show=False, id="lab.charts", tooltip="Begin with the next chart"),
+        pause_key("space"),
     ]
 
     def __init__(self) -> None:

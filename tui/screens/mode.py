@@ -30,6 +30,12 @@ _KEYS = (
 )
 
 
+def pause_key(key: str) -> Binding:
+    """Pauses a machine in virtual time."""
+    tooltip = "In virtual time: let the machine's clock stand still, or go on"
+    return Binding(key, "pause", "Pause", id="clock.pause", show=False, tooltip=tooltip)
+
+
 class LessonSide(Vertical):
     """Takes no room without a lesson, or where there is little: then the line at the bottom tells what is missing."""
 
@@ -78,7 +84,20 @@ class ModeScreen(Screen[None]):
         Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
         Binding("f7", "lesson_hint", "Hint", id="lesson.hint", show=False, tooltip="One more hint of the open lesson"),
         Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="The explanation is read: go on"),
-    ]
+        pause_key("comma"),
+        Binding(
+            "full_stop", "step", "Step", id="clock.step", show=False,
+            tooltip="In virtual time: to the next event (a member fails, a rebuild ends), then pause",
+        ),
+        Binding(
+            "greater_than_sign", "pace(1)", "Faster", id="clock.faster", show=False,
+            tooltip="In virtual time: 1, 10, 100 machine seconds a second, as many as it can",
+        ),
+        Binding(
+            "less_than_sign", "pace(-1)", "Slower", id="clock.slower", show=False,
+            tooltip="In virtual time: slower; below 1x it stands still",
+        ),
+    ]  # fmt: skip
 
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
@@ -138,6 +157,15 @@ class ModeScreen(Screen[None]):
 
     def action_lesson_next(self) -> None:
         self.app.guide.read_on()
+
+    def action_pause(self) -> None:
+        self.app.pacing.toggle()
+
+    def action_step(self) -> None:
+        self.app.pacing.step()
+
+    def action_pace(self, by: int) -> None:
+        self.app.pacing.change(by)
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
         self.app.guide.answer(event.key)

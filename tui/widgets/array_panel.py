@@ -17,7 +17,7 @@ from tui.glyphs import glyphs_of
 from tui.quantities import Unit, age_words
 from tui.state import LabState
 from tui.tones import Tone
-from tui.views import added, marks_of, member_series, sync_view, tone_of
+from tui.views import added, marks_of, member_series, shown_seconds, sync_view, tone_of
 from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar
 from tui.widgets.tiles import Tile, VerdictBanner
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
     from lab.session.history import History
 
-WINDOW_SECONDS = 60.0
-_BEYOND_SECONDS = 1.0
+_BEYOND = 61 / 60
 """Lines come in from the left edge, not from the first point inside it."""
 CHARTS = ("rate", "latency", "members", "work")
 _LOAD_TIP = "No load has run lately: [b]w[/b] puts one on, and its latency is drawn too."
@@ -59,17 +58,12 @@ class ArrayPanel(Vertical):
             yield Tile("md CPU", id="tile-cpu")
         yield ChangingText(_LOAD_TIP, id="panel-tip")
         with Grid(id="panel-charts"):
-            yield TimeChart(
-                "I/O per second", Unit.IOPS, window_seconds=WINDOW_SECONDS, minimum_top=100.0, id="chart-rate"
-            )
-            yield TimeChart(
-                "latency of the load", Unit.SECONDS, window_seconds=WINDOW_SECONDS, is_log=True, id="chart-latency"
-            )
+            yield TimeChart("I/O per second", Unit.IOPS, minimum_top=100.0, id="chart-rate")
+            yield TimeChart("latency of the load", Unit.SECONDS, is_log=True, id="chart-latency")
             for name, title in (("members", "members"), ("work", "sync")):
                 yield TimeChart(
                     title,
                     Unit.BYTES_PER_SECOND,
-                    window_seconds=WINDOW_SECONDS,
                     minimum_top=_LEAST_TOP_BYTES_PER_SECOND,
                     id=f"chart-{name}",
                 )
@@ -186,7 +180,8 @@ class ArrayPanel(Vertical):
     def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
         from lab.session.history import LoadMeasure, Measure
 
-        window = WINDOW_SECONDS + _BEYOND_SECONDS
+        shown = shown_seconds(state)
+        window = shown * _BEYOND
         now = state.look.time_seconds if state.look else None
         marks = marks_of(state, status)
         p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
@@ -219,6 +214,7 @@ class ArrayPanel(Vertical):
         for name in CHARTS:
             chart = self.query_one(f"#chart-{name}", TimeChart)
             if chart.display:
+                chart.window_seconds = shown
                 found = member_series(state, status, window) if name == "members" else series[name]
                 chart.show(found, marks, now)
 

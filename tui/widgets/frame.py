@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tui.glyphs import glyphs_of
+from tui.quantities import clock_words
 from tui.registry import SCREENS
 from tui.state import LabState, MachinePhase
 
@@ -23,6 +24,11 @@ _PHASE_WORDS = {
 }
 
 
+def machine_clock(state: LabState) -> str:
+    """``0:12:30 10x``: what the machine's clock shows and how it goes; nothing where it goes as everybody's does."""
+    return f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
+
+
 class TopBar(Static):
     """The modes, the operation that runs, and the machine."""
 
@@ -34,14 +40,18 @@ class TopBar(Static):
     def show(self, state: LabState, mode: str) -> None:
         """Repaints only if something of it has changed."""
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
+        clock = machine_clock(state)
         shown = (
-            mode, state.phase, state.target, kernel, state.operation, state.load, state.background,
+            mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock,
             self._is_wide,
         )  # fmt: skip
         if shown != self._shown:
             self._shown = shown
             self._left = self._tabs(mode)
-            self._right = self._machine(state, kernel)
+            # Where there is no room for all of both, the signs of what runs are enough beside a clock.
+            self._right = self._machine(state, kernel, is_short=bool(clock) and not self._is_wide)
+            if clock:
+                self._right = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock) + self._right
             self.refresh()
 
     @property
@@ -63,22 +73,20 @@ class TopBar(Static):
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)
 
-    def _machine(self, state: LabState, kernel: str) -> Content:
+    def _machine(self, state: LabState, kernel: str, *, is_short: bool) -> Content:
         glyphs = glyphs_of(self)
         parts = []
-        if state.operation:
-            parts.append(
-                Content.from_markup("[$accent]$glyph $text[/]  ", glyph=glyphs.busy, text=state.operation.title)
-            )
-        elif state.background:
-            parts.append(Content.from_markup("[$accent]$glyph $text[/]  ", glyph=glyphs.busy, text=state.background))
-        elif load := state.running_load:
-            text = f"{load.workload} on {load.array}"
-            parts.append(Content.from_markup("[$primary]$glyph $text[/]  ", glyph=glyphs.busy, text=text))
+        load = state.running_load
+        doing = state.operation.title if state.operation else state.background
+        if doing or load:
+            style = "$accent" if doing else "$primary"
+            text = doing or (f"{load.workload} on {load.array}" if load else "")
+            words = "" if is_short else f" {text}"
+            gap = " " if is_short else "  "
+            parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
         if state.phase is MachinePhase.OPEN:
-            parts.append(
-                Content.from_markup("[$success]$glyph[/] $text ", glyph=glyphs.good, text=f"{state.target} {kernel}")
-            )
+            text = "" if is_short else f"{state.target} {kernel} "
+            parts.append(Content.from_markup("[$success]$glyph[/] $text", glyph=glyphs.good, text=text))
         else:
             style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
             sign = glyphs.busy if state.phase is MachinePhase.OPENING else glyphs.bad

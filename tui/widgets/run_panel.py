@@ -12,7 +12,7 @@ from lab.errors import LabError
 from tui.quantities import Unit, format_value
 from tui.runs import RunItem, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
 from tui.tones import Tone
-from tui.views import marks_of
+from tui.views import MINUTE_SECONDS, marks_of, shown_seconds
 from tui.widgets.bars import SyncBar, SyncView
 from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.time_chart import Series, TimeChart
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tui.experiments import ExperimentView
     from tui.state import LabState, LoadView
 
-_SHOWN_SECONDS = 60.0
 _IN_THE_RESULT = (
     "Theory: a prediction stands beside each figure of the result, where disks have a service time of their own."
 )
@@ -96,7 +95,9 @@ class RunPanel(Vertical):
         self._measured(f"{view.done_count} of {progress.planned_count}", is_good=False)
         colours = {"reads": 0, "writes": 1}
         series = [Series(name, tuple(points), colours[name]) for name, points in view.points.items()]
-        self.query_one("#run-iops", TimeChart).show(series)
+        chart = self.query_one("#run-iops", TimeChart)
+        chart.window_seconds = MINUTE_SECONDS
+        chart.show(series)
         if view.outcome is None:
             bar.show(SyncView("runs", progress.fraction, eta_seconds=progress.left_seconds))
             verdict.show(Tone.BUSY, "ENDING" if view.is_ending else "NOW", progress.label)
@@ -159,8 +160,9 @@ class RunPanel(Vertical):
         status = state.array(load.array)
         marks = marks_of(state, status) if status else ()
         now = state.look.time_seconds if state.look else None
+        chart.window_seconds = latency.window_seconds = window = shown_seconds(state)
         found = {
-            measure: state.history.load(measure, seconds=_SHOWN_SECONDS)
+            measure: state.history.load(measure, seconds=window)
             for measure in (LoadMeasure.IOPS, LoadMeasure.P50_SECONDS, LoadMeasure.P99_SECONDS)
         }
         series = [Series("measured", found[LoadMeasure.IOPS])]

@@ -303,7 +303,9 @@ class TimeChart(LineWidget):
 
 
 def _short_time(seconds: float) -> str:
-    """Without a unit's blank: ``45s``, ``7.5s``, ``2:30``."""
+    """Without a unit's blank: ``45s``, ``7.5s``, ``2:30``, ``1:40h``."""
+    if seconds >= 3600:
+        return format_seconds(round(seconds / 60) * 60).replace(" ", "")
     if seconds >= 60 and seconds != 60:
         return f"{int(seconds) // 60}:{round(seconds) % 60:02d}"
     return format_seconds(round(seconds, 1)).replace(" ", "") if seconds < 60 else "60s"
