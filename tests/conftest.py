@@ -70,10 +70,12 @@ SLOW = (
 # Marker -> programs that its tests start.
 PROGRAMS = {
     "kernel": ("mdadm", "dmsetup", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
+    "virtual_time": (),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
     "kernel": "provision/host/setup.sh test",
+    "virtual_time": "make uml-kernel",
     "vm": "provision/host/setup.sh test-vm",
 }
 
@@ -83,14 +85,21 @@ def missing_for(marker: str) -> list[str]:
     missing = [program for program in PROGRAMS.get(marker, ()) if not shutil.which(program, path=SEARCH_PATH)]
     if marker == "kernel" and not embedded_kernel():
         missing.append("linux.uml")
+    if marker == "virtual_time" and not built_kernel("virtual-time"):
+        missing.append("the embedded kernel with virtual time")
     return missing
 
 
 def embedded_kernel() -> Path | None:
     """The packaged embedded kernel, or the one that was built here."""
     packaged = shutil.which("linux.uml", path=SEARCH_PATH)
-    built = platformdirs.user_cache_path("raidlab") / "kernels" / "standard" / "linux"
-    return Path(packaged) if packaged else built if os.access(built, os.X_OK) else None
+    return Path(packaged) if packaged else built_kernel("standard")
+
+
+def built_kernel(flavour: str) -> Path | None:
+    """The one that provision/kernel/build-uml.sh has made for this user."""
+    built = platformdirs.user_cache_path("raidlab") / "kernels" / flavour / "linux"
+    return built if os.access(built, os.X_OK) else None
 
 
 def everything_required() -> bool:
@@ -99,8 +108,8 @@ def everything_required() -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three for two processors: a third of the time a test waits for a drive, a sync or a screen."""
-    return min(MOST_WORKERS, (os.cpu_count() or 1) * 3 // 2)
+    """Four for two processors: half of the time a test waits for a drive, a sync or a screen."""
+    return min(MOST_WORKERS, (os.cpu_count() or 1) * 2)
 
 
 class Shares(LoadFileScheduling):  # type: ignore[misc] # it comes without types

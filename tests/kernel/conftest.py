@@ -6,16 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.disks import Lab, open_lab
+from lab.disks import Lab, open_lab, with_fitting_time
 from lab.machine import Host, parse_target
 from tests.kernel.rig import Rig, file_disks
 
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """Boots once for a module, with the disks that its DISKS names."""
-    wanted = getattr(request.module, "DISKS", file_disks(8, 48))
-    with open_lab(parse_target("uml:"), Host.real("tests"), wanted=wanted) as opened:
+    """Boots once for a module, with its DISKS; where it MEASURES_DRIVES, in virtual time if that can be."""
+    wanted, host, target = getattr(request.module, "DISKS", file_disks(8, 48)), Host.real("tests"), parse_target("uml:")
+    if getattr(request.module, "MEASURES_DRIVES", False):
+        target = with_fitting_time(target, host, wanted, lambda _: None)
+    with open_lab(target, host, wanted=wanted) as opened:
         yield opened
 
 

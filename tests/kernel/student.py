@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,7 @@ import pytest
 from textual.content import Content
 from textual.pilot import Pilot
 
-from lab.disks import DiskKind, specs
+from lab.disks import DiskKind, DiskSpec, specs
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
@@ -29,7 +29,7 @@ from tui.widgets.frame import HintLine, ProblemBar
 PATIENCE_SECONDS = 60.0
 
 
-DISK_BYTES = 96 * MIB
+SMALL = specs(9, DiskKind.FILE, size_bytes=96 * MIB)
 
 
 S = TypeVar("S", bound="Student")
@@ -103,14 +103,16 @@ def plain(widget: HintLine | ProblemBar) -> str:
 
 
 @asynccontextmanager
-async def student_at(tmp_path: Path, *, was_welcomed: bool, kind: type[S]) -> AsyncIterator[S]:
-    """The real app, at 120 x 40, on the nine disks of a first start, but small."""
+async def student_at(
+    tmp_path: Path, *, was_welcomed: bool, kind: type[S], target: str = "uml:", disks: Sequence[DiskSpec] = SMALL
+) -> AsyncIterator[S]:
+    """The real app, at 120 x 40; without ``disks`` on the nine of a first start, but small."""
     with lab_folder(Host.real("raidlab").state, "default") as folder:
-        folder.save(specs(9, DiskKind.FILE, size_bytes=DISK_BYTES))
+        folder.save(disks)
     settings = tmp_path / "app.json"
     if was_welcomed:
         save_settings(settings, Settings(was_welcomed=True))
-    app = RaidlabApp("uml:", settings_file=settings, keys_file=tmp_path / "keys.toml")
+    app = RaidlabApp(target, settings_file=settings, keys_file=tmp_path / "keys.toml")
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             yield kind(app, pilot, tmp_path)

@@ -30,6 +30,7 @@ DISKS = tuple(
     DiskSpec(name=f"disk{number:02d}", kind=DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
     for number in range(1, 4)
 )
+MEASURES_DRIVES = True
 SERVICE_SECONDS = 0.0133
 DEPTHS = (1, 4, 32)
 RUNS = {1.0: 11, 5.0: 3, 12.0: 1}

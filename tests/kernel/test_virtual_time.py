@@ -1,0 +1,245 @@
+"""The machine in virtual time: its clock, its drives, and that the same gives the same, to the last bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.arrays.spec import ArraySpec, Bitmap
+from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
+from lab.errors import SpecError
+from lab.experiments.schema import find_experiment
+from lab.experiments.service import RunRequest, run_experiment
+from lab.faults import slow
+from lab.machine import Host, parse_target
+from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
+from lab.results.record import ResultRecord
+from lab.results.sameness import differences
+from lab.session import breaking
+from lab.session.session import LabSession
+from lab.units import MIB
+from lab.workloads.workload import changed, find_workload
+from tests.kernel.rig import Rig
+from tests.kernel.test_machine import host_at
+
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+
+TARGET = parse_target("uml:?time=virtual")
+DRIVES = specs(6, DiskKind.SPINDLE, size_bytes=32 * MIB, model="hdd-7200")
+FILES = tuple(DiskSpec(name=f"disk{number:02d}", kind=DiskKind.FILE, size_bytes=32 * MIB) for number in range(7, 10))
+AWAY_SECONDS = 1.0
+TWO_HOURS = 7200.0
+EXPERIMENT = """
+format_version = 2
+id = "again"
+title = "The same again"
+question = "Is it the same?"
+repeats = 1
+order = "interleaved"
+seed = 5
+cache = "cold"
+file_system = "raw"
+disks = { kind = "spindle", model = "hdd-7200", size_bytes = "24M", sharing = "shared" }
+
+[[arrays]]
+id = "raid1"
+title = "RAID 1"
+level = "raid1"
+members = 2
+
+[[arrays]]
+id = "raid5"
+title = "RAID 5"
+level = "raid5"
+members = 4
+
+[[jobs]]
+workload = "rand-write-4k"
+queue_depth = 4
+runtime_seconds = 6.0
+warmup_seconds = 2.0
+
+[rebuild]
+arrays = ["raid1", "raid5"]
+minimum_speed_kib_per_second = 500
+
+[rebuild.under]
+workload = "rand-mix-4k"
+queue_depth = 2
+jobs = 2
+runtime_seconds = 6.0
+warmup_seconds = 2.0
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with open_lab(TARGET, Host.real("tests"), wanted=(*DRIVES, *FILES)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def rig(lab: Lab) -> Iterator[Rig]:
+    rig = Rig(lab)
+    rig.blank()
+    yield rig
+    rig.blank()
+
+
+def uptime(lab: Lab) -> float:
+    return float((lab.machine.read(["/proc/uptime"])["/proc/uptime"] or "").split()[0])
+
+
+def test_nothing_passes_while_nobody_asks_for_anything(lab: Lab) -> None:
+    before = uptime(lab)
+    time.sleep(AWAY_SECONDS)
+    assert uptime(lab) - before < AWAY_SECONDS / 10
+
+
+def test_two_hours_pass_in_seconds(lab: Lab) -> None:
+    before, here = uptime(lab), time.monotonic()
+    lab.machine.sleep(TWO_HOURS)
+    assert uptime(lab) - before == pytest.approx(TWO_HOURS, abs=1.0)
+    # On an idle computer it takes half a second.
+    assert time.monotonic() - here < TWO_HOURS / 100
+
+
+def test_time_outs_are_of_the_machines_time(lab: Lab) -> None:
+    assert lab.machine.run(["sleep", "3000"], timeout_seconds=TWO_HOURS).status == 0
+    ended = lab.machine.run(["sleep", "1"]).duration_seconds
+    assert ended == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", [DiskKind.RAM, DiskKind.LOOP])
+def test_disks_that_take_no_time_are_refused(lab: Lab, kind: DiskKind) -> None:
+    before = lab.disks
+    with pytest.raises(SpecError, match="would never end"):
+        lab.attach(specs(1, kind, size_bytes=16 * MIB, first=50))
+    assert lab.disks == before
+
+
+@pytest.mark.parametrize("way", ["options", "file", "stdin"])
+def test_a_fio_that_is_started_by_hand_goes_by_the_machines_clock(lab: Lab, way: str) -> None:
+    """The processor's counter, its own choice, goes on while the machine's clock leaps."""
+    options = {"filename": DRIVES[0].name, "size": "256k", "rw": "randread", "bs": "4k", "direct": "1"}
+    options["filename"] = next(disk.node for disk in lab.disks if disk.name == DRIVES[0].name)
+    job = "\n".join(["[by-hand]", *(f"{key}={value}" for key, value in options.items())])
+    start = {
+        "options": "fio --name=by-hand " + " ".join(f"--{key}={value}" for key, value in options.items()),
+        "file": "cat >/tmp/by-hand.fio && fio /tmp/by-hand.fio",
+        "stdin": "fio -",
+    }[way]
+    ended = lab.machine.run(("sh", "-c", f"{start} --output-format=json"), stdin_text=job)
+    found = json.loads(ended.stdout)["jobs"][0]["read"]
+    # 64 reads one at a time, each 13.3 ms.
+    assert found["runtime"] == pytest.approx(64 * 13.3, rel=0.02)
+
+
+def test_what_is_made_at_another_opening_has_another_uuid() -> None:
+    found = set()
+    for _ in range(2):
+        with open_lab(TARGET, Host.real("tests"), wanted=FILES) as opened:
+            found.add(Rig(opened).create("raid1", 2) and Rig(opened).status.uuid)
+    assert len(found) == 2
+
+
+def test_a_short_job_takes_its_own_time_and_next_to_nothing_else(lab: Lab) -> None:
+    job = ["--ioengine=libaio", f"--filename={lab.disks[0].node}", "--rw=randread", "--direct=1", "--time_based"]
+    ended = lab.machine.run(["fio", "--name=short", *job, "--runtime=1s", "--ramp_time=500ms"])
+    assert ended.duration_seconds == pytest.approx(1.5, rel=0.03)
+
+
+def test_fio_starts_without_the_libraries_of_other_engines(lab: Lab) -> None:
+    job = ["--name=start", "--size=4k"]
+    assert lab.machine.run(["fio", *job, "--ioengine=null"]).status == 0
+    unloaded = lab.machine.run(["fio", *job, "--ioengine=rbd", "--rbdname=x", "--pool=x"], check=False)
+    assert "librados.so.2 is not loaded in virtual time" in unloaded.stderr
+
+
+def test_a_guest_that_computes_without_end_does_not_hold_its_client() -> None:
+    """Nothing preempts it where computing takes no time, and the agent never has its turn."""
+    begin = time.monotonic()
+    with open_lab(TARGET, Host.real("tests"), wanted=FILES) as opened:
+        opened.machine.stream(("sh", "-c", "while :; do :; done"))
+    assert time.monotonic() - begin < 60
+
+
+def measured(rig: Rig, target: LoadTarget, depth: int) -> Measured:
+    workload = changed(find_workload("rand-write-4k"), queue_depth=depth, jobs=1)
+    return run_workload(rig.lab, target, workload, MeasureOptions(runtime_seconds=30.0, warmup_seconds=2.0))
+
+
+def bare(rig: Rig, disk: str) -> LoadTarget:
+    found = rig.lab.disk(disk)
+    return rig.place(ArraySpec("single", (found.node,)), room=found.size_bytes)
+
+
+def test_a_drive_answers_as_its_table_says(rig: Rig) -> None:
+    writes = measured(rig, bare(rig, "disk01"), 1).figures.writes
+    assert writes
+    # 13.3 ms for each.
+    assert writes.iops == pytest.approx(75.0, rel=0.01)
+    assert writes.mean_seconds == pytest.approx(1 / 75, rel=0.01)
+
+
+def test_a_slow_drive_is_slow_until_it_is_healthy_again(rig: Rig) -> None:
+    disk = rig.lab.disk("disk02")
+    rig.lab.execute(slow(disk, "slow"))
+    slowed = measured(rig, bare(rig, disk.name), 1).figures.writes
+    rig.lab.execute(slow(disk, disk.model))
+    healthy = measured(rig, bare(rig, disk.name), 1).figures.writes
+    assert slowed
+    assert healthy
+    assert slowed.iops < healthy.iops / 2
+    assert healthy.iops == pytest.approx(75.0, rel=0.01)
+
+
+def test_a_pulled_drive_fails_its_array_and_comes_back_with_its_data(rig: Rig) -> None:
+    session = LabSession(TARGET, rig.lab.host, rig.lab)
+    spec = rig.create("raid5", 4, bitmap=Bitmap.INTERNAL)
+    session.run(breaking.pull(session, "disk02"))
+    before = rig.fill()
+    assert rig.status.is_degraded
+    session.run(breaking.plug_in(session, "disk02"))
+    session.run(session.array(spec.name).re_add("disk02"))
+    assert not rig.idle().is_degraded
+    rig.lab.machine.run(("mdadm", "--fail", spec.device, spec.members[0]))
+    # The drive that came back has what was written without it.
+    assert rig.sum() == before
+
+
+def test_file_disks_are_as_good_as_others(rig: Rig) -> None:
+    nodes = tuple(disk.node for disk in rig.lab.disks if disk.kind is DiskKind.FILE)
+    spec = ArraySpec("raid5", nodes)
+    rig.lab.execute(spec.creation())
+    assert not rig.idle().is_degraded
+    before = rig.fill()
+    rig.lab.machine.run(("mdadm", "--fail", spec.device, nodes[1]))
+    assert rig.sum() == before
+
+
+def run_at(state: Path, target: str = "uml:", seed: int | None = None) -> ResultRecord:
+    state.mkdir(mode=0o700, exist_ok=True)
+    file = state / "again.toml"
+    file.write_text(EXPERIMENT, encoding="ascii")
+    return run_experiment(*find_experiment(str(file)), RunRequest(parse_target(target), host_at(state)), seed=seed)
+
+
+def test_the_same_gives_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    first = run_at(tmp_path / "a")
+    assert first.conditions.is_virtual_time
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    try:
+        # Where it lies, and on how many processors it runs, is no part of it.
+        second = run_at(tmp_path / ("another" * 8))
+    finally:
+        os.sched_setaffinity(0, processors)
+    assert list(differences(first, second)) == []
+    assert {cell.array for cell in first.cells} == {"raid1", "raid5"}
+    assert list(differences(first, run_at(tmp_path / "c", seed=6))) != []
