@@ -33,7 +33,7 @@ MEMBERS = {"single": 1, "raid0": 6, "raid1": 2, "raid4": 6, "raid5": 6, "raid6":
 FAILURES = {"raid1": 1, "raid4": 1, "raid5": 1, "raid6": 2, "raid10": 1}
 DEPTHS = (1, 4, 16, 64)
 DISK_BYTES = 128 * MIB
-BOUND = 0.05
+BOUND = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def main() -> None:
     """Measure, report, and write the table if asked."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--levels", default=",".join(MEMBERS))
     parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     parser.add_argument("--table", type=Path)

@@ -1,0 +1,248 @@
+"""One experiment in virtual time, twenty times while the computer does other things: the same to the last bit?
+
+Usage: exact_repeat.py [--runs N] [--seed N] [--jobs N]
+
+Levels 0, 1, 5, 6 and 10 on drives with mechanics: reads, writes, and for those with redundancy a member that fails and
+is rebuilt, all of it under a load. Meanwhile other processes burn processor and memory at random moments. Some runs
+have one processor, longer paths, another home, or far more environment variables. Compared are the records (digest of
+lab/results/sameness.py), fio's documents and the timelines, and the checksums of all that the members hold at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.support.report import finish, private_state
+from lab.machine.kernel_image import kernel_cache
+from lab.results.record import ResultRecord
+from lab.results.sameness import differences, digest
+from lab.results.store import ResultStore
+
+RUNS = 20
+LONGEST_RUN_SECONDS = 1200.0
+MOST_DIFFERENCES = 10
+RECORD = "record.json"
+# Each burns for a moment; the last holds some memory as well.
+BURN = "import time; held = bytearray({bytes}); end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
+MOST_BURNING = 4
+MOST_BYTES = 256 << 20
+START = "import os; {before}from lab.cli.main import main; main()"
+EXPERIMENT = """\
+format_version = 2
+id = "exact-repeat"
+title = "Levels 0, 1, 5, 6 and 10 on drives with mechanics"
+question = "Is it the same again?"
+repeats = 1
+seed = 5
+file_system = "raw"
+writes_files_first = false
+[disks]
+kind = "spindle"
+model = "cheetah-4lp"
+size_bytes = "24M"
+[[arrays]]
+id = "raid0"
+level = "raid0"
+members = 2
+[[arrays]]
+id = "raid1"
+level = "raid1"
+members = 2
+[[arrays]]
+id = "raid5"
+level = "raid5"
+members = 3
+[[arrays]]
+id = "raid6"
+level = "raid6"
+members = 4
+[[arrays]]
+id = "raid10"
+level = "raid10"
+members = 4
+[[jobs]]
+workload = "rand-read-4k"
+jobs = 2
+queue_depth = 2
+runtime_seconds = 2.0
+warmup_seconds = 1.0
+[[jobs]]
+workload = "rand-write-4k"
+jobs = 2
+queue_depth = 2
+runtime_seconds = 2.5
+warmup_seconds = 1.0
+[rebuild]
+arrays = ["raid1", "raid5", "raid6", "raid10"]
+minimum_speed_kib_per_second = 2000
+[rebuild.under]
+workload = "rand-mix-4k"
+jobs = 2
+queue_depth = 2
+file_bytes = "2M"
+runtime_seconds = 2.5
+warmup_seconds = 1.0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstance:
+    """What is different about a run, and must not matter."""
+
+    name: str
+    folder: str = "state"
+    """Of the run, for its state."""
+    environment: dict[str, str] = field(default_factory=dict)
+    has_one_processor: bool = False
+    has_own_home: bool = False
+
+
+PLAIN = Circumstance("as it is")
+CIRCUMSTANCES = (
+    Circumstance("one processor", has_one_processor=True),
+    Circumstance("longer paths", folder="/".join(["a-folder-with-a-much-longer-name"] * 6)),
+    Circumstance(
+        "another home", environment={"TZ": "Pacific/Auckland", "LANG": "C", "USER": "somebody"}, has_own_home=True
+    ),
+    Circumstance("large environment", environment={f"VARIABLE_{n}": "x" * 4000 for n in range(200)}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run left."""
+
+    record: ResultRecord
+    files: dict[str, str]
+    """Of the result, the record itself aside: name -> SHA-256."""
+    seconds: float
+
+    @property
+    def sums(self) -> dict[str, dict[str, str]]:
+        """Array -> member -> SHA-256 of its bytes at the end."""
+        return {array.name: array.content_sums for array in self.record.arrays}
+
+
+@contextmanager
+def busy_computer(seed: int) -> Iterator[None]:
+    """Processes of ours that come and go, and take processor and memory."""
+    chance, is_over = random.Random(seed), threading.Event()
+
+    def come_and_go() -> None:
+        burning: list[subprocess.Popen[bytes]] = []
+        while not is_over.wait(chance.uniform(0.1, 2.0)):
+            burning = [each for each in burning if each.poll() is None]
+            if len(burning) < MOST_BURNING:
+                text = BURN.format(bytes=chance.randrange(MOST_BYTES), seconds=chance.uniform(0.2, 4.0))
+                burning.append(subprocess.Popen([sys.executable, "-c", text]))
+        for each in burning:
+            each.kill()
+            each.wait()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def outcome_of(folder: Path, circumstance: Circumstance) -> Outcome:
+    """Run it once. Ends with what the run said if it fails."""
+    state = folder / circumstance.folder
+    state.mkdir(parents=True)
+    (folder / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    environment = {**os.environ, **circumstance.environment, "RAIDLAB_STATE": str(state)}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[1]), "XDG_CACHE_HOME": str(kernel_cache().parents[1])}
+    if circumstance.has_own_home:
+        (folder / "home").mkdir()
+        environment |= {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "home/config")}
+    processor = min(os.sched_getaffinity(0))
+    before = f"os.sched_setaffinity(0, [{processor}]); " if circumstance.has_one_processor else ""
+    words = ("--on", "uml:?time=virtual", "--quiet", "run", str(folder / "experiment.toml"), "--json")
+    begin = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", START.format(before=before), *words],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_RUN_SECONDS,
+        check=False,
+    )
+    if ended.returncode:
+        sys.exit(f"a run ({circumstance.name}) ended with {ended.returncode}:\n{ended.stderr}")
+    seconds = time.monotonic() - begin
+    store = ResultStore(state / "results")
+    (summary,) = store.list()
+    (result,) = (state / "results").glob(f"{summary.id}*")
+    files = {
+        str(path.relative_to(result)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(result.rglob("*"))
+        if path.is_file() and path.name != RECORD
+    }
+    return Outcome(store.load(summary.id), files, seconds)
+
+
+def differing(first: Outcome, other: Outcome) -> list[str]:
+    """One line for each difference of two runs."""
+    found = list(differences(first.record, other.record))
+    names = dict.fromkeys((*first.files, *other.files))
+    return found + [f"file {name}" for name in names if first.files.get(name) != other.files.get(name)]
+
+
+def main() -> None:
+    """Run, compare each with the first, tell."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--seed", type=int, default=1, help="of what disturbs")
+    parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
+    options = parser.parse_args()
+    chosen = [*CIRCUMSTANCES, *[PLAIN] * options.runs][: options.runs - 1]
+    with private_state() as root, busy_computer(options.seed), ThreadPoolExecutor(options.jobs) as pool:
+
+        def run(number: int, circumstance: Circumstance) -> Outcome:
+            outcome = outcome_of(root / f"run-{number}", circumstance)
+            line = f"{number}: {circumstance.name}: {digest(outcome.record)[:16]}, {outcome.seconds:.0f} s"
+            print(line, file=sys.stderr, flush=True)
+            return outcome
+
+        outcomes = list(pool.map(run, range(options.runs), [PLAIN, *chosen]))
+    first = outcomes[0]
+    found = {number: differing(first, other) for number, other in enumerate(outcomes)}
+    summed = sum(map(len, first.sums.values()))
+    is_summed = summed == sum(len(array.members) for array in first.record.arrays)
+    finish(
+        "exact_repeat",
+        "runs equal to the first one, to the last bit",
+        sum(not lines for lines in found.values()) if is_summed else 0,
+        options.runs,
+        at_most=False,
+        details={
+            "digests": sorted({digest(each.record) for each in outcomes}),
+            "equal_member_checksums": sum(each.sums == first.sums for each in outcomes),
+            "members_with_checksum": summed,
+            "files": len(first.files),
+            "differences": {number: lines[:MOST_DIFFERENCES] for number, lines in found.items() if lines},
+            "run_seconds": [round(each.seconds, 1) for each in outcomes],
+            "simulated_seconds": round(first.record.timings.simulated_seconds.get("total", 0.0), 1),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
