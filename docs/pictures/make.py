@@ -31,6 +31,7 @@ SIZE = (120, 36)
 PATIENCE_SECONDS = 180.0
 PICTURED_FRACTION = 0.4
 SPINDLES = ("disks", "add", "--kind", "spindle", "--count", "4", "--model", "hdd-7200", "--size", "96M")
+SLOW = ("disks", "add", "--kind", "spindle", "--count", "5", "--model", "slow", "--size", "256M")
 Act = Callable[["Story"], Awaitable[None]]
 
 
@@ -140,6 +141,26 @@ async def theory_and_measurement(story: Story) -> None:
     await story.take("results")
 
 
+async def hours_in_seconds(story: Story) -> None:
+    """A slow drive's rebuild, that takes more than an hour of the machine, under a load."""
+    app = story.app
+    drives = [disk for disk in app.lab.disks if disk.model]
+    members = tuple(disk.node for disk in drives[:4])
+    spec = ArraySpec(level=LevelName.RAID5.value, members=members, name="md0", assume_clean=True)
+    app.make_and_run(lambda session: session.creation(spec))
+    await story.until(lambda: app.lab.array("md0"), "the array is there")
+    app.loads.start("md0", "rand-read-4k-q1")
+    await story.until(lambda: app.lab.load and app.lab.load.newest, "a load runs")
+    app.job("slow rebuild", crawl)
+    app.make_and_run(lambda session: session.array("md0").fail(drives[0].name, breaks_array=True))
+    app.make_and_run(lambda session: session.array("md0").add(drives[4].name))
+    await story.until(lambda: app.lab.arrays[0].sync_action.is_busy, "the rebuild has begun")
+    await story.press("greater_than_sign", "greater_than_sign")
+    await story.until(lambda: rebuilt(app) > PICTURED_FRACTION, "a part is rebuilt")
+    await story.take("clock")
+    await story.press("w")
+
+
 async def course(story: Story) -> None:
     """The lessons, before the first one."""
     await story.press("6")
@@ -163,6 +184,11 @@ def slow_down(session: LabSession) -> None:
     session.run(session.array("md0").speed(minimum_kib_per_second=1000, maximum_kib_per_second=8 * 1024))
 
 
+def crawl(session: LabSession) -> None:
+    """So slow that it takes more than an hour."""
+    session.run(session.array("md0").speed(minimum_kib_per_second=36, maximum_kib_per_second=36))
+
+
 def speed_up(session: LabSession) -> None:
     """As fast as md likes."""
     session.run(session.array("md0").speed(minimum_kib_per_second=100_000, maximum_kib_per_second=1_000_000))
@@ -174,14 +200,14 @@ def build_on_spindles(session: LabSession) -> Plan:
     return session.creation(ArraySpec(level=LevelName.RAID5.value, members=nodes, name="md0"))
 
 
-def play(act: Act) -> None:
+def play(act: Act, target: str = "uml:") -> None:
     """Open the app on the embedded kernel, let ``act`` use it, and close it."""
     from tui.app import RaidlabApp
     from tui.settings import Settings, save_settings
 
     place = Path(os.environ["RAIDLAB_STATE"])
     save_settings(place / "app.json", Settings(was_welcomed=True))
-    app = RaidlabApp("uml:", settings_file=place / "app.json", keys_file=place / "keys.toml")
+    app = RaidlabApp(target, settings_file=place / "app.json", keys_file=place / "keys.toml")
 
     async def run() -> None:
         async with app.run_test(size=SIZE) as pilot:
@@ -204,8 +230,8 @@ def command(*arguments: str) -> None:
 
 
 def main() -> None:
-    """All pictures, or those of the parts that are named: course, session, theory."""
-    wanted = set(sys.argv[1:]) or {"course", "session", "theory"}
+    """All pictures, or those of the parts that are named: clock, course, session, theory."""
+    wanted = set(sys.argv[1:]) or {"clock", "course", "session", "theory"}
     with tempfile.TemporaryDirectory(prefix="raidlab-pictures-") as folder:
         os.environ.update(TEXTUAL_ANIMATIONS="none", COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
         os.environ["RAIDLAB_STATE"] = f"{folder}/session"
@@ -220,6 +246,11 @@ def main() -> None:
             command("run", str(FOLDER / "levels.toml"))
             command(*SPINDLES)
             play(theory_and_measurement)
+        os.environ["RAIDLAB_STATE"] = f"{folder}/clock"
+        Path(f"{folder}/clock").mkdir()
+        if "clock" in wanted:
+            command(*SLOW)
+            play(hours_in_seconds, "uml:?time=virtual")
 
 
 if __name__ == "__main__":
