@@ -108,8 +108,11 @@ def everything_required() -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Four for two processors: half of the time a test waits for a drive, a sync or a screen."""
-    return min(MOST_WORKERS, (os.cpu_count() or 1) * 2)
+    """Three for two processors: now and then a test waits for a drive, a sync or a screen.
+
+    With four the whole takes as long, since the processors are busy then, and loads in real time are starved.
+    """
+    return min(MOST_WORKERS, (os.cpu_count() or 1) * 3 // 2)
 
 
 class Shares(LoadFileScheduling):  # type: ignore[misc] # it comes without types
