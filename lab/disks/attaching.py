@@ -265,13 +265,13 @@ def require_time_of(kind: DiskKind) -> None:
         )
 
 
-def driver_plan(kind: DiskKind, *, is_virtual_time: bool = False) -> Plan:
+def driver_plan(kind: DiskKind, *, has_kernel_drives: bool = False) -> Plan:
     """Load the driver behind a kind of disk, with enough devices."""
     arguments = {
         DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"),
         DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}"),
     }
-    if kind not in arguments or (is_virtual_time and kind is DiskKind.SPINDLE):
+    if kind not in arguments or (has_kernel_drives and kind is DiskKind.SPINDLE):
         return Plan("No driver to load")
     return Plan(
         f"Load the driver for {kind} disks", (Step(("modprobe", *arguments[kind]), "The driver makes the devices."),)

@@ -16,6 +16,13 @@ CONTROL = "/dev/lab-drives"
 NODE = "/dev/drive"
 
 
+def are_there(machine: Machine) -> bool:
+    """Whether the machine's kernel is the lab's own, in virtual time or in real time, and has such drives."""
+    if machine.facts.is_virtual_time:
+        return True
+    return machine.facts.is_embedded and "lab-drives" in machine.list_dirs(["/sys/class/misc"])["/sys/class/misc"]
+
+
 def is_kernel_drive(disk: LabDisk) -> bool:
     """Whether a spindle is one of these."""
     return disk.node.startswith(NODE)

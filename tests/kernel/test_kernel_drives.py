@@ -36,6 +36,14 @@ BAD_LINES = (
     f"add {SPARE} 18446744073709552128 service=1",
     "remove 0\0and more",
     "remove 0\npull 0",
+    "record",
+    "record 0",  # it has mechanics: what its cache holds is in no base
+    "restore 0",
+    "mark",
+    "mark -1",
+    "mark 4294967296",
+    "mark 1 2",
+    "forget 0",
     "explode 0",
     "pull 0 now",
     "pace 0",
@@ -107,7 +115,7 @@ def test_a_bad_line_is_refused_and_changes_nothing(machine: Machine, line: str) 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [("add 0 1048576 service=1", "File exists"), ("pull 5", "No such device"), ("x" * 5000, "too long")],
+    [("add 0 1048576 service=1", "File exists"), ("pull 5", "No such device"), ("x" * 70000, "too long")],
     ids=["again", "nobody", "long"],
 )
 def test_other_lines_that_cannot_be_have_their_reason(machine: Machine, line: str, reason: str) -> None:

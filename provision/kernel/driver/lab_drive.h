@@ -50,4 +50,8 @@ void lab_drive_write_cache(struct lab_drive *drive, const void *from, long long 
 int lab_drive_is_untouched(const struct lab_drive *drive, long long at);
 int lab_drive_discard(struct lab_drive *drive, long long length, long long at);
 
+/* What it holds now is its base: null, or why it can have none. And back to that. */
+const char *lab_drive_set_base(struct lab_drive *drive);
+const char *lab_drive_go_back(struct lab_drive *drive);
+
 #endif

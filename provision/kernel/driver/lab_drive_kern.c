@@ -9,6 +9,13 @@
  *   pull N, plug N        it vanishes while in use, and comes back with what was on its medium
  *   pace N NANOSECONDS    so long for each request from now on; 0: its own pace
  *   power N               its power fails for an instant
+ *   record N              what it holds now is its base, and each request is recorded (lab_record.h)
+ *   still N               no longer; the base stays
+ *   restore N LIST        still, and it holds its base and over that the listed records
+ *   mark NUMBER           a mark in the record
+ *   forget                the record is empty again
+ *
+ * The record is read from /dev/lab-record and /dev/lab-record-data (lab_record_kern.c).
  *
  * What a drive holds is told by its attribute content_sum, which takes no time of the machine: the SHA-256 of its size and
  * of each page that holds anything but zeros, behind where it begins (64-bit numbers of bytes, least first).
@@ -34,6 +41,7 @@
 #include <os.h>
 
 #include "lab_drive.h"
+#include "lab_record.h"
 
 #define UBD_MAJOR_NUMBER 98
 #define MINORS 16
@@ -41,13 +49,15 @@
 #define FILE_WORDS "service=100000 rate=250000000"
 /* The longest request, so that every kernel cuts the same ones: what the oldest of them, 6.1, gives a disk (BLK_DEF_MAX_SECTORS). */
 #define MOST_SECTORS 2560
+#define LONGEST_LINE 65536
 
 struct lab_disk {
 	struct list_head list;
 	unsigned int number;
-	bool is_file, is_pulled;
+	bool is_file, is_pulled, is_recorded;
 	struct lab_drive *drive;
 	struct request *requests[LAB_DRIVE_TAGS];
+	long records[LAB_DRIVE_TAGS]; /* -1: of a request that is not recorded */
 	const char *serial;
 	struct blk_mq_tag_set tags;
 	struct gendisk *disk;
@@ -94,6 +104,24 @@ static blk_status_t move_data(struct lab_disk *disk, struct request *request, bo
 	return failed ? BLK_STS_IOERR : BLK_STS_OK;
 }
 
+/* As it comes, with its data: who sends it may change them as soon as it has ended. */
+static long record_of(struct lab_disk *disk, struct request *request, enum lab_drive_op op)
+{
+	struct req_iterator iter;
+	struct bio_vec piece;
+	long record;
+
+	if (!disk->is_recorded || op == LAB_READ)
+		return -1;
+	/* A flush has no place. */
+	record = lab_record_request(disk->number, op, op == LAB_FLUSH ? 0 : blk_rq_pos(request) << SECTOR_SHIFT,
+				    blk_rq_bytes(request), !!(request->cmd_flags & REQ_FUA));
+	if (op == LAB_WRITE)
+		rq_for_each_segment(piece, request, iter)
+			lab_record_data(record, bvec_virt(&piece), piece.bv_len);
+	return record;
+}
+
 static void arm(struct lab_disk *disk)
 {
 	long long next = lab_drive_next(disk->drive);
@@ -115,6 +143,7 @@ static enum hrtimer_restart on_timer(struct hrtimer *timer)
 
 		if (!lab_drive_was_cached(disk->drive, tag))
 			status = move_data(disk, request, false);
+		lab_record_end(disk->records[tag], status != BLK_STS_OK);
 		/* Whoever is told may ask for more at once. */
 		spin_unlock_irqrestore(&disk->lock, flags);
 		blk_mq_end_request(request, status);
@@ -152,6 +181,7 @@ static blk_status_t queue_request(struct blk_mq_hw_ctx *context, const struct bl
 		return BLK_STS_IOERR;
 	}
 	disk->requests[request->tag] = request;
+	disk->records[request->tag] = record_of(disk, request, op_of(request));
 	if (lab_drive_take(disk->drive, request->tag, op_of(request), blk_rq_pos(request) << SECTOR_SHIFT,
 			   blk_rq_bytes(request), !!(request->cmd_flags & REQ_FUA), ktime_get_ns()))
 		move_data(disk, request, true);
@@ -377,6 +407,7 @@ static void pull(struct lab_disk *disk)
 	while ((tag = lab_drive_drop(disk->drive)) >= 0) {
 		struct request *request = disk->requests[tag];
 
+		lab_record_end(disk->records[tag], true);
 		spin_unlock_irqrestore(&disk->lock, flags);
 		blk_mq_end_request(request, BLK_STS_IOERR);
 		spin_lock_irqsave(&disk->lock, flags);
@@ -397,16 +428,90 @@ static int remove_disk(struct lab_disk *disk)
 	return 0;
 }
 
+/* What became of its requests so far is recorded; the list is of those, or null for none: it only stands still. */
+static int record(struct lab_disk *disk, const char *list, bool is_on)
+{
+	const char *wrong = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&disk->lock, flags);
+	disk->is_recorded = false;
+	if (is_on)
+		wrong = lab_drive_set_base(disk->drive);
+	else if (list)
+		wrong = lab_drive_restore(disk->drive, disk->number, list);
+	disk->is_recorded = is_on && !wrong;
+	spin_unlock_irqrestore(&disk->lock, flags);
+	if (wrong)
+		pr_err("lab-drive %u: %s\n", disk->number, wrong);
+	return wrong ? -EINVAL : 0;
+}
+
+static int change(struct lab_disk *disk, const char *verb, long long value)
+{
+	unsigned long flags;
+	int failed = 0;
+
+	spin_lock_irqsave(&disk->lock, flags);
+	if (!strcmp(verb, "plug"))
+		disk->is_pulled = false;
+	else if (!strcmp(verb, "power"))
+		lab_drive_lose_cache(disk->drive, ktime_get_ns());
+	else if (!strcmp(verb, "pace"))
+		lab_drive_pace(disk->drive, value);
+	else
+		failed = -EINVAL;
+	spin_unlock_irqrestore(&disk->lock, flags);
+	return failed;
+}
+
+/* What is under way ends unrecorded: its record is gone. */
+static void forget(void)
+{
+	struct lab_disk *disk;
+	unsigned long flags;
+	int tag;
+
+	list_for_each_entry(disk, &disks, list) {
+		spin_lock_irqsave(&disk->lock, flags);
+		for (tag = 0; tag < LAB_DRIVE_TAGS; tag++)
+			disk->records[tag] = -1;
+		spin_unlock_irqrestore(&disk->lock, flags);
+	}
+	lab_record_clear();
+}
+
+/* A line about the record as a whole; 1 if it is none. */
+static int obey_of_all(const char *verb, const char *rest)
+{
+	unsigned int value;
+
+	if (!strcmp(verb, "forget")) {
+		if (rest)
+			return -EINVAL;
+		forget();
+		return 0;
+	}
+	if (strcmp(verb, "mark"))
+		return 1;
+	if (!rest || kstrtouint(rest, 10, &value))
+		return -EINVAL;
+	return lab_record_mark(value) < 0 ? -ENOSPC : 0;
+}
+
 /* One line, taken apart. What is left over where nothing may be is an error, and so is a number out of its range. */
 static int obey(char *line)
 {
-	char *verb = strsep(&line, " "), *word = strsep(&line, " ");
+	char *verb = strsep(&line, " "), *word;
 	unsigned int number;
 	long long value = 0;
 	struct lab_disk *disk;
-	unsigned long flags;
 	bool has_value = !strcmp(verb, "add") || !strcmp(verb, "pace");
+	int done = obey_of_all(verb, line);
 
+	if (done <= 0)
+		return done;
+	word = strsep(&line, " ");
 	if (!word || kstrtouint(word, 10, &number) || number >= (1 << MINORBITS) / MINORS)
 		return -EINVAL;
 	word = has_value ? strsep(&line, " ") : NULL;
@@ -420,27 +525,21 @@ static int obey(char *line)
 			return -EINVAL;
 		return make_disk(number, value, line, NULL, NULL);
 	}
+	if (!strcmp(verb, "restore"))
+		return disk ? record(disk, line ? line : "", false) : -ENODEV;
 	if (line || value < 0 || value > LAB_DRIVE_LONGEST)
 		return -EINVAL;
 	if (!disk)
 		return -ENODEV;
 	if (!strcmp(verb, "remove"))
 		return remove_disk(disk);
+	if (!strcmp(verb, "record") || !strcmp(verb, "still"))
+		return record(disk, NULL, !strcmp(verb, "record"));
 	if (!strcmp(verb, "pull")) {
 		pull(disk);
 		return 0;
 	}
-	if (strcmp(verb, "plug") && strcmp(verb, "power") && strcmp(verb, "pace"))
-		return -EINVAL;
-	spin_lock_irqsave(&disk->lock, flags);
-	if (!strcmp(verb, "plug"))
-		disk->is_pulled = false;
-	else if (!strcmp(verb, "power"))
-		lab_drive_lose_cache(disk->drive, ktime_get_ns());
-	else
-		lab_drive_pace(disk->drive, value);
-	spin_unlock_irqrestore(&disk->lock, flags);
-	return 0;
+	return change(disk, verb, value);
 }
 
 static ssize_t drives_write(struct file *file, const char __user *text, size_t length, loff_t *at)
@@ -448,7 +547,7 @@ static ssize_t drives_write(struct file *file, const char __user *text, size_t l
 	char *line;
 	int failed;
 
-	if (length > PAGE_SIZE)
+	if (length > LONGEST_LINE)
 		return -E2BIG;
 	line = memdup_user_nul(text, length);
 	if (IS_ERR(line))

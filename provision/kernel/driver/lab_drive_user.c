@@ -45,11 +45,20 @@ struct entry {
   struct entry *later; /* of those under way, in order of arrival */
 };
 
+/* A page as the drive's base has it. */
+struct kept {
+  long long page;
+  unsigned char was_touched, data[PAGE];
+};
+
 struct lab_drive {
   long long bytes, service, rate, pace;
   long long free[MOST_SERVERS];
   int servers, is_mechanical, file;
   unsigned char *memory, *touched, *cached; /* of each page of the memory, whether it has ever held anything but zeros */
+  unsigned char *is_kept; /* of each page, whether the base's own is among those kept; null without a base */
+  struct kept *kept;
+  long long kept_pages;
   struct drive mechanics;
   void *tables[5];
   long long table_bytes[5];
@@ -84,6 +93,21 @@ static int is_blank(const unsigned char *data, long long length) {
       return 0;
   }
   return 1;
+}
+
+/* Before a page changes: what it holds belongs to the base. */
+static void keep(struct lab_drive *d, long long page) {
+  struct kept *k;
+  long long rest = d->bytes - page * PAGE;
+
+  if (!d->is_kept || d->is_kept[page])
+    return;
+  d->is_kept[page] = 1;
+  k = &d->kept[d->kept_pages++];
+  k->page = page;
+  k->was_touched = d->touched[page];
+  if (k->was_touched)
+    memcpy(k->data, d->memory + page * PAGE, rest < PAGE ? rest : PAGE);
 }
 
 /* Pages that were never written are not touched: to get memory from the computer takes longer than all else. */
@@ -121,6 +145,7 @@ static int medium_write(struct lab_drive *d, const void *from, long long length,
       part = within_page(at, length);
       if (!d->touched[at / PAGE] && is_blank(next, part))
         continue;
+      keep(d, at / PAGE);
       d->touched[at / PAGE] = 1;
       memcpy(d->memory + at, next, part);
     }
@@ -232,6 +257,50 @@ struct lab_drive *lab_drive_open(const char *words, const char *file, long long 
   return NULL;
 }
 
+static long long pages_of(const struct lab_drive *d) { return d->bytes / PAGE + 1; }
+
+static void forget_base(struct lab_drive *d) {
+  unmap(d->is_kept, pages_of(d));
+  unmap(d->kept, pages_of(d) * sizeof *d->kept);
+  d->is_kept = NULL, d->kept = NULL, d->kept_pages = 0;
+}
+
+const char *lab_drive_set_base(struct lab_drive *d) {
+  if (!d->memory || d->is_mechanical)
+    return "only a drive with a constant service time can be restored";
+  if (d->first)
+    return "it has requests under way";
+  forget_base(d);
+  d->is_kept = blank(pages_of(d));
+  d->kept = blank(pages_of(d) * sizeof *d->kept);
+  if (d->is_kept && d->kept)
+    return NULL;
+  forget_base(d);
+  return "no memory";
+}
+
+const char *lab_drive_go_back(struct lab_drive *d) {
+  long long i;
+
+  if (!d->is_kept)
+    return "it has no base";
+  if (d->first)
+    return "it has requests under way";
+  for (i = 0; i < d->kept_pages; i++) {
+    const struct kept *k = &d->kept[i];
+    long long at = k->page * PAGE, rest = d->bytes - at;
+
+    d->touched[k->page] = k->was_touched;
+    if (k->was_touched)
+      memcpy(d->memory + at, k->data, rest < PAGE ? rest : PAGE);
+    else
+      memset(d->memory + at, 0, rest < PAGE ? rest : PAGE);
+    d->is_kept[k->page] = 0;
+  }
+  d->kept_pages = 0;
+  return NULL;
+}
+
 void lab_drive_close(struct lab_drive *d) {
   int i;
 
@@ -239,6 +308,7 @@ void lab_drive_close(struct lab_drive *d) {
     close(d->file);
   unmap(d->memory, d->bytes);
   unmap(d->touched, d->bytes / PAGE + 1);
+  forget_base(d);
   unmap(d->cached, d->mechanics.p.write_cache_sectors * SECTOR);
   for (i = 0; i < 5; i++)
     unmap(d->tables[i], d->table_bytes[i]);
@@ -403,6 +473,12 @@ int lab_drive_discard(struct lab_drive *d, long long length, long long at) {
 
   if (d->cached)
     drop_dirty(&d->mechanics, at / SECTOR, length / SECTOR);
+  if (d->memory) {
+    long long page;
+
+    for (page = at / PAGE; d->is_kept && page * PAGE < end; page++)
+      keep(d, page);
+  }
   if (d->memory && first < last) {
     madvise(d->memory + first, last - first, MADV_DONTNEED);
     memset(d->touched + first / PAGE, 0, (last - first) / PAGE);
