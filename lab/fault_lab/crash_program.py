@@ -1,0 +1,105 @@
+"""Crash points on the machine: drives hold what a power cut could have left, the array is started and judged.
+
+The last of several files joined to one program (lab/fault_lab/program.py). Its job has the geometry, the ledger, the
+members and a list of cuts; it prints one JSON document a line for each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from lab.fault_lab.arrays_program import QuickArray, pause, skip_modprobe, wrong_rows
+    from lab.fault_lab.blocks_program import Content
+    from lab.fault_lab.ledger_program import Ledger
+    from lab.fault_lab.player_program import command, drives, read_record, say
+    from lab.fault_lab.record_program import Record, cut_of
+    from lab.fault_lab.writer_program import check
+
+SETTLE_SECONDS = 600.0
+
+
+class Points:
+    """The points of one recording. ``members``: drive number -> node, of all that the array was made of."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        self.content = Content(job["seed"])
+        self.ledger = Ledger(job["ledger"])
+        self.record: Record = read_record()
+        self.members: dict[int, str] = {int(number): node for number, node in job["members"].items()}
+        self.array = QuickArray("/run/raidlab/crash-md0")
+        self.allowed: dict[int, dict[int, list[int]]] = {}
+
+    def judge(self, word: str) -> dict[str, Any]:
+        """One cut."""
+        cut = cut_of(word)
+        for number, words in cut.lists(self.record, list(self.members)).items():
+            drives(f"restore {number} {words}".rstrip())
+        nodes = [node for number, node in self.members.items() if number not in cut.missing]
+        event = self.record.ledger_event(cut.at)
+        if event not in self.allowed:
+            self.allowed = {event: self.ledger.allowed(event, is_power_cut=True)}
+        seen: dict[str, Any] = {"cut": word}
+        refused = self.start(nodes, is_forced=False)
+        if refused:
+            seen["refused"] = refused
+            refused = self.start(nodes, is_forced=True)
+            if refused:
+                return {**seen, "dead": refused}
+        try:
+            seen["started"] = self.look(self.allowed[event], has_parity=False)
+            if self.job.get("settles", True):
+                seen["idle"] = self.array.settle(SETTLE_SECONDS)
+                seen["settled"] = self.look(self.allowed[event], has_parity=not cut.missing)
+        finally:
+            self.stop()
+        return seen
+
+    def start(self, nodes: list[str], *, is_forced: bool) -> str:
+        if not self.job.get("by_mdadm"):
+            return self.array.start(nodes, is_forced=is_forced)
+        words = ["--force"] if is_forced else []
+        done = command(["mdadm", "--assemble", "/dev/md0", "--run", *words, *nodes], 60.0)
+        if done["status"] == 0:
+            return ""
+        command(["mdadm", "--stop", "/dev/md0"], 60.0)
+        return str(done["output"].strip() or f"status {done['status']}")
+
+    def stop(self) -> None:
+        if self.job.get("by_mdadm"):
+            command(["mdadm", "--stop", "/dev/md0"], 60.0)
+        else:
+            for _ in range(100):
+                if not self.array.stop():
+                    break
+                pause(0.01)
+
+    def look(self, allowed: dict[int, list[int]], *, has_parity: bool) -> dict[str, Any]:
+        found = check(self.array.node if not self.job.get("by_mdadm") else "/dev/md0", self.content, allowed)
+        seen: dict[str, Any] = {"verdicts": found["verdicts"], "state": self.array.file("array_state")}
+        seen["degraded"] = self.array.file("degraded")
+        if found["bad"]:
+            seen["bad"] = found["bad"]
+        if has_parity:
+            shape = self.job["geometry"]
+            seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
+        return seen
+
+
+def crash_main() -> None:
+    """See above."""
+    skip_modprobe()
+    job = json.load(sys.stdin)
+    points = Points(job)
+    for word in job["cuts"]:
+        try:
+            say(points.judge(word))
+        except Exception as error:
+            say({"cut": word, "broke": f"{type(error).__name__}: {error}"})
+            break
+    say({"end": True})

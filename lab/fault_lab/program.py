@@ -1,0 +1,68 @@
+"""The fault lab's programs on the machine: files joined to one, sent once, started with a job, heard line by line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.disks.lab import packed
+from lab.errors import LabError
+from lab.machine import RUN_FOLDER, Machine
+
+_HERE = Path(__file__).resolve().parent
+_PARTS = ("blocks", "ledger", "record", "arrays", "writer", "player")
+PLAYER = (*_PARTS,)
+CRASH = (*_PARTS, "crash")
+
+
+def joined_source(parts: Sequence[str]) -> str:
+    """One program of several files, each of which stands alone but for what those before it define."""
+    future = "from __future__ import annotations\n"
+    texts = [(_HERE / f"{part}_program.py").read_text(encoding="utf-8") for part in parts]
+    return future + "".join(text.replace(future, "", 1) for text in texts) + f"\n\n{parts[-1]}_main()\n"
+
+
+def run_program(machine: Machine, parts: Sequence[str], job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Start a program with a job; its documents as they come.
+
+    Closing the iterator ends the program. Raises LabError with its last words if it ends without having come to its
+    end.
+    """
+    path = f"{RUN_FOLDER}/fault-{parts[-1]}"
+    source = joined_source(parts)
+    if machine.read([path])[path] != source:
+        machine.write(path, source)
+    argv, text = packed(("python3", "-IS", path), json.dumps(job, separators=(",", ":")))
+    running = machine.stream(argv, stdin_text=text, keeps_output=False)
+    rest, has_ended = "", False
+    try:
+        for chunk in running.chunks():
+            *lines, rest = (rest + chunk).split("\n")
+            for line in lines:
+                document = _document(line)
+                has_ended = has_ended or "end" in document
+                yield document
+    finally:
+        if not has_ended:
+            running.stop(signal_number=9)
+    result = running.result()
+    if result.status or not has_ended:
+        said = (result.stderr.strip().splitlines() or ["no word"])[-1]
+        raise LabError(
+            f"the program {path} on {machine.facts.target} ended with status {result.status}: {said}",
+            hint="the machine's kernel may have killed it: raidlab exec dmesg",
+        )
+
+
+def _document(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise LabError(
+            f"the machine answered what is no document: {line[:80]}", hint="see what else writes to its line"
+        )
+    return found
