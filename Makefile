@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-SCRIPTS = .ci/run provision/raidlab $(shell find $(wildcard provision packer benchmarks tests) -name '*.sh') $(addprefix provision/guest/files/,ssh-host-keys has-arrays 90-raidlab)
+SCRIPTS = .ci/run provision/raidlab $(shell find $(wildcard provision packer benchmarks tests docs/findings) -name '*.sh') $(addprefix provision/guest/files/,ssh-host-keys has-arrays 90-raidlab)
 # A file of tests by one worker: a test of the embedded kernel leaves its machine to the next in its file. In the order of
 # tests/conftest.py, longest first, so that no worker is left alone with a long file in the end.
 PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 10
@@ -12,7 +12,7 @@ EXPERIMENT ?= antioquia-quick
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab vm test test-fast test-vm check format bench theory-table screenshots architecture lock uml-kernel
+.PHONY: help lab vm test test-fast test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -67,6 +67,10 @@ lock: ## choose the newest versions that pyproject.toml allows and rewrite requi
 uml-kernel: ## build the embedded kernel with virtual time (once, three minutes on two processors; goes on where it was interrupted)
 	@provision/host/setup.sh kernel
 	@provision/kernel/build-uml.sh virtual-time
+
+planted-kernel: ## build the same kernel with defects of md that can be switched on, to test the fault lab's oracle (three minutes)
+	@provision/host/setup.sh kernel
+	@provision/kernel/build-uml.sh planted
 
 setup-lab:
 	@provision/host/setup.sh lab
