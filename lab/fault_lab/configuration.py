@@ -140,7 +140,8 @@ class Configuration:
         """Drives of which one may be lost with the power, since md can do without by the level's arithmetic."""
         data = [each for each in self.drives if each != self.journal]
         if self.moment == "reshape":
-            return tuple(each for each in data if each != self.spare)
+            # Stripes of two geometries: which of them were being written, the lab does not tell apart.
+            return ()
         if self.removed is None:
             return tuple(data)
         return tuple(

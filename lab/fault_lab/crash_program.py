@@ -52,7 +52,8 @@ class Points:
             if refused:
                 return {**seen, "dead": refused}
         try:
-            seen["started"] = self.look(self.allowed[event], has_parity=False)
+            if self.job.get("looks_first", True):
+                seen["started"] = self.look(self.allowed[event], has_parity=False)
             if self.job.get("settles", True):
                 seen["idle"] = self.array.settle(SETTLE_SECONDS)
                 seen["settled"] = self.look(self.allowed[event], has_parity=not cut.missing)

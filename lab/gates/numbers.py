@@ -65,6 +65,8 @@ Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=60_000)]
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 """Of a drive: cylinders, sectors of a track."""
+PointCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+"""Of crash points, and of the operations that they are taken from."""
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
 """Of a mix, which has some of both."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]

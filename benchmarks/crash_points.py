@@ -1,0 +1,92 @@
+"""Crash points a second, and whether md keeps its promises at all of them.
+
+Usage: crash_points.py [--points N] [--machines N] [--seed S] [--least RATE]
+
+At least so many points in all, equally many of each configuration (raidlab fault points --list), with further seeds
+where one recording of each does not suffice. Fails if a point breaks a promise, if a configuration could not be tried,
+or below the rate. Two machines: one for each of two processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from benchmarks.support.report import finish, private_state, spread
+from lab.fault_lab.configuration import all_configurations
+from lab.fault_lab.crash_points import Explored, explore_all
+from lab.machine import Host, parse_target
+
+POINTS = 20_000
+MOST_OF_ONE_RECORDING = 300
+RATE = 20.0
+
+
+def report(found: list[Explored], seconds: float, least: float) -> None:
+    """Print the outcome and exit; a broken promise counts as no rate at all."""
+    tried = sum(each.tally.points for each in found)
+    judgements: Counter[str] = Counter()
+    for each in found:
+        judgements.update({word.value: count for word, count in each.tally.judgements.items()})
+    broken = [
+        f"{each.configuration.name} seed {each.seed} {one.cut}: {'; '.join(one.reasons)}"
+        for each in found
+        for one in each.tally.broken
+    ]
+    errors = [f"{each.configuration.name} seed {each.seed}: {each.error}" for each in found if each.error]
+    finish(
+        "crash_points",
+        "crash points a second, each judged by what md promises; 0 if a promise is broken",
+        0.0 if broken or errors else tried / seconds,
+        least,
+        at_most=False,
+        details={
+            "points": tried,
+            "points_per_second": round(tried / seconds, 2),
+            "seconds": round(seconds, 1),
+            "configurations": len({each.configuration.name for each in found}),
+            "recordings": len(found),
+            "judgements": judgements,
+            "refused": sum(each.tally.refused for each in found),
+            "broken": broken,
+            "errors": errors,
+            "points_per_second_of_one_machine": spread(
+                [each.tally.points / each.seconds for each in found if each.seconds and each.tally.points] or [0.0]
+            ),
+        },
+    )
+
+
+def main() -> None:
+    """Explore, judge, count."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--points", type=int, default=POINTS)
+    parser.add_argument("--machines", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--least", type=float, default=RATE)
+    options = parser.parse_args()
+    configurations = all_configurations()
+    each_points = -(-options.points // len(configurations))
+    recordings = -(-each_points // MOST_OF_ONE_RECORDING)
+    work = [(each, str(options.seed + number)) for number in range(recordings) for each in configurations]
+    found: list[Explored] = []
+    started = time.monotonic()
+    with private_state():
+        for explored in explore_all(
+            parse_target("uml:?time=virtual"),
+            Host.real("benchmark"),
+            work,
+            points=-(-each_points // recordings),
+            machines=options.machines,
+        ):
+            found.append(explored)
+            tally = explored.tally
+            told = explored.error or f"{tally.points} points, {len(tally.broken)} broken"
+            print(f"{explored.configuration.name}: {told}, {explored.seconds:.1f} s", file=sys.stderr, flush=True)
+        report(found, time.monotonic() - started, options.least)
+
+
+if __name__ == "__main__":
+    main()

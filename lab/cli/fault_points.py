@@ -1,0 +1,174 @@
+"""``raidlab fault points``: crash points of configurations, judged against md's promises."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from lab.cli.context import Context, current
+from lab.cli.numbers import number
+from lab.cli.output import err, out, out_json, table
+from lab.cli.progress import ProgressBar
+from lab.errors import LabError, SpecError
+from lab.fault_lab.configuration import all_configurations, find_configuration, promises
+from lab.fault_lab.crash_points import MOST_DRIVES, Explored, explore_all
+from lab.fault_lab.place import open_place
+from lab.fault_lab.promise import Judge, Judgement
+from lab.fault_lab.record_program import cut_of
+from lab.fault_lab.recording import judge_points, make_recording
+from lab.gates.numbers import PointCount
+
+POINTS = 100
+_HEADINGS = ("configuration", "points", *(word.value for word in Judgement), "refused", "")
+
+
+def add_to(app: App) -> None:
+    """Make it one of the sub-commands."""
+    app.command(points, name="points")
+
+
+def points(
+    *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or the beginning of names.")],
+    count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
+    every: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Every crash point of a short recording.")
+    ] = False,
+    operations: Annotated[int, number(PointCount, help="Operations of the load that is recorded.")] = 60,
+    seed: Annotated[str, Parameter(help="Of the load and of the choice.")] = "1",
+    cut: Annotated[
+        str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
+    ] = None,
+    listed: Annotated[
+        bool,
+        Parameter(name="--list", negative="", show_default=False, help="Only list what can be tried, and what cannot."),
+    ] = False,
+) -> int | None:
+    """Cut the power at many moments of a load, each member for itself, and judge what is left by md's promises."""
+    context = current()
+    if listed:
+        show_list(context)
+        return None
+    chosen = [
+        each for each in all_configurations() if not names or any(each.name.startswith(name) for name in names)
+    ] or [find_configuration(name) for name in names]
+    if cut is not None:
+        return one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
+    found: list[Explored] = []
+    total, done = len(chosen) * count, Counter[str]()
+    ended = threading.Event()
+    with ProgressBar(quiet=context.quiet) as bar:
+
+        def on_point(_: object) -> None:
+            done["points"] += 1
+            bar.show("crash points", 0.0 if every else min(1.0, done["points"] / total))
+
+        try:
+            for explored in explore_all(
+                context.target,
+                context.host,
+                [(each, seed) for each in chosen],
+                points=None if every else count,
+                operations=operations,
+                on_point=on_point,
+                is_stopped=ended.is_set,
+            ):
+                found.append(explored)
+                tell_broken(context, explored)
+        finally:
+            ended.set()
+            show_outcome(context, found, seed)
+    return 1 if any(each.tally.broken or each.error for each in found) else 0
+
+
+def tell_broken(context: Context, explored: Explored) -> None:
+    """What broke a promise, and how to see it again."""
+    if explored.error:
+        context.narrator.notice(f"{explored.configuration.name}: {explored.error}")
+    for verdict in explored.tally.broken:
+        context.narrator.notice(f"{explored.configuration.name} {verdict.cut}: {'; '.join(verdict.reasons)}")
+        err(f"  next: raidlab fault points {explored.configuration.name} --seed {explored.seed} --cut {verdict.cut}")
+
+
+def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
+    """The table of what was tried, also of a part of it."""
+    if context.json:
+        out_json(
+            [
+                {
+                    "configuration": each.configuration.name,
+                    "seed": each.seed,
+                    "fingerprint": each.fingerprint,
+                    "points": each.tally.points,
+                    "judgements": {word.value: each.tally.judgements[word] for word in Judgement},
+                    "refused": each.tally.refused,
+                    "seconds": round(each.seconds, 2),
+                    "broken": [{"cut": one.cut, "reasons": one.reasons} for one in each.tally.broken],
+                    "error": each.error,
+                }
+                for each in found
+            ]
+        )
+        return
+    rows = [
+        (
+            each.configuration.name,
+            each.tally.points,
+            *(each.tally.judgements[word] or "" for word in Judgement),
+            each.tally.refused or "",
+            each.error and "could not be tried",
+        )
+        for each in sorted(found, key=lambda each: each.configuration.name)
+    ]
+    out(table(_HEADINGS, rows, right=_HEADINGS[1:-1]))
+    tried = sum(each.tally.points for each in found)
+    out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
+
+
+def one_cut(context: Context, name: str, seed: str, word: str, operations: int) -> int:
+    """Record again, and judge one crash point with the array started by mdadm."""
+    if not name:
+        raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")
+    try:
+        cut = cut_of(word)
+    except ValueError:
+        raise SpecError(f"'{word[:60]}' is no crash point", hint="copy it as 'fault points' has printed it") from None
+    configuration = find_configuration(name)
+    with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
+        recording = make_recording(place, configuration, seed, operations=operations)
+        for seen in judge_points(place, recording, [cut], by_mdadm=True):
+            verdict = Judge(recording).verdict(seen)
+            if context.json:
+                out_json({"configuration": name, "judgement": verdict.judgement, "reasons": verdict.reasons, **seen})
+            else:
+                policy = configuration.policy
+                out(f"{name}, cut {word}: {verdict.judgement}")
+                out("\n".join(f"  {reason}" for reason in verdict.reasons))
+                for stage in ("refused", "dead", "started", "settled"):
+                    if stage in seen:
+                        out(f"  {stage}: {seen[stage]}")
+                out(f"  promised: {policy.degraded if cut.missing else policy.whole} ({policy.source})")
+            return 1 if verdict.judgement is Judgement.BROKEN else 0
+    raise LabError("the machine gave no answer about the crash point", hint="try it again")
+
+
+def show_list(context: Context) -> None:
+    """What can be tried, the promises, and what does not go together."""
+    known = promises()
+    if context.json:
+        out_json(known)
+        return
+    out(table(("configuration",), [(each.name,) for each in all_configurations()]))
+    out()
+    rows = [(each.title, each.whole, each.degraded, each.source) for each in known.policy]
+    for title, whole, degraded, source in rows:
+        out(f"{title}\n  all members there: {whole}\n  one lost: {degraded}\n  source: {source}")
+    out()
+    for each in known.impossible:
+        words = [" or ".join(part) for part in (each.levels, each.policies, each.moments) if part]
+        out(f"not possible: {', '.join(words)}: {each.why} ({each.source})")
+    for policy in known.policy:
+        if policy.needs:
+            out(f"not possible here: {policy.title}: needs {policy.needs}")

@@ -1,0 +1,74 @@
+"""Crash points: md's promises hold at them, and who broke one would be seen."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from lab.fault_lab.configuration import Configuration, find_configuration
+from lab.fault_lab.crash_points import MOST_DRIVES, explore
+from lab.fault_lab.place import open_place
+from lab.fault_lab.promise import Judge, Judgement
+from lab.fault_lab.record_program import FLUSHED, chosen_cut
+from lab.fault_lab.recording import Recording, judge_points, make_recording
+from lab.machine import Host, parse_target
+
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+VIRTUAL = parse_target("uml:?time=virtual")
+POINTS = 12
+
+
+@pytest.mark.parametrize(
+    "name", ["raid1/bitmap/idle/mixed", "raid5/ppl/idle/mixed", "raid6/journal/idle/mixed", "raid10/resync/check/mixed"]
+)
+def test_promises_are_kept(name: str) -> None:
+    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
+        found = explore(place, find_configuration(name), seed="1", points=POINTS)
+    assert found.tally.points == POINTS
+    assert [(each.cut, each.reasons) for each in found.tally.broken] == []
+
+
+def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> None:
+    configuration = find_configuration("raid5/resync/idle/mixed")
+    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
+        recording = make_recording(place, configuration, "1")
+        again = make_fresh(configuration)
+        assert again.fingerprint == recording.fingerprint
+        chance = random.Random(1)
+        moments = recording.record.moments()
+        cuts = [chosen_cut(recording.record, chance.choice(moments), "subset", chance, (2,)) for _ in range(20)]
+        judge = Judge(recording)
+        verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
+        by_mdadm = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:6], by_mdadm=True)]
+    assert {each.judgement for each in verdicts} >= {Judgement.EXEMPT}
+    assert not [each.reasons for each in verdicts if each.judgement is Judgement.BROKEN]
+    # Dirty and degraded, md refuses the array until it is forced.
+    assert any("refused" in each.seen for each in verdicts)
+    # Started by mdadm instead of by the driver's own requests, the same comes out.
+    assert [each.judgement for each in by_mdadm] == [each.judgement for each in verdicts[:6]]
+    assert [each.seen["started"]["verdicts"] for each in by_mdadm] == [
+        each.seen["started"]["verdicts"] for each in verdicts[:6]
+    ]
+
+
+def make_fresh(configuration: Configuration) -> Recording:
+    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
+        return make_recording(place, configuration, "1")
+
+
+def test_an_acknowledged_write_that_is_not_there_breaks_a_promise() -> None:
+    """As if every write had gone past the drives' caches: those that only a flush makes sure would be missed then."""
+    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
+        recording = make_recording(place, find_configuration("raid1/resync/idle/mixed"), "1")
+        events = [[*event[:4], 1] if event[0] == "write" else event for event in recording.events]
+        claimed = replace(recording, events=events)
+        chance = random.Random(1)
+        cuts = [chosen_cut(recording.record, at, FLUSHED, chance) for at in recording.record.moments()[20:60:4]]
+        true = [Judge(recording).verdict(seen).judgement for seen in judge_points(place, recording, cuts)]
+        verdicts = [Judge(claimed).verdict(seen) for seen in judge_points(place, claimed, cuts)]
+    assert set(true) == {Judgement.KEPT}
+    broken = [each for each in verdicts if each.judgement is Judgement.BROKEN]
+    assert len(broken) >= len(cuts) // 2
+    assert all("lost after acknowledgement" in " ".join(each.reasons) for each in broken)
