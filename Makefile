@@ -68,7 +68,7 @@ uml-kernel: ## build the embedded kernel with virtual time (once, three minutes 
 	@provision/host/setup.sh kernel
 	@provision/kernel/build-uml.sh virtual-time
 
-planted-kernel: ## build the same kernel with defects of md that can be switched on, to test the fault lab's oracle (three minutes)
+planted-kernel: ## build the same kernel with bugs of md planted in it, which the fault lab must find (once, three minutes)
 	@provision/host/setup.sh kernel
 	@provision/kernel/build-uml.sh planted
 

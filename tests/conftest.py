@@ -71,11 +71,13 @@ SLOW = (
 PROGRAMS = {
     "kernel": ("mdadm", "dmsetup", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
     "virtual_time": (),
+    "planted": (),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
     "kernel": "provision/host/setup.sh test",
     "virtual_time": "make uml-kernel",
+    "planted": "make planted-kernel",
     "vm": "provision/host/setup.sh test-vm",
 }
 
@@ -87,6 +89,8 @@ def missing_for(marker: str) -> list[str]:
         missing.append("linux.uml")
     if marker == "virtual_time" and not built_kernel("virtual-time"):
         missing.append("the embedded kernel with virtual time")
+    if marker == "planted" and not built_kernel("planted"):
+        missing.append("the embedded kernel with planted bugs")
     return missing
 
 

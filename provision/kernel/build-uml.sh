@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the embedded kernel, once, without root. Interrupted at any time, it goes on from there when it is called again.
-# Usage: build-uml.sh [standard|virtual-time] [--source FILE]
+# Usage: build-uml.sh [standard|virtual-time|planted] [--source FILE]
+#   planted         with virtual time, and with defects of md that can be switched on, for which the fault lab looks
 #   --source FILE   not the newest linux-source package of this computer, but this tarball (linux-source-6.12.tar.xz)
 # Result: ${XDG_CACHE_HOME:-~/.cache}/raidlab/kernels/FLAVOUR/{linux,release,config,modules,inputs}; with --source in
 # FLAVOUR-VERSION. modules is what the kernel looks for in /lib/modules/RELEASE. With virtual time there are quick_clock.so and
@@ -55,11 +56,26 @@ run() {
 
 kmake() { run "$1" make -C "$tree" ARCH=um "${@:2}"; }
 
-configs() { printf 'provision/kernel/%s.config\n' lab "$flavour"; }
+has_virtual_time() { [[ $flavour != standard ]]; }
+
+configs() {
+  local names=(lab "$flavour")
+  [[ $flavour != planted ]] || names=(lab virtual-time planted)
+  printf 'provision/kernel/%s.config\n' "${names[@]}"
+}
+
+patches() {
+  printf '%s\n' provision/kernel/patches/*.patch
+  [[ $flavour != planted ]] || printf '%s\n' provision/kernel/planted/*.patch
+}
 
 inputs() {
   configs
-  [[ $flavour != virtual-time ]] || printf '%s\n' provision/kernel/{quick_clock.c,fio_libraries.sh,patches/*,driver/*} lab/disks/drive/{mechanics,parameters}.h
+  ! has_virtual_time || {
+    printf 'provision/kernel/%s\n' quick_clock.c fio_libraries.sh
+    patches
+    printf '%s\n' provision/kernel/driver/* lab/disks/drive/{mechanics,parameters}.h
+  }
 }
 
 hash_of() { sha256sum "$@" | sha256sum | cut -d ' ' -f 1; }
@@ -93,7 +109,7 @@ require_tools() {
 patch_tree() {
   local file kernel
   kernel="$(make -s -C "$tree" ARCH=um kernelversion)"
-  for file in provision/kernel/patches/*.patch; do
+  for file in $(patches); do
     patch --directory="$tree" --strip=1 --fuzz=0 --forward --batch --no-backup-if-mismatch --reject-file=- <"$file" >>"$build/messages" 2>&1 && continue
     tail -n 5 "$build/messages" >&2
     give_up "$(basename "$file") does not apply to Linux $kernel; next: use another source (--source), or mend the patch"
@@ -112,7 +128,7 @@ add_driver() {
 configure() {
   local fragments setting missing=()
   mapfile -t fragments < <(configs)
-  if [[ $flavour == virtual-time ]]; then
+  if has_virtual_time; then
     cat "${fragments[@]}" >"$build/wanted"
     kmake : "KCONFIG_ALLCONFIG=$build/wanted" allnoconfig || give_up_with_messages "cannot be configured"
   else
@@ -148,7 +164,7 @@ prepare() {
   say "unpacking $source"
   XZ_OPT=-T0 run : tar -xf "$source" -C "$tree" --strip-components=1 "${unpack_not[@]/#/--exclude=}" ||
     give_up_with_messages "cannot be unpacked"
-  if [[ $flavour == virtual-time ]]; then
+  if has_virtual_time; then
     patch_tree
     add_driver
   fi
@@ -201,7 +217,7 @@ collect() {
   install -m 755 -s "$tree/linux" "$result/linux"
   install -m 644 "$tree/.config" "$result/config"
   cp "$tree/include/config/kernel.release" "$result/release"
-  if [[ $flavour == virtual-time ]]; then
+  if has_virtual_time; then
     gcc -O2 -shared -fPIC -o "$result/quick_clock.so" provision/kernel/quick_clock.c
     provision/kernel/fio_libraries.sh "$result/fio"
   fi
@@ -213,12 +229,12 @@ choose() {
   flavour=standard
   while (($#)); do
     case "$1" in
-    standard | virtual-time) flavour="$1" ;;
+    standard | virtual-time | planted) flavour="$1" ;;
     --source)
       source="$(realpath -es -- "${2:?--source needs a file}")" || exit 2
       shift
       ;;
-    *) fail "usage: build-uml.sh [standard|virtual-time] [--source FILE]" 2 ;;
+    *) fail "usage: build-uml.sh [standard|virtual-time|planted] [--source FILE]" 2 ;;
     esac
     shift
   done
