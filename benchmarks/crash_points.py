@@ -16,7 +16,7 @@ from collections import Counter
 
 from benchmarks.support.report import finish, private_state, spread
 from lab.fault_lab.configuration import all_configurations
-from lab.fault_lab.crash_points import Explored, explore_all
+from lab.fault_lab.crash_points import Exploration, Explored, explore_all
 from lab.machine import Host, parse_target
 
 POINTS = 20_000
@@ -74,13 +74,10 @@ def main() -> None:
     found: list[Explored] = []
     started = time.monotonic()
     with private_state():
-        for explored in explore_all(
-            parse_target("uml:?time=virtual"),
-            Host.real("benchmark"),
-            work,
-            points=-(-each_points // recordings),
-            machines=options.machines,
-        ):
+        exploration = Exploration(
+            parse_target("uml:?time=virtual"), Host.real("benchmark"), points=-(-each_points // recordings)
+        )
+        for explored in explore_all(exploration, work, machines=options.machines):
             found.append(explored)
             tally = explored.tally
             told = explored.error or f"{tally.points} points, {len(tally.broken)} broken"

@@ -14,15 +14,15 @@ from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import LabError, SpecError
 from lab.fault_lab.configuration import all_configurations, find_configuration, promises
-from lab.fault_lab.crash_points import MOST_DRIVES, Explored, explore_all
+from lab.fault_lab.crash_points import MOST_DRIVES, Exploration, Explored, explore_all
 from lab.fault_lab.place import open_place
-from lab.fault_lab.promise import Judge, Judgement
+from lab.fault_lab.promise import Judge, PointJudgement
 from lab.fault_lab.record_program import cut_of
 from lab.fault_lab.recording import judge_points, make_recording
 from lab.gates.numbers import PointCount
 
 POINTS = 100
-_HEADINGS = ("configuration", "points", *(word.value for word in Judgement), "refused", "")
+_HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement), "refused", "")
 
 
 def add_to(app: App) -> None:
@@ -36,7 +36,10 @@ def points(
     every: Annotated[
         bool, Parameter(negative="", show_default=False, help="Every crash point of a short recording.")
     ] = False,
-    operations: Annotated[int, number(PointCount, help="Operations of the load that is recorded.")] = 60,
+    operations: Annotated[
+        int | None,
+        number(PointCount, help="Operations of the load; without: as many as show something."),
+    ] = None,
     seed: Annotated[str, Parameter(help="Of the load and of the choice.")] = "1",
     cut: Annotated[
         str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
@@ -65,16 +68,16 @@ def points(
             done["points"] += 1
             bar.show("crash points", 0.0 if every else min(1.0, done["points"] / total))
 
+        exploration = Exploration(
+            context.target,
+            context.host,
+            points=None if every else count,
+            operations=operations,
+            on_point=on_point,
+            is_stopped=ended.is_set,
+        )
         try:
-            for explored in explore_all(
-                context.target,
-                context.host,
-                [(each, seed) for each in chosen],
-                points=None if every else count,
-                operations=operations,
-                on_point=on_point,
-                is_stopped=ended.is_set,
-            ):
+            for explored in explore_all(exploration, [(each, seed) for each in chosen]):
                 found.append(explored)
                 tell_broken(context, explored)
         finally:
@@ -102,7 +105,7 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
                     "seed": each.seed,
                     "fingerprint": each.fingerprint,
                     "points": each.tally.points,
-                    "judgements": {word.value: each.tally.judgements[word] for word in Judgement},
+                    "judgements": {word.value: each.tally.judgements[word] for word in PointJudgement},
                     "refused": each.tally.refused,
                     "seconds": round(each.seconds, 2),
                     "broken": [{"cut": one.cut, "reasons": one.reasons} for one in each.tally.broken],
@@ -116,7 +119,7 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
         (
             each.configuration.name,
             each.tally.points,
-            *(each.tally.judgements[word] or "" for word in Judgement),
+            *(each.tally.judgements[word] or "" for word in PointJudgement),
             each.tally.refused or "",
             each.error and "could not be tried",
         )
@@ -127,7 +130,7 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
     out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
 
 
-def one_cut(context: Context, name: str, seed: str, word: str, operations: int) -> int:
+def one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
     """Record again, and judge one crash point with the array started by mdadm."""
     if not name:
         raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")
@@ -150,7 +153,7 @@ def one_cut(context: Context, name: str, seed: str, word: str, operations: int) 
                     if stage in seen:
                         out(f"  {stage}: {seen[stage]}")
                 out(f"  promised: {policy.degraded if cut.missing else policy.whole} ({policy.source})")
-            return 1 if verdict.judgement is Judgement.BROKEN else 0
+            return 1 if verdict.judgement is PointJudgement.BROKEN else 0
     raise LabError("the machine gave no answer about the crash point", hint="try it again")
 
 

@@ -51,7 +51,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     needs: str = ""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CutMoment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What md does while the power fails."""
 
     name: str
@@ -68,8 +68,33 @@ class Impossible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     moments: tuple[str, ...] = ()
 
     def covers(self, level: str, policy: str, moment: str) -> bool:
-        asked = ((level, self.levels), (policy, self.policies), (moment, self.moments))
-        return all(not known or word in known for word, known in asked)
+        return is_among((level, self.levels), (policy, self.policies), (moment, self.moments))
+
+
+class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A defect of md that is described in docs/findings.md; an empty list stands for all."""
+
+    finding: str
+    what: tuple[str, ...]
+    """``rows`` whose copies or parity do not fit, ``blocks`` with a verdict, or both."""
+    where: str
+    """``stripe``: whatever lies in a stripe with a write that a drive might lose; ``written``: of that, written blocks."""
+    why: str
+    levels: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+
+    def covers(self, configuration: CutConfiguration) -> bool:
+        return is_among(
+            (configuration.level, self.levels),
+            (configuration.policy.name, self.policies),
+            (configuration.moment, self.moments),
+        )
+
+
+def is_among(*asked: tuple[str, tuple[str, ...]]) -> bool:
+    """Whether each word is in its list; an empty list has all."""
+    return all(not known or word in known for word, known in asked)
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,8 +102,9 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     format_version: int
     policy: tuple[Policy, ...]
-    moment: tuple[Moment, ...]
+    moment: tuple[CutMoment, ...]
     impossible: tuple[Impossible, ...]
+    known: tuple[KnownDefect, ...]
 
 
 @cache
@@ -88,7 +114,7 @@ def promises() -> Promises:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class CutConfiguration:
     """One array at one moment under one load."""
 
     level: str
@@ -118,6 +144,11 @@ class Configuration:
     def journal(self) -> int | None:
         """The number of the drive that is the journal."""
         return self.members if self.policy.has_journal else None
+
+    @property
+    def operations(self) -> int:
+        """Of the load: until a write-back journal has written something out too."""
+        return 240 if self.policy.is_write_back and self.moment == "idle" else 60
 
     @property
     def spare(self) -> int | None:
@@ -187,7 +218,7 @@ def impossible(level: str, policy: str, moment: str) -> Impossible | None:
     return next((each for each in promises().impossible if each.covers(level, policy, moment)), None)
 
 
-def all_configurations() -> tuple[Configuration, ...]:
+def all_configurations() -> tuple[CutConfiguration, ...]:
     """Every possible combination, each under one load; of those on an array in sync, all loads."""
     found = []
     for policy in promises().policy:
@@ -196,11 +227,11 @@ def all_configurations() -> tuple[Configuration, ...]:
                 if policy.needs or impossible(level, policy.name, moment.name):
                     continue
                 loads = tuple(LOADS) if moment.name == "idle" and level in ("raid1", "raid5") else ("mixed",)
-                found += [Configuration(level, policy, moment.name, load) for load in loads]
+                found += [CutConfiguration(level, policy, moment.name, load) for load in loads]
     return tuple(found)
 
 
-def find_configuration(name: str) -> Configuration:
+def find_configuration(name: str) -> CutConfiguration:
     """One by its name. Raises SpecError with the nearest, or with the reason why it cannot be."""
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -212,10 +243,15 @@ def find_configuration(name: str) -> Configuration:
     raise error
 
 
-def steps_of(configuration: Configuration, nodes: tuple[str, ...], operations: int) -> list[list[Any]]:
+def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations: int) -> list[list[Any]]:
     """The history that is recorded."""
     drives, md = list(configuration.drives), "/sys/block/md0/md"
-    steps: list[list[Any]] = [["run", configuration.creation(nodes)]]
+    steps: list[list[Any]] = []
+    if configuration.journal is not None:
+        # md of Linux 6.1 and 7.2 may stand still for ever when it stops an array whose journal takes discards.
+        journal = nodes[configuration.journal].rpartition("/")[2]
+        steps.append(["write", f"/sys/block/{journal}/queue/discard_max_bytes", "0"])
+    steps.append(["run", configuration.creation(nodes)])
     if configuration.policy.is_write_back:
         steps.append(["write", f"{md}/journal_mode", "write-back"])
     held = configuration.moment in ("first-sync", "rebuild", "check", "reshape")

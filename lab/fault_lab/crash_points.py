@@ -6,13 +6,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.errors import LabError
-from lab.fault_lab.configuration import Configuration
+from lab.fault_lab.configuration import CutConfiguration
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.promise import Judge, PointVerdict, Tally
-from lab.fault_lab.recording import OPERATIONS, judge_points, make_recording
+from lab.fault_lab.recording import judge_points, make_recording
 from lab.machine import Host, Target
 
 MOST_DRIVES = 8
@@ -22,7 +22,7 @@ MOST_DRIVES = 8
 class Explored:
     """A configuration whose points were tried."""
 
-    configuration: Configuration
+    configuration: CutConfiguration
     seed: str
     fingerprint: str
     """Of the recording; in virtual time the same wherever it is made."""
@@ -35,11 +35,11 @@ class Explored:
 
 def explore(
     place: FaultPlace,
-    configuration: Configuration,
+    configuration: CutConfiguration,
     *,
     seed: str,
     points: int | None,
-    operations: int = OPERATIONS,
+    operations: int | None = None,
     on_point: Callable[[PointVerdict], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Explored:
@@ -56,48 +56,56 @@ def explore(
     return Explored(configuration, seed, recording.fingerprint, tally, time.monotonic() - started)
 
 
-def explore_all(
-    target: Target,
-    host: Host,
-    work: Sequence[tuple[Configuration, str]],
-    *,
-    points: int | None,
-    operations: int = OPERATIONS,
-    machines: int = 2,
-    on_point: Callable[[PointVerdict], None] = lambda _: None,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> Iterator[Explored]:
-    """The outcome of each configuration and seed, as they end; a machine that is lost costs its configuration alone."""
-    todo: queue.SimpleQueue[tuple[Configuration, str]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[Explored | None] = queue.SimpleQueue()
-    for each in work:
-        todo.put(each)
-    ended = threading.Event()
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """What is tried of each configuration, and where."""
 
-    def stops() -> bool:
-        return ended.is_set() or is_stopped()
+    target: Target
+    host: Host
+    points: int | None
+    operations: int | None = None
+    on_point: Callable[[PointVerdict], None] = lambda _: None
+    is_stopped: Callable[[], bool] = lambda: False
 
-    def one_machine(configuration: Configuration, seed: str) -> Explored:
+    def one(self, configuration: CutConfiguration, seed: str) -> Explored:
+        """A configuration on a machine just started, which is the same each time; one that did other things is not.
+
+        A machine that is lost costs its configuration alone: the outcome says so.
+        """
         began = time.monotonic()
         try:
-            # A machine just started is the same each time; one that did other things before is not.
-            with open_place(target, host, drives=MOST_DRIVES) as place:
+            with open_place(self.target, self.host, drives=MOST_DRIVES) as place:
                 return explore(
                     place,
                     configuration,
                     seed=seed,
-                    points=points,
-                    operations=operations,
-                    on_point=on_point,
-                    is_stopped=stops,
+                    points=self.points,
+                    operations=self.operations,
+                    on_point=self.on_point,
+                    is_stopped=self.is_stopped,
                 )
         except LabError as error:
             return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error=error.message)
 
+
+def explore_all(
+    exploration: Exploration, work: Sequence[tuple[CutConfiguration, str]], *, machines: int = 2
+) -> Iterator[Explored]:
+    """The outcome of each configuration and seed, as they end; ``on_point`` is called on the machines' threads.
+
+    Closing the iterator ends all of it.
+    """
+    todo: queue.SimpleQueue[tuple[CutConfiguration, str]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Explored | None] = queue.SimpleQueue()
+    ended = threading.Event()
+    for each in work:
+        todo.put(each)
+    stoppable = replace(exploration, is_stopped=lambda: ended.is_set() or exploration.is_stopped())
+
     def work_on() -> None:
         try:
-            while not stops():
-                done.put(one_machine(*todo.get_nowait()))
+            while not stoppable.is_stopped():
+                done.put(stoppable.one(*todo.get_nowait()))
         except queue.Empty:
             pass
         finally:

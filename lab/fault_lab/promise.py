@@ -10,17 +10,25 @@ from functools import cached_property
 from typing import Any
 
 from lab.arrays.stripes import stripe_rows
-from lab.fault_lab.configuration import BLOCK_BYTES, CHUNK_BYTES, MEMBER_BYTES, PARITY_LEVELS, Configuration
+from lab.fault_lab.configuration import (
+    BLOCK_BYTES,
+    CHUNK_BYTES,
+    MEMBER_BYTES,
+    PARITY_LEVELS,
+    CutConfiguration,
+    KnownDefect,
+    promises,
+)
 from lab.fault_lab.ledger_program import ALLOWED, Ledger
 from lab.fault_lab.record_program import Cut, cut_of
-from lab.fault_lab.recording import Recording
+from lab.fault_lab.recording import DriveRecording
 from lab.units import MIB, SECTOR_BYTES
 
 DATA_OFFSET_BYTES = 2 * MIB
 _BLOCKS_PER_CHUNK = CHUNK_BYTES // BLOCK_BYTES
 
 
-class Judgement(StrEnum):
+class PointJudgement(StrEnum):
     """Of one crash point."""
 
     KEPT = "kept"
@@ -28,6 +36,8 @@ class Judgement(StrEnum):
     """Nothing was promised of some blocks, and all the same they are right."""
     EXEMPT = "lost as the promise allows"
     """Wrong or unreadable data where the promise makes an exception: the write hole."""
+    KNOWN = "a known defect of md"
+    """A promise is broken, in just the way that docs/findings.md describes."""
     BROKEN = "broken"
 
 
@@ -36,7 +46,7 @@ class PointVerdict:
     """One crash point with its judgement; ``reasons`` say what was seen, in words."""
 
     cut: str
-    judgement: Judgement
+    judgement: PointJudgement
     reasons: tuple[str, ...]
     seen: Mapping[str, Any]
 
@@ -46,7 +56,7 @@ class Tally:
     """What a configuration's points came to."""
 
     points: int = 0
-    judgements: Counter[Judgement] = field(default_factory=Counter)
+    judgements: Counter[PointJudgement] = field(default_factory=Counter)
     refused: int = 0
     broken: list[PointVerdict] = field(default_factory=list)
 
@@ -54,16 +64,16 @@ class Tally:
         self.points += 1
         self.judgements[verdict.judgement] += 1
         self.refused += "refused" in verdict.seen
-        if verdict.judgement is Judgement.BROKEN:
+        if verdict.judgement is PointJudgement.BROKEN:
             self.broken.append(verdict)
 
 
 class Judge:
     """Knows one recording's array, and judges what was seen at its cuts."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: DriveRecording) -> None:
         self.recording = recording
-        self.configuration: Configuration = recording.configuration
+        self.configuration: CutConfiguration = recording.configuration
         self.ledger = Ledger(recording.events)
 
     @cached_property
@@ -82,24 +92,48 @@ class Judge:
         """The judgement of one document of crash_program.py."""
         cut = cut_of(seen["cut"])
         if "broke" in seen:
-            return PointVerdict(seen["cut"], Judgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
+            return PointVerdict(seen["cut"], PointJudgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
         reasons = [*self._of_the_start(cut, seen)]
-        exempt = self._exempt(cut)
-        was_exempt = False
+        exempt, known = self._exempt(cut), self._known(cut)
+        was_exempt = is_known = False
         for stage in ("started", "settled"):
             look = seen.get(stage, {})
             wrong = [each for each in look.get("bad", ()) if each[0] not in exempt]
             was_exempt = was_exempt or len(wrong) < self._bad_blocks(look)
-            reasons += [f"{stage}: block {b} is {v} ({f}; allowed {a})" for b, v, f, a in wrong[:4]]
-            if look.get("wrong_rows"):
-                reasons.append(f"{stage}: parity or copies do not fit in rows {look['wrong_rows'][:8]}")
+            new = [each for each in wrong if each[0] not in known.get("blocks", ())]
+            rows = [row for row in look.get("wrong_rows", ()) if row not in known.get("rows", ())]
+            is_known = is_known or len(new) < len(wrong) or len(rows) < len(look.get("wrong_rows", ()))
+            reasons += [f"{stage}: block {b} is {v} ({f}; allowed {a})" for b, v, f, a in new[:4]]
+            if rows:
+                reasons.append(f"{stage}: parity or copies do not fit in rows {rows[:8]}")
         if seen.get("idle") is False:
             reasons.append("md did not come to rest")
         if reasons:
-            return PointVerdict(seen["cut"], Judgement.BROKEN, tuple(reasons), seen)
+            return PointVerdict(seen["cut"], PointJudgement.BROKEN, tuple(reasons), seen)
+        if is_known:
+            why = tuple(f"{each.why} (docs/findings.md, {each.finding})" for each in self._known_defects)
+            return PointVerdict(seen["cut"], PointJudgement.KNOWN, why, seen)
         if was_exempt:
-            return PointVerdict(seen["cut"], Judgement.EXEMPT, (), seen)
-        return PointVerdict(seen["cut"], Judgement.MORE if exempt else Judgement.KEPT, (), seen)
+            return PointVerdict(seen["cut"], PointJudgement.EXEMPT, (), seen)
+        return PointVerdict(seen["cut"], PointJudgement.MORE if exempt else PointJudgement.KEPT, (), seen)
+
+    @cached_property
+    def _known_defects(self) -> tuple[KnownDefect, ...]:
+        return tuple(each for each in promises().known if each.covers(self.configuration))
+
+    def _known(self, cut: Cut) -> dict[str, set[int]]:
+        """Blocks and rows of which known defects tell: only where a drive had a write that it might lose."""
+        found: dict[str, set[int]] = {}
+        pages = {page for _, page in self._places(cut)} if self._known_defects else set()
+        for defect in self._known_defects:
+            if "rows" in defect.what:
+                found["rows"] = {page // _BLOCKS_PER_CHUNK for page in pages}
+            if "blocks" in defect.what:
+                written = self._places(cut, only_open=False) if defect.where == "written" else set(self.places.values())
+                found["blocks"] = {
+                    block for block, place in self.places.items() if place[1] in pages and place in written
+                }
+        return found
 
     def _bad_blocks(self, look: Mapping[str, Any]) -> int:
         return sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
@@ -134,7 +168,7 @@ class Judge:
         written = self._written_blocks(cut)
         if configuration.policy.exempt == "written":
             return frozenset(block for block in written if self.places[block][0] in lost)
-        pages = {self.places[block][1] for block in written} | self._open_pages(cut)
+        pages = {self.places[block][1] for block in written} | {page for _, page in self._places(cut)}
         return frozenset(block for block, (_, page) in self.places.items() if page in pages)
 
     def _written_blocks(self, cut: Cut) -> set[int]:
@@ -143,15 +177,17 @@ class Judge:
         allowed = self.ledger.allowed(event, is_power_cut=True)
         return {block for block, generations in allowed.items() if len(generations) > 1 and block in self.places}
 
-    def _open_pages(self, cut: Cut) -> set[int]:
-        """Pages of the members' data on which some drive had a write that it may have lost."""
-        pages: set[int] = set()
+    def _places(self, cut: Cut, *, only_open: bool = True) -> set[tuple[int, int]]:
+        """(slot, page of the member's data) where a drive had a write that it might lose, or any write of the record."""
+        places: set[tuple[int, int]] = set()
         for drive in self.recording.record.drives:
             if drive == self.configuration.journal:
                 continue
-            for each in self.recording.record.split(drive, cut.at)[1]:
+            slot = self.configuration.slot(drive)
+            sure, open_ = self.recording.record.split(drive, cut.at)
+            for each in open_ if only_open else (*sure, *open_):
                 start = each.sector * SECTOR_BYTES - DATA_OFFSET_BYTES
                 end = start + each.count * SECTOR_BYTES
-                if end > 0:
-                    pages.update(range(max(0, start) // BLOCK_BYTES, -(-end // BLOCK_BYTES)))
-        return pages
+                pages = range(max(0, start) // BLOCK_BYTES, -(-end // BLOCK_BYTES)) if end > 0 else ()
+                places.update((slot, page) for page in pages)
+        return places

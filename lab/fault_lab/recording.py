@@ -11,26 +11,25 @@ from itertools import combinations
 from typing import Any
 
 from lab.errors import LabError
-from lab.fault_lab.configuration import Configuration, steps_of
+from lab.fault_lab.configuration import CutConfiguration, steps_of
 from lab.fault_lab.ledger_program import Ledger
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.program import CRASH, PLAYER, run_program
 from lab.fault_lab.record_program import ALL, EVERYTHING, FLUSHED, KINDS, Cut, Record, chosen_cut
 
-OPERATIONS = 60
 MOST_TRIED_BY_ALL = 4
 """Of so many open writes every subset is tried."""
 MAY_FAIL = ("write", "check", "state")
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class DriveRecording:
     """What was played, and the record of it.
 
     ``fingerprint``: of the record and the ledger; the same in each machine in virtual time.
     """
 
-    configuration: Configuration
+    configuration: CutConfiguration
     seed: str
     events: list[list[Any]]
     record: Record
@@ -73,10 +72,10 @@ class Recording:
 
 
 def make_recording(
-    place: FaultPlace, configuration: Configuration, seed: str, *, operations: int = OPERATIONS
-) -> Recording:
+    place: FaultPlace, configuration: CutConfiguration, seed: str, *, operations: int | None = None
+) -> DriveRecording:
     """Play the configuration's history on blank drives. Raises LabError if it did not go as it must."""
-    steps = steps_of(configuration, place.nodes, operations)
+    steps = steps_of(configuration, place.nodes, operations or configuration.operations)
     events: list[list[Any]] = []
     job = {"seed": seed, "steps": steps, "geometry": configuration.geometry, "wants_ledger": True}
     for seen in run_program(place.lab.machine, PLAYER, {"histories": [job]}):
@@ -90,7 +89,7 @@ def make_recording(
     encoded = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
     data = base64.b64decode(encoded)
     digest = hashlib.sha256(data + repr(events).encode()).hexdigest()
-    return Recording(configuration, seed, events, Record(data), digest)
+    return DriveRecording(configuration, seed, events, Record(data), digest)
 
 
 def went_wrong(seen: dict[str, Any]) -> str | None:
@@ -107,7 +106,7 @@ def went_wrong(seen: dict[str, Any]) -> str | None:
 
 
 def judge_points(
-    place: FaultPlace, recording: Recording, cuts: list[Cut], *, by_mdadm: bool = False
+    place: FaultPlace, recording: DriveRecording, cuts: list[Cut], *, by_mdadm: bool = False
 ) -> Iterator[dict[str, Any]]:
     """What was seen at each cut, in their order; the drives must still be those of the recording."""
     configuration = recording.configuration
@@ -127,6 +126,6 @@ def judge_points(
             yield seen
 
 
-def ledger_of(recording: Recording) -> Ledger:
+def ledger_of(recording: DriveRecording) -> Ledger:
     """The ledger of a recording."""
     return Ledger(recording.events)

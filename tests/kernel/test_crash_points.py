@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from lab.fault_lab.configuration import Configuration, find_configuration
+from lab.fault_lab.configuration import CutConfiguration, find_configuration
 from lab.fault_lab.crash_points import MOST_DRIVES, explore
 from lab.fault_lab.place import open_place
-from lab.fault_lab.promise import Judge, Judgement
+from lab.fault_lab.promise import Judge, PointJudgement
 from lab.fault_lab.record_program import FLUSHED, chosen_cut
-from lab.fault_lab.recording import Recording, judge_points, make_recording
+from lab.fault_lab.recording import DriveRecording, judge_points, make_recording
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
@@ -42,8 +42,8 @@ def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> N
         judge = Judge(recording)
         verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
         by_mdadm = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:6], by_mdadm=True)]
-    assert {each.judgement for each in verdicts} >= {Judgement.EXEMPT}
-    assert not [each.reasons for each in verdicts if each.judgement is Judgement.BROKEN]
+    assert {each.judgement for each in verdicts} >= {PointJudgement.EXEMPT}
+    assert not [each.reasons for each in verdicts if each.judgement is PointJudgement.BROKEN]
     # Dirty and degraded, md refuses the array until it is forced.
     assert any("refused" in each.seen for each in verdicts)
     # Started by mdadm instead of by the driver's own requests, the same comes out.
@@ -53,7 +53,7 @@ def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> N
     ]
 
 
-def make_fresh(configuration: Configuration) -> Recording:
+def make_fresh(configuration: CutConfiguration) -> DriveRecording:
     with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
         return make_recording(place, configuration, "1")
 
@@ -68,7 +68,7 @@ def test_an_acknowledged_write_that_is_not_there_breaks_a_promise() -> None:
         cuts = [chosen_cut(recording.record, at, FLUSHED, chance) for at in recording.record.moments()[20:60:4]]
         true = [Judge(recording).verdict(seen).judgement for seen in judge_points(place, recording, cuts)]
         verdicts = [Judge(claimed).verdict(seen) for seen in judge_points(place, claimed, cuts)]
-    assert set(true) == {Judgement.KEPT}
-    broken = [each for each in verdicts if each.judgement is Judgement.BROKEN]
+    assert set(true) == {PointJudgement.KEPT}
+    broken = [each for each in verdicts if each.judgement is PointJudgement.BROKEN]
     assert len(broken) >= len(cuts) // 2
     assert all("lost after acknowledgement" in " ".join(each.reasons) for each in broken)
