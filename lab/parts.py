@@ -18,6 +18,7 @@ FOLDERS = (
     "lab.classroom",
     "lab.publications",
     "lab.fio_plot",
+    "lab.md_tests",
 )
 _HERE = Path(__file__).parent
 

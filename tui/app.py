@@ -17,6 +17,7 @@ from textual.screen import Screen
 from lab.host import signals
 from tui.collector import settle_collector
 from tui.experiments import Experiments
+from tui.faults import FaultRuns
 from tui.frontend import Choice, ClientMaker, Frontend
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
@@ -96,7 +97,8 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
-        self.experiments, self.guide = Experiments(self), Guide(self, on_passed=self.bell)
+        self.experiments, self.faults = Experiments(self), FaultRuns(self)
+        self.guide = Guide(self, on_passed=self.bell)
         self.services += (self.guide,)
         self.marks.is_quiet = lambda: self.guide.is_following
         self._settings_file = settings_file or state_file()

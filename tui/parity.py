@@ -34,6 +34,8 @@ DOES: dict[str, str] = {
     "lessons.language": "lesson start",
     "lessons.variant": "lesson start",
     "lessons.leave": "lesson leave",
+    "faults.run": "fault run",
+    "faults.stop": "fault run",
 }
 """Binding id -> the words after ``raidlab`` that do the same."""
 
@@ -55,6 +57,7 @@ VIEWS = frozenset(
         *("shell.older", "shell.newer"),
         *("lesson.large", "lesson.next", "lessons.next", "lesson.up", "lesson.down", "lessons.up", "lessons.down"),
         *("variant.cancel", "number.cancel"),
+        *("faults.about", "faults.next", "faults.previous"),
     }
 )
 """Bindings that only look, choose or leave."""

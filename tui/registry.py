@@ -34,4 +34,5 @@ SCREENS = (
     ScreenEntry("4", "results", "Results", "tui.screens.results:ResultsScreen"),
     ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
     ScreenEntry("6", "lessons", "Lessons", "tui.screens.lessons:LessonsScreen"),
+    ScreenEntry("7", "faults", "Faults", "tui.screens.faults:FaultsScreen"),
 )

@@ -30,6 +30,7 @@ _COMMANDS = (
     ("workloads", "lab.cli.load:workloads", "The catalogue of workloads."),
     ("exec", "lab.cli.execute:execute", "Run a command on the machine while the lab is open."),
     ("run", "lab.cli.run:run", "Run an experiment."),
+    ("fault", "lab.cli.fault:app", "Faults that end in a verdict on the data: scenarios, power cuts, campaigns."),
     ("lesson", "lab.cli.lesson:app", "Guided lessons: read, predict, do, check, understand."),
     ("results", "lab.cli.results:app", "Stored results."),
     ("lint", "lab.cli.lint:lint", "What makes a measurement untrustworthy, rule by rule."),

@@ -78,7 +78,7 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     what: tuple[str, ...]
     """``rows`` whose copies or parity do not fit, ``blocks`` with a verdict, or both."""
     where: str
-    """``stripe``: whatever lies in a stripe with a write that a drive might lose; ``written``: of that, written blocks."""
+    """``stripe``: all of a stripe with a write that a drive might lose; ``written``: its blocks that were written."""
     why: str
     levels: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()

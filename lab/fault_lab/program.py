@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ _HERE = Path(__file__).resolve().parent
 _PARTS = ("blocks", "ledger", "record", "arrays", "writer", "player")
 PLAYER = (*_PARTS,)
 CRASH = (*_PARTS, "crash")
+CAMPAIGN = (*_PARTS, "campaign")
 
 
 def joined_source(parts: Sequence[str]) -> str:
@@ -24,14 +25,16 @@ def joined_source(parts: Sequence[str]) -> str:
     return future + "".join(text.replace(future, "", 1) for text in texts) + f"\n\n{parts[-1]}_main()\n"
 
 
-def run_program(machine: Machine, parts: Sequence[str], job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Start a program with a job; its documents as they come.
+def run_program(
+    machine: Machine, parts: Sequence[str], job: Mapping[str, Any], *, change: Callable[[str], str] = lambda source: source
+) -> Iterator[dict[str, Any]]:
+    """Start a program with a job; its documents as they come. ``change`` alters its source first (who tests the oracle).
 
     Closing the iterator ends the program. Raises LabError with its last words if it ends without having come to its
     end.
     """
     path = f"{RUN_FOLDER}/fault-{parts[-1]}"
-    source = joined_source(parts)
+    source = change(joined_source(parts))
     if machine.read([path])[path] != source:
         machine.write(path, source)
     argv, text = packed(("python3", "-IS", path), json.dumps(job, separators=(",", ":")))

@@ -178,7 +178,7 @@ class Judge:
         return {block for block, generations in allowed.items() if len(generations) > 1 and block in self.places}
 
     def _places(self, cut: Cut, *, only_open: bool = True) -> set[tuple[int, int]]:
-        """(slot, page of the member's data) where a drive had a write that it might lose, or any write of the record."""
+        """(slot, page of the member's data) where a drive had a write that it might lose, or any write at all."""
         places: set[tuple[int, int]] = set()
         for drive in self.recording.record.drives:
             if drive == self.configuration.journal:

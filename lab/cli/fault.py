@@ -1,0 +1,161 @@
+"""``raidlab fault``: scenarios of faults on real arrays, each ending in a verdict with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from lab.cli import fault_campaign, fault_points
+from lab.cli.context import Context, current
+from lab.cli.numbers import number
+from lab.cli.output import out, out_json
+from lab.errors import ExitCode, SpecError
+from lab.fault_lab.fault_store import LATEST, ScenarioJournal, StoredScenarios, begun_run, load_run
+from lab.fault_lab.outcome_text import (
+    outcome_table,
+    outcome_text,
+    scenario_table,
+    scenario_text,
+    step_lines,
+    variant_title,
+)
+from lab.fault_lab.place import FaultPlace, open_place, with_own_kernel
+from lab.fault_lab.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios, find_scenario
+from lab.fault_lab.scenario_run import ScenarioHooks, play_all
+from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome
+from lab.gates.numbers import Seed
+
+app = App(
+    name="fault", help="Faults on real arrays, each ending in a verdict with its evidence.", help_format="plaintext"
+)
+fault_campaign.add_to(app)
+fault_points.add_to(app)
+_MOST_NARRATED = 3
+"""With more scenarios than this each is a line, unless all is asked for (--verbose)."""
+
+Names = Annotated[str, Parameter(help="Scenarios, by number or id.")]
+
+
+@app.command(name="list")
+def list_scenarios(*names: Names) -> None:
+    """List the scenarios, or tell what some of them break and what must hold."""
+    context = current()
+    chosen = [find_scenario(name) for name in names] or list(all_scenarios())
+    if context.json:
+        keys = ("number", "id", "title", "model", "must", "sources", "notes", "is_first")
+        out_json([{key: getattr(each, key) for key in keys} for each in chosen])
+    elif names:
+        out("\n\n".join(map(scenario_text, chosen)))
+    else:
+        out(scenario_table(chosen).as_text())
+
+
+@app.command
+def run(
+    *names: Names,
+    every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All of them.")] = False,
+    seed: Annotated[int, number(Seed, help="Of the oracle's writes, of cuts and of random histories.")] = 1,
+    keep: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Keep every word of the machine, beside the outcomes.")
+    ] = False,
+) -> int:
+    """Play scenarios on tiny arrays in a machine of their own, and tell whether all is as it must be.
+
+    In virtual time on the lab's own kernel; --on 'uml:?time=real' in real time. Every outcome is kept as soon as it
+    is there. The exit status is 0 only if all are as expected.
+    """
+    context = current()
+    if bool(names) == every:
+        raise SpecError("name scenarios, or say --all", hint="'raidlab fault list' lists them")
+    chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
+    target = with_own_kernel(context.target, context.host)
+    journal = begun_run(context.host, str(target), seed, [each.id for each in chosen])
+    narrator = _ScenarioNarrator(context, is_detailed=context.verbose or len(chosen) <= _MOST_NARRATED)
+
+    def opened() -> AbstractContextManager[FaultPlace]:
+        return open_place(target, context.host, drives=DRIVES, seed=seed, on_notice=context.narrator.notice)
+
+    def note_place(place: FaultPlace) -> None:
+        machine = place.lab.machine
+        version = machine.run(("mdadm", "--version"), check=False)
+        journal.note_machine(machine.facts.kernel_release, (version.stdout or version.stderr).strip())
+
+    hooks = narrator.hooks(journal if keep else None)
+    try:
+        for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=note_place):
+            journal.add(outcome)
+            narrator.tell(outcome)
+    finally:
+        if journal.stored.left:
+            told = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
+            context.narrator.notice(f"{told}; to see them again: raidlab fault show {journal.run.id}")
+    return _shown(context, journal.stored, [each.id for each in chosen] if len(chosen) <= _MOST_NARRATED else [])
+
+
+@app.command
+def show(
+    name: Annotated[str, Parameter(help="A run: its id, the beginning of one, or 'latest'.")] = LATEST,
+    *scenarios: Annotated[str, Parameter(help="Scenarios of it whose evidence is wanted, by number or id.")],
+) -> int:
+    """Show stored outcomes again: the table of a run, or scenarios of it with all their evidence."""
+    context = current()
+    return _shown(context, load_run(context.host, name), [find_scenario(each).id for each in scenarios])
+
+
+def _shown(context: Context, stored: StoredScenarios, detailed: Sequence[str]) -> int:
+    if context.json:
+        out_json({**msgspec.to_builtins(stored), "left": stored.left, "is_expected": stored.is_expected})
+    else:
+        for outcome in stored.outcomes:
+            if outcome.id in detailed:
+                out(outcome_text(outcome) + "\n")
+        out(outcome_table(stored).as_text())
+    return exit_code(stored)
+
+
+def exit_code(stored: StoredScenarios) -> ExitCode:
+    """A lost machine outweighs a verdict, and that what could not be tried."""
+    verdicts = {outcome.verdict for outcome in stored.outcomes}
+    if FaultVerdict.MACHINE_LOST in verdicts:
+        return ExitCode.MACHINE_LOST
+    if FaultVerdict.NOT_AS_EXPECTED in verdicts or stored.left:
+        return ExitCode.FAILED
+    return ExitCode.DONE if stored.is_expected else ExitCode.MISSING
+
+
+class _ScenarioNarrator:
+    """Tells on standard error what is done and why, and what becomes of it."""
+
+    def __init__(self, context: Context, *, is_detailed: bool) -> None:
+        self._notice = context.narrator.notice
+        self._is_detailed = is_detailed
+
+    def hooks(self, journal: ScenarioJournal | None) -> ScenarioHooks:
+        """``journal``: where every word of the machine is kept."""
+        told = (self._on_scenario, self._on_variant, self._on_step)
+        return ScenarioHooks(*told, journal.add_document) if journal else ScenarioHooks(*told)
+
+    def tell(self, outcome: ScenarioOutcome) -> None:
+        """One line, and what was not as expected."""
+        self._notice(
+            f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}"
+        )
+        for line in outcome.unmet:
+            self._notice(f"  {line}")
+
+    def _on_scenario(self, scenario: Scenario) -> None:
+        if self._is_detailed:
+            self._notice(f"{scenario.number} {scenario.title}")
+
+    def _on_variant(self, variant: ReadyVariant) -> None:
+        if self._is_detailed:
+            self._notice(f"  {variant_title(variant.name, variant.array.told)}")
+
+    def _on_step(self, step: StepOutcome) -> None:
+        if self._is_detailed:
+            for line in step_lines(step):
+                self._notice(f"    {line}")

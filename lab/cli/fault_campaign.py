@@ -1,0 +1,227 @@
+"""``raidlab fault campaign``, ``replay`` and ``findings``: random histories, and what they have shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from lab.cli.context import Context, current
+from lab.cli.numbers import number
+from lab.cli.output import out, out_json, pairs, table
+from lab.cli.progress import ProgressBar
+from lab.errors import ExitCode, SpecError
+from lab.fault_lab.campaign import Campaign, CampaignHooks, CampaignSummary, history_of
+from lab.fault_lab.campaign_record import CampaignJournal, begun_campaign, resumed_campaign
+from lab.fault_lab.evidence import gathered, record_of, script_of
+from lab.fault_lab.findings import FindingRecord, FindingStore, KeptFinding
+from lab.fault_lab.history import Bounds, FaultHistory, FindingId, parse_id
+from lab.fault_lab.history_play import Arena, HistoryOutcome, replayed
+from lab.fault_lab.place import with_own_kernel
+from lab.fault_lab.planted import find_planted_bug, planted_bugs
+from lab.gates.numbers import PointCount, Seconds, Seed
+from lab.machine import parse_target
+
+SEEDS = 1000
+ALL = "all"
+
+
+def add_to(app: App) -> None:
+    """Make them sub-commands."""
+    app.command(campaign, name="campaign")
+    app.command(replay, name="replay")
+    app.command(findings, name="findings")
+
+
+def campaign(
+    *,
+    seeds: Annotated[int | None, number(PointCount, help="Histories; 1000 unless minutes are given.")] = None,
+    minutes: Annotated[float | None, number(Seconds, help="Until so much time is over.")] = None,
+    first: Annotated[int, number(Seed, help="The first seed.")] = 1,
+    level: Annotated[str, Parameter(help="Only this level: 1, 4, 5, 6 or 10.")] = "",
+    policy: Annotated[
+        str, Parameter(help="Only this consistency policy: resync, bitmap, ppl, journal or write-back.")
+    ] = "",
+    planted: Annotated[
+        str, Parameter(help="With this planted bug of md, until it is found; 'all': one after the other.")
+    ] = "",
+    resume: Annotated[str | None, Parameter(help="Go on with a campaign: its id, or 'latest'.")] = None,
+    shrink: Annotated[bool, Parameter(help="Shrink what is found.")] = True,
+) -> int:
+    """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
+
+    What should not be is kept as a finding, with an id that replays it, shrunk to the fewest operations and writes.
+    """
+    context = current()
+    if resume is not None:
+        if seeds or minutes or level or policy or planted:
+            raise SpecError("--resume goes on with what the campaign was asked for", hint="give --resume alone")
+        with resumed_campaign(context.host, resume) as journal:
+            return _told(context, [_run(context, journal, shrinks=shrink)])
+    Bounds(level, policy)
+    bugs = planted_bugs() if planted == ALL else (find_planted_bug(planted),) if planted else (None,)
+    asked: dict[str, Any] = {"first": first, "seeds": seeds or 0, "seconds": (minutes or 0.0) * 60}
+    if not (seeds or minutes or planted):
+        asked["seeds"] = SEEDS
+    summaries = []
+    for bug in bugs:
+        asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
+        with begun_campaign(context.host, str(context.target), **asked) as journal:
+            summaries.append(_run(context, journal, shrinks=shrink))
+    return _told(context, summaries)
+
+
+def _run(context: Context, journal: CampaignJournal, *, shrinks: bool) -> CampaignSummary:
+    run = journal.run
+    target = with_own_kernel(parse_target(run.target), context.host)
+    context.narrator.notice(f"campaign {run.id}; to go on with it after an interruption: --resume {run.id}")
+    with ProgressBar(quiet=context.quiet) as bar:
+
+        def show(done: int, wanted: int) -> None:
+            bar.show("histories", done / wanted if wanted else 0.0)
+
+        hooks = CampaignHooks(context.narrator.notice, show)
+        arena = Arena(target, context.host, run.planted)
+        return Campaign(journal, arena, hooks, shrinks=shrinks, stops_at_first=bool(run.planted)).run()
+
+
+def _told(context: Context, summaries: list[CampaignSummary]) -> int:
+    """The exit status: that something was found is what a campaign of a planted bug is for, and else a failure."""
+    if context.json:
+        out_json(summaries if len(summaries) > 1 else summaries[0])
+    else:
+        for summary in summaries:
+            _tell(summary)
+    found = [record for summary in summaries for record in summary.findings]
+    is_planted = any(record.planted for record in found)
+    return ExitCode.FAILED if found and not is_planted else ExitCode.DONE
+
+
+def _tell(summary: CampaignSummary) -> None:
+    figures = {
+        "campaign": summary.run + ("" if summary.is_complete else " (not complete)"),
+        "histories": f"{summary.seeds}, {summary.histories_per_second} a second",
+        "findings": len(summary.findings),
+        **{f"explained: {word}": count for word, count in summary.explained.items()},
+    }
+    out(pairs(figures))
+    if summary.findings:
+        out()
+        out(_table(summary.findings))
+
+
+def _table(records: tuple[FindingRecord, ...]) -> str:
+    rows = [(each.id, each.kind, each.operations, each.writes, each.status, each.title) for each in records]
+    headings = ("finding", "kind", "operations", "writes", "status", "array")
+    return table(headings, rows, right=("operations", "writes"))
+
+
+def findings(
+    name: Annotated[str | None, Parameter(help="A finding; nothing: list those that are kept.")] = None,
+    *,
+    forget: Annotated[bool, Parameter(negative="", help="Remove it.")] = False,
+) -> None:
+    """What campaigns have found."""
+    context = current()
+    store = FindingStore(context.host)
+    if name is None:
+        if forget:
+            raise SpecError("--forget needs a finding", hint="name one: raidlab fault findings ID --forget")
+        records = tuple(each.record for each in store.all())
+        if context.json:
+            out_json(records)
+        else:
+            out(_table(records) if records else "no findings are kept")
+        return
+    found = store.find(name)
+    if found is None:
+        raise SpecError(f"no finding '{name}' is kept", hint="raidlab fault findings lists those that are")
+    if forget:
+        store.remove(found.record.id)
+        context.narrator.notice(f"{found.record.id} is forgotten")
+    elif context.json:
+        out_json({"finding": found.record, "history": found.history, "folder": str(found.folder)})
+    else:
+        out("\n".join(_lines_of(found.record, found.history)))
+        out(f"kept in {found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
+
+
+def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
+    acts = [f"  {number}: {act.title()}" for number, act in enumerate(history.acts)]
+    seen = [f"  act {act}: {kind}: {text}" for kind, act, text in record.differences]
+    return [f"{record.id}: {history.shape.title()}", *acts, "seen:", *seen]
+
+
+def replay(
+    name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
+    *,
+    times: Annotated[int, number(PointCount, help="So many times, each on a machine of its own.")] = 1,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="Keep all evidence in this new folder too.")
+    ] = None,
+) -> int:
+    """Play a history again and judge it: in virtual time with the same verdict each time."""
+    context = current()
+    if output is not None and output.exists():
+        raise SpecError(f"'{output}' is there already", hint="name a folder that is not")
+    finding_id, history, earlier = _found(context, name)
+    arena = Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
+    outcomes = []
+    with ProgressBar(quiet=context.quiet) as bar:
+        for turn in range(times):
+            bar.show(f"replay {turn + 1} of {times}", turn / times)
+            outcomes.append(replayed(arena, history, earlier))
+    if output is not None:
+        _write_evidence(arena, finding_id, history, earlier, output)
+        context.narrator.notice(f"evidence is in {output}")
+    _tell_replays(context, finding_id, history, outcomes)
+    return ExitCode.FAILED if any(outcome.differences for outcome in outcomes) else ExitCode.DONE
+
+
+def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
+    """From the folder if it is kept, which also knows a history that this version would not make; else from the id."""
+    kept: KeptFinding | None = FindingStore(context.host).find(name)
+    finding_id = parse_id(kept.record.id if kept else name)
+    history, earlier = history_of(finding_id) if not kept or finding_id.before else (kept.history, [])
+    return finding_id, kept.history if kept else history, earlier
+
+
+def _tell_replays(
+    context: Context, finding_id: FindingId, history: FaultHistory, outcomes: list[HistoryOutcome]
+) -> None:
+    verdicts = {tuple((each.kind, each.act, each.text) for each in outcome.differences) for outcome in outcomes}
+    if context.json:
+        out_json(
+            {
+                "id": str(finding_id),
+                "replays": len(outcomes),
+                "verdicts": len(verdicts),
+                "differences": [outcome.differences for outcome in outcomes[:1]][0],
+                "explained": dict(outcomes[0].explained),
+            }
+        )
+        return
+    out(f"{finding_id}: {history.shape.title()}")
+    for number, act in enumerate(history.acts):
+        out(f"  {number}: {act.title()}")
+    for kind, act_number, text in next(iter(verdicts)):
+        out(f"act {act_number}: {kind}: {text}")
+    if not next(iter(verdicts)):
+        out("nothing that should not be")
+    if len(outcomes) > 1:
+        same = "the same verdict each time" if len(verdicts) == 1 else f"{len(verdicts)} different verdicts"
+        out(f"{len(outcomes)} replays: {same}")
+
+
+def _write_evidence(
+    arena: Arena, finding_id: FindingId, history: FaultHistory, earlier: list[FaultHistory], folder: Path
+) -> None:
+    evidence = gathered(arena, history, earlier)
+    folder.mkdir(parents=True)
+    for file, data in evidence.files.items():
+        (folder / file).write_bytes(data)
+    if evidence.outcome.differences:
+        kind = evidence.outcome.differences[0].kind
+        record = record_of(finding_id, evidence.outcome, kind, arena, status="confirmed")
+        (folder / "commands.sh").write_bytes(script_of(record, history))

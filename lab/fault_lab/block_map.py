@@ -1,0 +1,102 @@
+"""Which members hold a block of the oracle, and which blocks share a strip. Pure arithmetic.
+
+A strip is one page of 4 KiB of every member at the same place: md computes parity strip by strip (stripe_head in
+drivers/md/raid5.h), so what is written in one strip never touches another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.arrays.stripes import stripe_rows
+from lab.units import KIB
+
+BLOCK_BYTES = 4 * KIB
+PARITY_LEVELS = (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMap:
+    """An array of ``members`` members that each give ``member_bytes``."""
+
+    level: Level
+    members: int
+    member_bytes: int
+    chunk_bytes: int
+    _chunks: dict[int, list[tuple[int, int]]] = field(init=False, repr=False, default_factory=dict)
+    """Chunk -> (slot, chunk of the member) of each copy."""
+
+    def __post_init__(self) -> None:
+        per_member = self.member_bytes // self.chunk_bytes
+        is_far = isinstance(self.level, Raid10) and self.level.layout is Raid10Layout.FAR
+        parts = self.level.copies if isinstance(self.level, Raid10) and is_far else 1
+        rows = per_member // parts
+        for row in stripe_rows(self.level, None, self.members, rows):
+            for slot, chunk in enumerate(row.chunks):
+                if not chunk.kind.is_parity:
+                    self._chunks.setdefault(chunk.number, []).append((slot, row.part * rows + row.row))
+
+    @property
+    def has_parity(self) -> bool:
+        """Whether blocks share strips with others."""
+        return self.level.name in PARITY_LEVELS
+
+    @property
+    def blocks(self) -> int:
+        """How many the array has."""
+        whole = self.level.capacity_bytes(self.members, self.member_bytes, self.chunk_bytes)
+        return whole // BLOCK_BYTES
+
+    @property
+    def stripe_blocks(self) -> int:
+        """Blocks of a full stripe; 0 where nothing is gained by writing one."""
+        return self.level.full_stripe_bytes(self.members, self.chunk_bytes) // BLOCK_BYTES if self.has_parity else 0
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are compared on the members (geometry.py)."""
+        return self.member_bytes // self.chunk_bytes if self.has_parity else len(self._chunks)
+
+    def places(self, block: int) -> list[tuple[int, int]]:
+        """(slot, page of the member's data) of each copy of a block; nothing for one behind the end."""
+        per_chunk = self.chunk_bytes // BLOCK_BYTES
+        number, page = divmod(block, per_chunk)
+        return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
+
+    def strips(self, blocks: Iterable[int]) -> set[int]:
+        """The strips of these blocks."""
+        return {page for block in blocks for _, page in self.places(block)}
+
+    def blocks_in(self, strips: Collection[int], slots: Collection[int]) -> set[int]:
+        """The data blocks in these strips that lie on these members."""
+        per_chunk = self.chunk_bytes // BLOCK_BYTES
+        found = set()
+        for number, places in self._chunks.items():
+            for slot, row in places:
+                if slot in slots:
+                    pages = range(row * per_chunk, (row + 1) * per_chunk)
+                    found |= {number * per_chunk + index for index, page in enumerate(pages) if page in strips}
+        return found
+
+    def is_readable(self, block: int, missing: Collection[int], bad: Collection[tuple[int, int]] = ()) -> bool:
+        """Whether a block can be had without the members in ``missing`` and the (slot, page) in ``bad``."""
+        places = self.places(block)
+        if any(slot not in missing and (slot, page) not in bad for slot, page in places):
+            return True
+        if not self.has_parity:
+            return False
+        ((_, page),) = places
+        gone = {slot for slot in range(self.members) if slot in missing or (slot, page) in bad}
+        return self.level.survives(frozenset(gone), self.members)
+
+    def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:
+        """The rows compared on the members (geometry.py) that have anything of these strips, blocks or (slot, page)."""
+        per_chunk = self.chunk_bytes // BLOCK_BYTES
+        if self.has_parity:
+            pages = {*strips, *self.strips(blocks), *(page for _, page in bad)}
+            return {page // per_chunk for page in pages}
+        spoiled = {(slot, page // per_chunk) for slot, page in bad}
+        found = {block // per_chunk for block in blocks}
+        return found | {number for number, places in self._chunks.items() if spoiled & set(places)}

@@ -1,0 +1,278 @@
+"""Campaigns: histories of many seeds on machines side by side, each judged.
+
+What is found is kept at once, and then replayed alone and shrunk.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from lab.errors import LabError, ResultError
+from lab.fault_lab.campaign_record import CampaignJournal, SeedDone
+from lab.fault_lab.evidence import gathered, record_of, script_of, seen_lines
+from lab.fault_lab.findings import FindingRecord, FindingStore
+from lab.fault_lab.generator import generated
+from lab.fault_lab.history import Bounds, FaultHistory, FindingId, kept_word, parse_id, part_of
+from lab.fault_lab.history_play import Arena, HistoryOutcome, play, replayed
+from lab.fault_lab.shrink import MOST_PLAYS, Shrinker
+
+BATCH = 20
+"""Histories that one machine plays."""
+WORKERS = 2
+JOIN_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignHooks:
+    """Who is told: words for people; how many seeds are done of how many (0: nobody knows)."""
+
+    notice: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _wanted: None
+
+
+class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign came to."""
+
+    run: str
+    seeds: int
+    seconds: float
+    histories_per_second: float
+    explained: dict[str, int]
+    said_no: dict[str, int]
+    findings: tuple[FindingRecord, ...]
+    found_after_seconds: float | None = None
+    """When the first finding was seen."""
+    is_complete: bool = True
+
+
+@dataclass
+class Campaign:
+    """One that goes on until its seeds or its time are over, or, with ``stops_at_first``, until something is found."""
+
+    journal: CampaignJournal
+    arena: Arena
+    hooks: CampaignHooks = field(default_factory=CampaignHooks)
+    workers: int = WORKERS
+    shrinks: bool = True
+    stops_at_first: bool = False
+    most_plays: int = MOST_PLAYS
+
+    def __post_init__(self) -> None:
+        run = self.journal.run
+        self.bounds = Bounds(run.level, run.policy)
+        self.store = FindingStore(self.arena.host)
+        self.said_no: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._seeds = self._undone()
+        self._over, self._stopped = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._began = 0.0
+        self._played = 0
+        self._taken: set[str] = set()
+        self._found_after: float | None = None
+
+    def _undone(self) -> Iterator[int]:
+        run = self.journal.run
+        seed = run.first
+        while not run.seeds or seed < run.first + run.seeds:
+            if seed not in self.journal.done:
+                yield seed
+            seed += 1
+
+    def run(self) -> CampaignSummary:
+        """Until it is over. Raises what made it end early; all that was found until then is kept."""
+        self._began = time.monotonic()
+        self.store.sweep()
+        threads = [threading.Thread(target=self._work, name=f"raidlab-campaign-{n}") for n in range(self.workers)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(JOIN_SECONDS)
+                    self._look_at_time()
+        finally:
+            self._stopped.set()
+            for thread in threads:
+                if thread.ident:
+                    thread.join()
+        if self._failure:
+            raise self._failure
+        return self.summary()
+
+    def summary(self) -> CampaignSummary:
+        """What it has come to so far."""
+        seconds = time.monotonic() - self._began
+        kept = {each.record.id: each.record for each in self.store.all() if each.record.run == self.journal.run.id}
+        wanted = self.journal.run.seeds
+        return CampaignSummary(
+            run=self.journal.run.id,
+            seeds=len(self.journal.done),
+            seconds=round(seconds, 1),
+            histories_per_second=round(self._played / seconds, 2) if seconds else 0.0,
+            explained=dict(sorted(self.journal.explained.items())),
+            said_no={str(word): count for word, count in sorted(self.said_no.items())},
+            findings=tuple(kept.values()),
+            found_after_seconds=self._found_after,
+            is_complete=not wanted or len(self.journal.done) >= wanted,
+        )
+
+    def _look_at_time(self) -> None:
+        limit = self.journal.run.seconds
+        if limit and time.monotonic() - self._began > limit:
+            self._over.set()
+
+    def _is_over(self) -> bool:
+        """Whether no more histories are to be played; what was found is looked into all the same."""
+        return self._over.is_set() or self._stopped.is_set()
+
+    def _work(self) -> None:
+        try:
+            while (rest := self._take_found()) is not None:
+                self._investigate(rest)
+            while not self._is_over() and (seeds := self._next_batch()):
+                found = self._play_batch(seeds)
+                for record, before in found:
+                    if not self._stopped.is_set():
+                        self._investigate(record, before)
+        except BaseException as error:  # told by the thread that waits
+            self._failure = self._failure or error
+            self._stopped.set()
+
+    def _take_found(self) -> FindingRecord | None:
+        """One that an earlier part of this campaign has found and not looked into."""
+        with self._lock:
+            for each in self.store.all():
+                record = each.record
+                if record.run == self.journal.run.id and record.status == "found" and record.id not in self._taken:
+                    self._taken.add(record.id)
+                    return record
+        return None
+
+    def _next_batch(self) -> list[int]:
+        """Seeds one after the other, so that an id can tell what was played before."""
+        with self._lock:
+            batch: list[int] = []
+            for seed in self._seeds:
+                if batch and seed != batch[-1] + 1:
+                    self._seeds = _and_then(seed, self._seeds)
+                    break
+                batch.append(seed)
+                if len(batch) == BATCH:
+                    break
+            return batch
+
+    def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
+        """Play these, on as many machines as it takes; what was found, with how many were played before it."""
+        found: list[tuple[FindingRecord, int]] = []
+        while seeds and not self._is_over():
+            with self.arena.opened() as place:
+                histories = [generated(seed, self.bounds) for seed in seeds]
+                done = 0
+                for outcome in play(place, histories, change=self.arena.change, is_stopped=self._is_over):
+                    if record := self._keep(outcome):
+                        found.append((record, done))
+                    done += 1
+                    if record and self.stops_at_first:
+                        self._over.set()
+            if not done:
+                break
+            seeds = seeds[done:]
+        return found
+
+    def _keep(self, outcome: HistoryOutcome) -> FindingRecord | None:
+        """Note a history, and before that what it has shown."""
+        seed, record = outcome.history.seed, None
+        if outcome.differences:
+            finding_id = FindingId(self.bounds, seed, self.arena.planted)
+            kind = outcome.differences[0].kind
+            record = record_of(finding_id, outcome, kind, self.arena, status="found", run=self.journal.run.id)
+            self._store(record, outcome.history, {"seen.jsonl": seen_lines(outcome)})
+            self.hooks.notice(f"{record.id}: {record.kind}: {record.text}")
+        with self._lock:
+            if record:
+                self._taken.add(record.id)
+                if self._found_after is None:
+                    self._found_after = round(time.monotonic() - self._began, 1)
+            self.journal.add(SeedDone(seed, record.id if record else "", dict(outcome.explained)))
+            self.said_no.update(outcome.said_no)
+            self._played += 1
+            self.hooks.progress(len(self.journal.done), self.journal.run.seeds)
+        return record
+
+    def _store(self, record: FindingRecord, history: FaultHistory, files: dict[str, bytes]) -> None:
+        try:
+            self.store.keep(record, history, {**files, "commands.sh": script_of(record, history)})
+        except ResultError as error:
+            raise ResultError(
+                f"{error.message}; it was '{record.kind}' of {record.id}, which replays without being kept",
+                hint=f"{error.hint}; then: raidlab fault replay {record.id}",
+            ) from error
+
+    def _investigate(self, record: FindingRecord, before: int = 0) -> None:
+        """Replay it alone, shrink it, and keep the smallest with all evidence in place of what was kept."""
+        whole = generated(parse_id(record.id).seed, self.bounds)
+        try:
+            outcome = replayed(self.arena, whole)
+            earlier: list[FaultHistory] = []
+            if record.kind not in outcome.kinds and before:
+                earlier = [generated(seed, self.bounds) for seed in range(whole.seed - before, whole.seed)]
+                outcome = replayed(self.arena, whole, earlier)
+            if record.kind not in outcome.kinds:
+                self._store(
+                    msgspec.structs.replace(record, status="unsteady"), whole, {"seen.jsonl": seen_lines(outcome)}
+                )
+                self.hooks.notice(f"{record.id}: a replay does not show it")
+                return
+            steps = [whole] if earlier or not self.shrinks else self._shrunk(record, whole, outcome)
+            if not self._stopped.is_set():
+                self._keep_smallest(record, whole, steps, earlier)
+        except LabError as error:
+            if isinstance(error, ResultError) or self._stopped.is_set():
+                raise
+            self.hooks.notice(f"{record.id} could not be looked into: {error.message}")
+
+    def _shrunk(self, record: FindingRecord, whole: FaultHistory, outcome: HistoryOutcome) -> list[FaultHistory]:
+        def tell(history: FaultHistory) -> None:
+            self.hooks.notice(f"{record.id}: {history.operations} operations, {history.writes} writes show it too")
+
+        stopped = self._stopped.is_set
+        shrinker = Shrinker(self.arena, record.kind, most_plays=self.most_plays, is_stopped=stopped, on_progress=tell)
+        shrinker.shrink(whole, outcome)
+        return shrinker.steps
+
+    def _keep_smallest(
+        self, record: FindingRecord, whole: FaultHistory, steps: list[FaultHistory], earlier: list[FaultHistory]
+    ) -> None:
+        """The smallest that also shows it on a machine of its own."""
+        for history in reversed(steps):
+            evidence = gathered(self.arena, history, earlier)
+            if record.kind in evidence.outcome.kinds:
+                kept = kept_word(whole, history) if history != whole else ""
+                finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), kept)
+                status = "shrunk" if kept else "confirmed"
+                more = {"run": record.run, "replays": 2, "shrunk_from": record.id if kept else ""}
+                final = record_of(finding_id, evidence.outcome, record.kind, self.arena, status=status, **more)
+                self._store(final, history, evidence.files)
+                if final.id != record.id:
+                    self.store.remove(record.id)
+                self.hooks.notice(f"kept as {final.id}: {final.operations} operations, {final.writes} writes")
+                return
+
+
+def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]:
+    """What an id alone says: the history, and those that the machine plays before it."""
+    whole = generated(finding_id.seed, finding_id.bounds)
+    earlier = [generated(whole.seed - each, finding_id.bounds) for each in range(finding_id.before, 0, -1)]
+    return (part_of(whole, finding_id.kept) if finding_id.kept else whole), earlier
+
+
+def _and_then(seed: int, rest: Iterator[int]) -> Iterator[int]:
+    yield seed
+    yield from rest

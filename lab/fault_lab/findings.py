@@ -1,0 +1,140 @@
+"""Findings, kept each in a folder of its own that holds all that somebody else needs to see it.
+
+::
+
+    STATE/faults/findings/<id>/finding.json    what was seen, where, and how it is replayed
+    STATE/faults/findings/<id>/history.json    what was done
+    STATE/faults/findings/<id>/commands.sh     the same for plain mdadm, as root on any computer
+    STATE/faults/findings/<id>/versions.json   kernel, mdadm, programs, raidlab
+    STATE/faults/findings/<id>/seen.jsonl      what the player told, step by step
+    STATE/faults/findings/<id>/...             kernel log, superblocks, /proc/mdstat, and the drives' record
+
+A folder is made whole beside its place and moved there, so that whatever ends a campaign leaves a whole one or none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import ResultError, SpecError
+from lab.fault_lab.history import FaultHistory
+from lab.gates.names import checked_name
+from lab.gates.own import read_own_json
+from lab.host.files import storage_error, sync_folder, write_file
+from lab.machine import Host
+
+FORMAT_VERSION = 1
+_FINDING, _HISTORY = "finding.json", "history.json"
+_TEMPORARY = re.compile(r"\.(.+)\.([0-9]+)\.tmp")
+
+
+class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """finding.json."""
+
+    format_version: int = FORMAT_VERSION
+    id: str
+    kind: str
+    text: str
+    """The first difference of this kind, in words."""
+    title: str
+    """The array."""
+    act: int
+    differences: tuple[tuple[str, int, str], ...]
+    """All that were seen: kind, number of the act, words."""
+    explained: dict[str, int] = {}
+    status: str = "found"
+    """``found``: as the campaign saw it; ``shrunk``: fewer acts and writes show it too; ``confirmed``: replayed as it
+    is; ``unsteady``: a replay does not show it.
+    """
+    shrunk_from: str = ""
+    run: str = ""
+    target: str = ""
+    planted: int = 0
+    is_virtual_time: bool = True
+    operations: int = 0
+    writes: int = 0
+    replays: int = 0
+    """How many replays, each on a machine of its own, have shown it."""
+    created_utc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFinding:
+    """One that is in the store."""
+
+    record: FindingRecord
+    history: FaultHistory
+    folder: Path
+
+
+class FindingStore:
+    """All of them."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.root = host.state.root / "faults" / "findings"
+
+    def keep(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
+        """Store one, in place of one of the same id. Raises ResultError; then what was there is there still."""
+        root = self._host.state.make(self.root, what="the folder for findings")
+        folder = root / checked_name(record.id, "finding")
+        temporary = root / f".{record.id}.{os.getpid()}.tmp"
+        own = {
+            _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
+            _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
+        }
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(mode=0o700)
+            for name, data in {**files, **own}.items():
+                write_file(temporary / name, data)
+            if folder.exists():
+                shutil.rmtree(folder)
+            temporary.rename(folder)
+            sync_folder(root)
+        except OSError as error:
+            raise storage_error(f"finding {record.id} cannot be kept in '{root}'", error) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return folder
+
+    def all(self) -> list[KeptFinding]:
+        """Those that can be read, by their ids."""
+        found = []
+        for path in sorted(self.root.glob(f"[!.]*/{_FINDING}")):
+            with suppress(ResultError, FileNotFoundError):
+                found.append(self._read(path.parent))
+        return found
+
+    def find(self, word: str) -> KeptFinding | None:
+        """One by its id or its folder; None if it is not kept. Raises ResultError for one that is damaged."""
+        folder = Path(word) if "/" in word else self.root / checked_name(word, "finding", error=SpecError)
+        return self._read(folder) if (folder / _FINDING).is_file() else None
+
+    def remove(self, finding_id: str) -> None:
+        """Forget one."""
+        shutil.rmtree(self.root / checked_name(finding_id, "finding"), ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what killed campaigns left half-made."""
+        for path in self.root.glob(".*.tmp"):
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and self._host.files.read(f"/proc/{match[2]}/stat") is None:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _read(self, folder: Path) -> KeptFinding:
+        record = read_own_json(folder / _FINDING, FindingRecord)
+        if record.format_version != FORMAT_VERSION:
+            raise ResultError(
+                f"'{folder}' is of format {record.format_version}, and this raidlab reads {FORMAT_VERSION}",
+                hint="read it with the raidlab that made it",
+            )
+        return KeptFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)

@@ -1,0 +1,326 @@
+"""Judges a history: what md did and what the oracle read, against the level arithmetic and md's own promises.
+
+What must hold is known at any moment from what was done and from what md says of its members (belief.py). Unreadable is
+right only for a block that the level cannot give back without the members that are gone; anything but an allowed
+generation only where an exception is named. md's own count of its members, a rebuild that does not come, a member that
+is left out, a scrub that counts what is not there or misses what is, a complaint of the kernel: all of these are
+differences too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.arrays.levels import LevelName
+from lab.fault_lab.belief import CORRUPTION, ArrayBelief, Standing
+from lab.fault_lab.block_map import BLOCK_BYTES
+from lab.fault_lab.history import Act, ActKind, ConsistencyPolicy, FaultHistory
+from lab.fault_lab.history_steps import PlannedStep, Purpose
+from lab.fault_lab.known import GOOD_MEMBERS_IGNORED, NEW_PART_NOT_SYNCED, NOT_MARKED_CLEAN, READS_FROM_OLD_PLACE
+from lab.fault_lab.ledger_program import UNREADABLE
+
+DECLARED = "declared lost"
+REFUSED = "writes refused"
+TOLD = 4
+"""Blocks of one difference that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryDifference:
+    """Something that should not be. ``kind`` is what a shrunk history must still show."""
+
+    kind: str
+    act: int
+    text: str
+
+
+@dataclass
+class HistoryJudge:
+    """Hears the documents of one history, in order."""
+
+    history: FaultHistory
+    differences: list[HistoryDifference] = field(default_factory=list)
+    explained: Counter[str] = field(default_factory=Counter)
+    said_no: Counter[str] = field(default_factory=Counter)
+    """Acts to which mdadm or md said no."""
+    failures: int = 0
+    is_scrub_refused: bool = False
+    is_first_look: bool = False
+    """Nothing was read since the array was started."""
+
+    def __post_init__(self) -> None:
+        self.belief = ArrayBelief(self.history)
+        self.before: dict[int, Standing] = {}
+        self.missing_before: frozenset[int] = frozenset()
+
+    def differ(self, kind: str, step: PlannedStep, text: str) -> None:
+        self.differences.append(HistoryDifference(kind, step.act, text))
+
+    def hear(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        """One document of the player."""
+        if "broke" in seen:
+            self.differ("could not be played", step, f"{step.step[0]}: {seen['broke']}")
+            return
+        if step.step[0] == "line":
+            self.belief.on_line(step.step[1])
+        elif step.step[0] == "all_right":
+            self.belief.pulled.clear()
+        act = self._act(step)
+        if act and step.purpose is Purpose.TOOL:
+            self._excuse(act)
+        self.before, self.missing_before = dict(self.belief.drives), self.belief.missing
+        if "members" in seen:
+            self.belief.observe(seen)
+            if step.purpose is not Purpose.START and seen["members"]:
+                self._watch_members(step, seen)
+        getattr(self, "_on_" + step.purpose.value)(step, seen)
+
+    def _act(self, step: PlannedStep) -> Act | None:
+        return self.history.acts[step.act] if 0 <= step.act < len(self.history.acts) else None
+
+    def _excuse(self, act: Act) -> None:
+        if act.kind in (ActKind.FAIL, ActKind.REMOVE, ActKind.REPLACE, ActKind.READD, ActKind.ADD):
+            self.belief.excused.add(act.drive)
+
+    def _watch_members(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        """A member that was in sync and is not any more, though nothing was done to it; and md's own count."""
+        belief = self.belief
+        for drive, old in self.before.items():
+            new = belief.drives.get(drive)
+            if old.is_in_sync and not (new and new.is_in_sync) and drive not in belief.excused:
+                self.differ(
+                    "member lost",
+                    step,
+                    f"drive{drive} was in sync and is {new or 'gone'}, though nothing was done to it",
+                )
+        filled = {each.slot for each in belief.drives.values() if each.is_in_sync}
+        told = seen["state"].get("degraded", "0")
+        if not belief.is_reshaping and int(told) != belief.members - len(filled):
+            self.differ(
+                "degraded miscounted",
+                step,
+                f"degraded is {told}, and {len(filled)} of {belief.members} slots have a member in sync",
+            )
+
+    def _on_part(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if step.step[0] == "open":
+            self.failures = 0
+        if "failures" in seen:
+            self._on_failures(step, seen["failures"] - self.failures)
+            self.failures = seen["failures"]
+
+    def _on_seen(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        """It was taken over already."""
+
+    def _on_failures(self, step: PlannedStep, count: int) -> None:
+        if count <= 0:
+            return
+        if self.belief.is_broken or not self.belief.is_alive:
+            self.explained[REFUSED] += count
+        else:
+            self.differ("write failed", step, f"{count} writes failed, though the members that are there are enough")
+
+    def _on_create(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if seen.get("status") != 0:
+            self.differ("not created", step, seen.get("output", "")[-300:])
+
+    def _on_tool(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        refused = seen.get("refused") or (seen.get("output", "") if seen.get("status") else "")
+        act = self._act(step)
+        if "status" in seen and seen["status"] is None:
+            self.differ("stood still", step, f"{' '.join(step.step[1])} did not end")
+        self.is_scrub_refused = bool(refused)
+        if act and act.kind is ActKind.ENLARGE and not refused:
+            self.belief.is_enlarged = True
+        if refused and act:
+            self.said_no[act.kind] += 1
+            if act.kind is ActKind.FAIL:
+                self._on_fail_refused(step, act, refused)
+
+    def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
+        """Levels 1 and 10 keep a member that they cannot do without; others let it go, and are dead then (EBUSY)."""
+        belief = self.belief
+        standing = belief.drives.get(act.drive)
+        if not (standing and standing.is_in_sync):
+            return
+        gone = belief.missing | {standing.slot}
+        if belief.shape.raid.survives(frozenset(gone), belief.members):
+            self.differ("fail refused", step, f"drive{act.drive}: {refused}, though the level survives without it")
+        elif not belief.has_parity:
+            belief.is_broken = True
+
+    def _on_cut(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if seen.get("refused"):
+            self.differ("could not be stopped", step, seen["refused"])
+        self.belief.tear(seen["open"], is_cut=True)
+        self.belief.is_broken = False
+
+    def _on_unsure(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        self.belief.tear(seen["open"], is_cut=False)
+
+    def _on_halt(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if seen.get("refused"):
+            self.differ("could not be stopped", step, seen["refused"])
+        self.belief.is_broken = False
+
+    def _on_start(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        belief, act = self.belief, self._act(step)
+        was_cut = bool(act and act.kind is ActKind.CUT)
+        was_alive = belief.shape.raid.survives(self.missing_before, belief.members)
+        was_dead = bool(act and act.kind is ActKind.FORCE) or not was_alive
+        if not seen.get("members"):
+            if belief.is_alive or (act and act.kind is ActKind.FORCE):
+                self.differ("not started", step, seen.get("output", "")[-300:])
+            return
+        if seen.get("forced") and "as it reports" in seen.get("refusal", "") and was_cut:
+            self.explained[str(GOOD_MEMBERS_IGNORED)] += 1
+        elif seen.get("forced") and not was_dead and not self._may_need_force():
+            self.differ("started only by force", step, seen.get("refusal", "")[-300:])
+        if seen.get("forced", "--force") != "--force":
+            self.explained[str(NOT_MARKED_CLEAN)] += 1
+        belief.on_started()
+        self.is_first_look = True
+        self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
+
+    def _may_need_force(self) -> bool:
+        """Dirty and degraded (md(4), start_dirty_degraded), where no log makes it whole."""
+        belief = self.belief
+        has_log = belief.shape.policy.has_journal or belief.shape.policy is ConsistencyPolicy.PPL
+        is_degraded = bool(belief.missing | self.missing_before)
+        return belief.has_parity and is_degraded and not has_log
+
+    def _compare_members(self, step: PlannedStep, *, was_cut: bool, was_dead: bool) -> None:
+        belief = self.belief
+        was_in_sync = {drive for drive, each in self.before.items() if each.is_in_sync}
+        if was_dead:
+            return
+        must = belief.sure if was_cut else was_in_sync
+        for drive in sorted(must - belief.excused - belief.pulled - belief.in_sync):
+            self.differ(
+                "member left out", step, f"drive{drive} was in sync, and is {belief.drives.get(drive, 'not taken')}"
+            )
+        out = {
+            drive
+            for drive in belief.in_sync
+            if drive not in self.before or not (self.before[drive].is_in_sync or self.before[drive].is_waiting)
+        }
+        for drive in sorted(out - (belief.excused if was_cut else set())):
+            self.differ(
+                "stale member taken",
+                step,
+                f"drive{drive} was {self.before.get(drive, 'not in the array')}, and is in sync now",
+            )
+
+    def _on_look(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if "absent" in seen:
+            if self.belief.is_alive:
+                self.differ("not started", step, f"the array cannot be read: {seen['absent']}")
+            return
+        self._judge_blocks(step, seen)
+        self.is_first_look = False
+
+    def _judge_blocks(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        belief = self.belief
+        missing, wrong = belief.missing, Counter[str]()
+        told: dict[str, list[str]] = {}
+        for block, verdict, found, allowed in seen["bad"]:
+            if reason := belief.loose.get(block):
+                self.explained[reason] += 1
+            elif verdict == UNREADABLE and not self._is_readable(block, missing):
+                self.explained[DECLARED] += 1
+            elif self._is_read_from_old_place(block):
+                self.explained[str(READS_FROM_OLD_PLACE)] += 1
+            else:
+                wrong[verdict] += 1
+                told.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
+        for verdict, count in wrong.items():
+            self.differ(verdict, step, f"{count} blocks: " + "; ".join(told[verdict][:TOLD]))
+
+    def _is_read_from_old_place(self, block: int) -> bool:
+        belief = self.belief
+        return belief.shape.raid.name is LevelName.RAID10 and self.is_first_look and block < belief.reshaped_blocks
+
+    def _is_readable(self, block: int, missing: frozenset[int]) -> bool:
+        belief = self.belief
+        if belief.is_reshaping:
+            return belief.is_alive
+        return belief.map.is_readable(block, missing, belief.bad_pages)
+
+    def _on_settle(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if "verdicts" in seen:
+            self._judge_blocks(step, seen)
+
+    def _on_rest(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        belief = self.belief
+        if not seen["idle"]:
+            self.differ("stood still", step, f"md is at {seen['state'].get('sync_action')} after all this time")
+            return
+        if not seen.get("members"):
+            return
+        if belief.is_alive and not belief.is_broken:
+            spares = [drive for drive, each in belief.drives.items() if each.is_waiting and drive not in belief.pulled]
+            filled = {each.slot for each in belief.drives.values() if each.is_in_sync}
+            vacant = sorted(set(range(belief.members)) - filled)
+            idle = [drive for drive in spares if belief.drives[drive].slot >= 0 or vacant]
+            for drive in idle:
+                self.differ(
+                    "not rebuilt", step, f"drive{drive} is {belief.drives[drive]}, and slots {vacant} are vacant"
+                )
+        if belief.is_alive and not belief.missing and seen["state"].get("resync_start", "none") != "none":
+            self.differ("not resynced", step, f"md is idle, and resync_start is {seen['state']['resync_start']}")
+        belief.on_rest()
+
+    def _on_parity(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        belief = self.belief
+        if "absent" in seen or not belief.has_synced or belief.is_broken or not belief.is_alive:
+            return
+        excused = belief.map.rows(belief.torn, set(belief.loose), belief.bad_pages)
+        wrong = sorted(set(seen["wrong"]) - excused)
+        new_part = [row for row in wrong if row >= belief.map.row_count] if belief.lost_new_part else []
+        if new_part:
+            self.explained[str(NEW_PART_NOT_SYNCED)] += 1
+            wrong = [row for row in wrong if row not in new_part]
+        if wrong:
+            self.differ("redundancy does not fit", step, f"rows {wrong[:16]} of parity or copies disagree")
+
+    def _on_fill(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if "failures" not in seen:
+            return
+        self._on_failures(step, seen["failures"])
+        self.failures += seen["failures"]
+        if not seen["failures"]:
+            self.belief.on_filled(step.step[1] if step.step[0] == "rewrite" else None)
+
+    def _on_scrubbed(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        belief, act = self.belief, self._act(step)
+        if not seen["idle"]:
+            self.differ("stood still", step, "the scrub does not end")
+            return
+        if belief.missing or belief.is_reshaping or self.is_scrub_refused or not act:
+            return
+        count = int(seen["state"].get("mismatch_cnt") or 0)
+        if act.kind is ActKind.CORRUPT:
+            if not count:
+                self.differ(
+                    "scrub missed corruption",
+                    step,
+                    f"{act.number} bytes of drive{act.drive} were turned over at {act.at}, and check counts nothing",
+                )
+        elif count and belief.is_consistent:
+            self.differ(
+                "scrub counts", step, f"{act.word} counts {count} sectors that do not fit, though nothing was spoiled"
+            )
+
+    def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        """Data on that member; parity that is spoiled harms no block yet."""
+        act = self._act(step)
+        standing = self.belief.drives.get(act.drive) if act else None
+        if act and standing and standing.slot >= 0 and "bytes" in seen:
+            blocks = self.belief.map.blocks_in({act.at // BLOCK_BYTES}, {standing.slot})
+            self.belief.loose |= dict.fromkeys(blocks, CORRUPTION)
+
+    def _on_trouble(self, step: PlannedStep, seen: dict[str, Any]) -> None:
+        if seen["trouble"]:
+            self.differ("kernel complained", step, " / ".join(seen["trouble"][:TOLD]))

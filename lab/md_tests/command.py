@@ -1,0 +1,152 @@
+"""``raidlab md-tests``: mdadm's own test suite, one test after the other, in an embedded machine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from lab.cli.context import ON_VARIABLE, Context, current, options
+from lab.cli.numbers import number
+from lab.cli.output import out, out_json
+from lab.cli.progress import ProgressBar
+from lab.errors import ExitCode, SpecError
+from lab.gates.numbers import Seconds
+from lab.host.files import write_file
+from lab.machine import Target, parse_target
+from lab.md_tests.record import SuiteJournal, SuiteResult, new_run, resumed_run
+from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, run_tests, suite_target
+from lab.md_tests.suite import Suite, chosen_tests, find_suite, is_stale, require_built, require_tools
+from lab.md_tests.suite_machine import SuiteLimits
+from lab.md_tests.tables import as_value, csv_text, list_table, result_line, result_table
+
+
+def md_tests(
+    checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, in which mdadm and mdmon are built.")],
+    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; nothing: all.")],
+    list_tests: Annotated[
+        bool, Parameter(name="--list", negative="", help="Print the tests and what upstream says of them; run none.")
+    ] = False,
+    keep_going: Annotated[
+        bool,
+        Parameter(negative="--stop-at-failure", help="Go on after a test that failed and is not known to."),
+    ] = True,
+    resume: Annotated[
+        bool, Parameter(negative="", help="Go on with the latest run of this checkout; if it is over, print it.")
+    ] = False,
+    machine_limit: Annotated[
+        float | None, number(Seconds, help="How long one test may take of the machine's time, in seconds.")
+    ] = None,
+    computer_limit: Annotated[
+        float | None, number(Seconds, help="How long one test may take of this computer's time, in seconds.")
+    ] = None,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="Also write the table: .md, .csv, .json or .txt.")
+    ] = None,
+) -> int:
+    """Run mdadm's own tests and tell what became of each: passed, failed as upstream knows, failed, and why.
+
+    They run in the embedded kernel alone, in virtual time if it was built; the checkout is only read. Each result is
+    kept as soon as it is there. The exit status is 0 if each test passed, skipped itself or failed as upstream knows.
+    """
+    context = current()
+    suite = find_suite(checkout)
+    if resume and tests:
+        raise SpecError("--resume goes on with the tests of the run that it resumes", hint="name no tests beside it")
+    if output is not None and not output.parent.is_dir():
+        raise SpecError(f"there is no folder '{output.parent}' for the table", hint="make it first")
+    chosen = chosen_tests(suite, tests)
+    if list_tests:
+        _list(context, suite, chosen)
+        return ExitCode.DONE
+    require_built(suite)
+    if is_stale(suite):
+        context.narrator.notice(f"sources in {suite.folder} are newer than the mdadm that was built there")
+    target = _target(context)
+    run: AbstractContextManager[SuiteJournal] = (
+        resumed_run(context.host, suite) if resume else new_run(context.host, suite, chosen, str(target))
+    )
+    with run as journal:
+        if resume and not _names_machine():
+            target = parse_target(journal.run.target)
+        limits = _limits(target, machine_limit, computer_limit)
+        try:
+            _run(context, suite, journal, target, limits, keeps_going=keep_going)
+        finally:
+            if journal.left and journal.results:
+                kept = f"{len(journal.results)} of {len(journal.run.tests)} tests have a result"
+                context.narrator.notice(f"{kept}; to go on: raidlab md-tests {checkout} --resume")
+        _tell(context, journal, output)
+        return ExitCode.DONE if all(result.is_good for result in journal.results) else ExitCode.FAILED
+
+
+def _run(
+    context: Context,
+    suite: Suite,
+    journal: SuiteJournal,
+    target: Target,
+    limits: SuiteLimits,
+    *,
+    keeps_going: bool,
+) -> None:
+    if not journal.left:
+        return
+    udev_daemon = require_tools(context.host.processes, context.host.files)
+    with ProgressBar(quiet=context.quiet) as bar:
+
+        def show(test: str, done: int, tests: int) -> None:
+            bar.show(f"{test} ({done + 1} of {tests})", done / tests)
+
+        def tell(result: SuiteResult) -> None:
+            context.narrator.notice(result_line(result))
+
+        hooks = SuiteHooks(context.narrator.notice, context.narrator.listen, show, tell)
+        run_tests(journal, suite, target, context.host, udev_daemon, limits, hooks, keeps_going=keeps_going)
+
+
+def _tell(context: Context, journal: SuiteJournal, output: Path | None) -> None:
+    if output is not None:
+        write_file(output, _as_file(journal, output.suffix.lower()).encode())
+        context.narrator.notice(f"written to {output}")
+    if context.json:
+        out_json(as_value(journal))
+    else:
+        out(result_table(journal).as_text())
+
+
+def _as_file(journal: SuiteJournal, suffix: str) -> str:
+    if suffix == ".json":
+        return msgspec.json.format(msgspec.json.encode(as_value(journal)), indent=2).decode() + "\n"
+    if suffix == ".csv":
+        return csv_text(journal)
+    table = result_table(journal)
+    return f"{table.as_markdown() if suffix == '.md' else table.as_text()}\n"
+
+
+def _list(context: Context, suite: Suite, tests: tuple[str, ...]) -> None:
+    if context.json:
+        out_json([{"test": test, "upstream": suite.broken.get(test, "")} for test in tests])
+    else:
+        out(list_table(suite, tests).as_text())
+
+
+def _names_machine() -> bool:
+    return bool(options().on or os.environ.get(ON_VARIABLE))
+
+
+def _target(context: Context) -> Target:
+    return suite_target(context.target, context.host, is_chosen=_names_machine())
+
+
+def _limits(target: Target, machine_seconds: float | None, computer_seconds: float | None) -> SuiteLimits:
+    usual = VIRTUAL_LIMITS if target.is_virtual_time else REAL_LIMITS
+    return replace(
+        usual,
+        machine_seconds=machine_seconds or usual.machine_seconds,
+        computer_seconds=computer_seconds or usual.computer_seconds,
+    )

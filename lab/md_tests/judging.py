@@ -1,0 +1,175 @@
+"""What became of one test of mdadm's suite: judged by what the suite said, by the test's log and the kernel's words.
+
+Pure. The suite's own words: ``do_test`` in mdadm's ``test``, ``die`` and ``skip`` beside it, ``save_log`` in func.sh.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+MOST_WHY_CHARACTERS = 300
+_MOST_LINES = 15
+_MOST_COMPLAINTS = 8
+
+
+class SuiteOutcome(StrEnum):
+    """What became of a test."""
+
+    PASSED = "passed"
+    KNOWN = "failed, as upstream knows"
+    """It has a ``.broken``: upstream has seen it fail."""
+    FAILED = "failed"
+    SKIPPED = "skipped itself"
+    HUNG = "did not end"
+    """It was stopped when it had used up its time, of the machine's clock or of this computer's."""
+    LOST = "machine lost"
+    """Its kernel crashed, or gave no answer any more."""
+    UNSTARTED = "not started"
+    """The suite ended before it came to the test."""
+
+
+GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED})
+
+
+class TimeLimit(StrEnum):
+    """Whose time was used up."""
+
+    MACHINE = "of the machine's time"
+    COMPUTER = "of this computer's time"
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfTest:
+    """How the run of one test ended, before it is judged."""
+
+    status: int | None = None
+    """Of the suite's script; None if it did not end by itself."""
+    said: str = ""
+    """What the script printed."""
+    log: str = ""
+    """The test's own: each command that bash ran (``set -x``) and what the commands printed."""
+    limit: TimeLimit | None = None
+    limit_seconds: float = 0.0
+    loss: str = ""
+    """Why the machine is gone."""
+    console: str = ""
+    """What the kernel printed meanwhile."""
+    machine_seconds: float | None = None
+    """On the machine's clock; None where it could not be asked any more."""
+    computer_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An outcome, why in one line, and the kernel's complaints (first lines of WARNING, BUG, Oops …)."""
+
+    outcome: SuiteOutcome
+    why: str
+    complaints: tuple[str, ...]
+    last_lines: tuple[str, ...]
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SKIPS_REST = re.compile(r"^skipping\.\.\. ", re.MULTILINE)
+"""Of tests that end with success when the kernel lacks something, such as linear arrays."""
+_SKIP_REASON = re.compile(r"^\tSKIPPING, REASON: (.*?)\s*$", re.MULTILINE)
+_TRACE = re.compile(r"^\++ ")
+_ERROR = re.compile(r"^\s*(?:\*\*(?:Error|Fatal)\*\*\s*:?|(?:FATAL )?ERROR:)\s*(\S.*?)\s*$", re.MULTILINE)
+_SAVING = re.compile(r"^\++ save_log( fail)?$", re.MULTILINE)
+"""Where a test that died begins to save its log, which is traced too."""
+_HOUSEKEEPING = re.compile(r"^\++ (?:trap|exit|return|rv=|case |(?:cat|rm -f) \S*/stderr$)")
+"""Traced commands of no interest: how the suite's function ``mdadm`` goes on after the program, and how tests end."""
+_OWN_MDADM = re.compile(r"^/\S+/mdadm ")
+_COMPLAINT = re.compile(
+    r"^(?:\[[ 0-9.]+\] )?("
+    r"WARNING: .*|BUG: .*|kernel BUG at .*|Kernel panic .*|Oops\b.*|Internal error: .*|general protection fault.*"
+    r"|Unable to handle kernel .*|INFO: task .* blocked for more than .*|INFO: possible recursive locking .*"
+    r"|INFO: rcu\w* .*(?:stall|detected).*|UBSAN: .*|refcount_t: .*|list_(?:add|del) corruption.*"
+    r"|watchdog: BUG: .*"
+    r")$",
+    re.MULTILINE,
+)
+
+
+def judged(test: str, end: EndOfTest, *, is_broken: bool) -> Judgement:
+    """The outcome of ``test``. ``is_broken``: upstream says so."""
+    complaints = kernel_complaints(end.console)
+    outcome, why = _outcome(test, end)
+    lines = last_lines(end.log) if outcome not in (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED) else ()
+    if outcome in (SuiteOutcome.FAILED, SuiteOutcome.HUNG) and is_broken:
+        outcome = SuiteOutcome.KNOWN
+    return Judgement(outcome, why[:MOST_WHY_CHARACTERS], complaints, lines)
+
+
+def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
+    if end.loss:
+        return SuiteOutcome.LOST, end.loss
+    if end.limit:
+        at = next(_commands(end.log), "")
+        place = f", at: {at}" if at else ""
+        return SuiteOutcome.HUNG, f"not over after {end.limit_seconds:g} s {end.limit}{place}"
+    said = _COLOUR.sub("", end.said)
+    _, has_begun, after = said.partition(f"/{test}... ")
+    if not has_begun:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        return SuiteOutcome.UNSTARTED, lines[-1] if lines else f"the suite ended with status {end.status}"
+    if "FAILED" in after:
+        return SuiteOutcome.FAILED, reason_of_failure(end.log)
+    if "skipping" in after:
+        found = _SKIP_REASON.search(end.log)
+        return SuiteOutcome.SKIPPED, found[1] if found else ""
+    if "succeeded" in after and end.status == 0:
+        return _passed(end.log)
+    return SuiteOutcome.FAILED, f"the suite ended with status {end.status}, and did not say what became of the test"
+
+
+def _passed(log: str) -> tuple[SuiteOutcome, str]:
+    rest = _SKIPS_REST.search(log)
+    if rest is None:
+        return SuiteOutcome.PASSED, ""
+    if re.search(r"^\+ mdadm ", log[: rest.start()], re.MULTILINE):
+        return SuiteOutcome.PASSED, "it left out a part of itself, which this kernel cannot do"
+    return SuiteOutcome.SKIPPED, "this kernel cannot do it"
+
+
+def reason_of_failure(log: str) -> str:
+    """What a failed test said last: its own error, else the last line that is no traced command, and that command."""
+    own = _without_saving(log)
+    if errors := _ERROR.findall(own):
+        return str(errors[-1])
+    command = next(_commands(own), "")
+    message = next((line.strip() for line in reversed(own.splitlines()) if _is_message(line)), "")
+    if message and command:
+        return f"{message} (after: {command})"
+    return message or command
+
+
+def last_lines(log: str) -> tuple[str, ...]:
+    """The end of a test's log, without what the suite does when a test has died."""
+    lines = [line.rstrip() for line in _without_saving(log).splitlines() if line.strip()]
+    return tuple(line[:MOST_WHY_CHARACTERS] for line in lines[-_MOST_LINES:])
+
+
+def kernel_complaints(console: str) -> tuple[str, ...]:
+    """The first line of each complaint of the kernel's (WARNING, BUG, Oops, panic, hung tasks), each once."""
+    found = dict.fromkeys(match.strip()[:MOST_WHY_CHARACTERS] for match in _COMPLAINT.findall(console))
+    return tuple(found)[:_MOST_COMPLAINTS]
+
+
+def _without_saving(log: str) -> str:
+    saving = _SAVING.search(log)
+    return log[: saving.start()] if saving else log
+
+
+def _is_message(line: str) -> bool:
+    return bool(line.strip()) and not _TRACE.match(line) and not line.startswith("## ")
+
+
+def _commands(log: str) -> Iterator[str]:
+    """The traced commands of interest, last first."""
+    for line in reversed(log.splitlines()):
+        if _TRACE.match(line) and not _HOUSEKEEPING.match(line):
+            yield _OWN_MDADM.sub("mdadm ", line.lstrip("+").strip())

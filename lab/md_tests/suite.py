@@ -1,0 +1,206 @@
+"""mdadm's own test suite as a folder has it: its tests, what upstream says of them, and a copy that can be run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lab.errors import RequirementMissing, SpecError, ToolMissing
+from lab.gates.files import read_plain
+from lab.gates.names import is_name
+from lab.host.files import HostFiles, write_file
+from lab.host.processes import Processes
+from lab.tomlfile import unknown_word
+from lab.units import KIB, MIB
+
+SCRIPT = "test"
+FUNCTIONS = "tests/func.sh"
+RULES_FOLDER = "udev-rules"
+"""In a copy: mdadm's rules for udev, under the names that its Makefile installs them with."""
+PROGRAMS = ("mdadm", "mdmon")
+MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
+"""What single tests call. A checkout need not have them: those tests then skip themselves, or fail."""
+_RULES = {
+    "01-md-raid-creating.rules": "udev-md-raid-creating.rules",
+    "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
+    "64-md-raid-assembly.rules": "udev-md-raid-assembly.rules",
+}
+"""Name in /lib/udev/rules.d -> name in mdadm's source (the target install-udev of its Makefile)."""
+PROGRAMS_FOLDER = "/run/raidlab/bin"
+"""On the machine: where mdadm and mdmon go, before all others in the agent's PATH."""
+_TEST = re.compile(r"[0-9][0-9].+")
+_NO_TESTS = (".broken", ".inject_error", "~")
+"""Ends of names beside a test's: what upstream knows of it, a word to the suite, an editor's copy."""
+_PATTERN = re.compile(r"[*?\[]")
+_SIZE = "^{name}=([0-9]{{1,9}})$"
+_MOST_FILE_BYTES = 32 * MIB
+_MOST_NOTE_BYTES = 64 * KIB
+_TOOLS = {
+    "bash": "bash",
+    "lsblk": "util-linux",
+    "df": "coreutils",
+    "udevadm": "udev",
+    "losetup": "mount",
+    "mkfs.ext3": "e2fsprogs",
+    "mkfs.ext4": "e2fsprogs",
+    "fsck": "util-linux",
+    "blockdev": "util-linux",
+    "dmesg": "util-linux",
+    "which": "debianutils",
+    "awk": "mawk",
+    "pgrep": "procps",
+    "hostname": "hostname",
+    "modprobe": "kmod",
+}
+"""Program -> package of Debian and Ubuntu: what the suite asks for (check_env in func.sh) or calls in every test."""
+_UDEVD = ("/lib/systemd/systemd-udevd", "/usr/lib/systemd/systemd-udevd", "/sbin/udevd")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A folder with mdadm's sources."""
+
+    folder: Path
+    tests: tuple[str, ...]
+    broken: Mapping[str, str]
+    """Test -> what its ``.broken`` says: upstream knows that it fails, now and then or always."""
+    file_kib: tuple[int, int] | None
+    """Of the files behind its first eight loop devices and of those behind the others; None if it does not say."""
+
+    @property
+    def missing_programs(self) -> tuple[str, ...]:
+        """What must be built before a test can run."""
+        return tuple(name for name in PROGRAMS if not _is_program(self.folder / name))
+
+
+def find_suite(folder: Path) -> Suite:
+    """The suite of a checkout, built or not. Raises SpecError for a folder that has none."""
+    told = f"'{folder}'"
+    if not folder.is_dir():
+        raise SpecError(
+            f"{told} is no folder", hint="name one with mdadm's sources, such as a clone of its git repository"
+        )
+    lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
+    if lacking:
+        raise SpecError(
+            f"{told} has no {lacking[0]}: it is no folder of mdadm's sources",
+            hint="name the top folder of a clone of its git repository (github.com/md-raid-utilities/mdadm)",
+        )
+    names = sorted(path.name for path in (folder / "tests").iterdir())
+    tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
+    if not tests:
+        raise SpecError(f"{told} has no test in 'tests'", hint="take a whole checkout of mdadm")
+    notes = {name: folder / "tests" / f"{name}.broken" for name in tests}
+    broken = {name: _text(path, _MOST_NOTE_BYTES) for name, path in notes.items() if path.is_file()}
+    return Suite(folder, tests, broken, _file_sizes(_text(folder / FUNCTIONS, _MOST_FILE_BYTES)))
+
+
+def is_test(name: str) -> bool:
+    """Whether a file in ``tests`` is a test, as the suite's own loop over ``[0-9][0-9]*`` has it."""
+    return is_name(name) and _TEST.fullmatch(name) is not None and not name.endswith(_NO_TESTS)
+
+
+def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
+    """The tests that words name, or patterns such as ``'00*'``; all without words. In the suite's order.
+
+    Raises SpecError for a word that names none, with the nearest name.
+    """
+    found: set[str] = set()
+    for word in words:
+        name = word.removeprefix("tests/")
+        hits = [test for test in suite.tests if fnmatchcase(test, name)] if _PATTERN.search(name) else [name]
+        if not hits or not set(hits) <= set(suite.tests):
+            raise unknown_word("test", word, suite.tests)
+        found.update(hits)
+    return tuple(test for test in suite.tests if not words or test in found)
+
+
+def require_built(suite: Suite) -> None:
+    """Raises RequirementMissing unless mdadm and mdmon are there to be tested."""
+    if suite.missing_programs:
+        raise RequirementMissing(
+            f"{' and '.join(suite.missing_programs)} not built in '{suite.folder}'",
+            hint=f"make -C {suite.folder} {' '.join((*PROGRAMS, *MORE_PROGRAMS[:2]))}   "
+            "(needs the packages gcc, make, pkg-config and libudev-dev)",
+        )
+
+
+def is_stale(suite: Suite) -> bool:
+    """Whether a source file is newer than the mdadm that was built."""
+    built = (suite.folder / "mdadm").stat().st_mtime
+    return any(path.stat().st_mtime > built for path in suite.folder.glob("*.[ch]"))
+
+
+def require_tools(processes: Processes, files: HostFiles) -> str:
+    """The path of udev's daemon. Raises ToolMissing for what the suite needs and this computer does not have."""
+    for tool, package in _TOOLS.items():
+        if processes.find(tool) is None:
+            raise ToolMissing(f"mdadm's tests call {tool}, which is not installed", hint=f"apt install {package}")
+    for path in _UDEVD:
+        if os.access(files.path(path), os.X_OK):
+            return path
+    raise ToolMissing(
+        "mdadm's tests need udev's daemon (systemd-udevd), which is not installed",
+        hint="apt install udev",
+    )
+
+
+def copy_suite(suite: Suite, destination: Path) -> str:
+    """Put what the tests need of the checkout into a new folder, and return the SHA-256 of all that.
+
+    Changes of the checkout during the run then change nothing. Raises SpecError for what is no plain file.
+    """
+    sums = []
+    for name, data, is_program in _wanted(suite.folder):
+        path = destination / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(path, data)
+        path.chmod(0o700 if is_program else 0o600)
+        sums.append(f"{hashlib.sha256(data).hexdigest()} {name}\n")
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def digest_of(suite: Suite) -> str:
+    """What ``copy_suite`` would return."""
+    sums = [f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in _wanted(suite.folder)]
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def _wanted(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
+    """Name, content, and whether it is started, in an order of its own."""
+    yield SCRIPT, _data(folder / SCRIPT), True
+    for path in sorted((folder / "tests").rglob("*")):
+        # An editor's lock is a link to nothing, for example.
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), _data(path), False
+    for name in (*PROGRAMS, *MORE_PROGRAMS):
+        if _is_program(folder / name):
+            yield name, _data(folder / name), True
+    for name, source in _RULES.items():
+        if (folder / source).is_file():
+            rules = _data(folder / source).replace(b"BINDIR", PROGRAMS_FOLDER.encode())
+            yield f"{RULES_FOLDER}/{name}", rules, False
+
+
+def _data(path: Path) -> bytes:
+    return read_plain(path, _MOST_FILE_BYTES, error=SpecError, hint="take a checkout of mdadm's sources")
+
+
+def _text(path: Path, most_bytes: int) -> str:
+    return read_plain(path, most_bytes, error=SpecError).decode("utf-8", "replace").strip()
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _file_sizes(functions: str) -> tuple[int, int] | None:
+    """``size`` and ``ddfsize`` of func.sh, in KiB."""
+    found = [re.search(_SIZE.format(name=name), functions, re.MULTILINE) for name in ("size", "ddfsize")]
+    sizes = [int(match[1]) for match in found if match]
+    return (sizes[0], sizes[1]) if len(sizes) == 2 else None

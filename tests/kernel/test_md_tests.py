@@ -1,0 +1,212 @@
+"""mdadm's test suite in the embedded machine: each outcome is told from the others, and nothing outside is changed.
+
+The suite is a made-up one that keeps to the words of upstream's. With ``RAIDLAB_MDADM_CHECKOUT``, a folder in which
+mdadm is built, a few of the real ones run too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cli.context import Options, use_options
+from lab.cli.main import run
+from tests.unit.md_tests.checkouts import make_checkout, picture
+
+pytestmark = pytest.mark.kernel
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMMAND = "from lab.cli.main import main; main()"
+CHECKOUT_VARIABLE = "RAIDLAB_MDADM_CHECKOUT"
+PATIENCE_SECONDS = 60.0
+# The suite's files for loop devices, an array on two of them, and what is to be heard of it.
+ARRAY = """mdadm -CR /dev/md0 -l1 -n2 --assume-clean /dev/loop0 /dev/loop1
+grep -q 'active raid1' /proc/mdstat
+"""
+PASS = f"""{ARRAY}test $(blockdev --getsize64 /dev/loop0) = 20480000
+test $(blockdev --getsize64 /dev/loop8) = 67108864
+test $(stat -f -c %T /var/tmp) = ext2/ext3
+test "$(readlink -f $(which mdadm))" = /run/raidlab/bin/mdadm
+cmp /usr/sbin/mdadm $PWD/mdadm
+test ! -e /etc/mdadm/mdadm.conf
+udevadm settle
+mdadm -S /dev/md0
+"""
+FAIL = "echo begin\n[ -e /nowhere ] || { echo -e '\\n\\tERROR: the array is nowhere \\n'; exit 2; }\n"
+SPIN = "echo going round\nset +x\nwhile :; do :; done\n"
+# A member that answers no more: its array can be neither written to nor stopped, and who waits for it not killed.
+HANG = """size=$(blockdev --getsz /dev/loop0)
+dmsetup create stuck --noudevsync --table "0 $size linear /dev/loop0 0"
+mdadm -CR /dev/md0 -l1 -n2 --assume-clean --bitmap=none /dev/dm-0 /dev/loop1
+dmsetup suspend --nolockfs --noudevsync stuck
+dd if=/dev/zero of=/dev/md0 oflag=direct count=8
+"""
+WARNS = "echo 'WARNING: CPU: 0 PID: 7 at drivers/md/md.c:1 made_up+0x0/0x0' > /dev/kmsg\n"
+# The checkout as the computer has it, through a mount of the test's own; and a link in place of a log.
+INTRUDES = """mkdir /tmp/outside
+LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs -o CHECKOUT none /tmp/outside
+grep -q ddfsize /tmp/outside/tests/func.sh
+if echo in >> /tmp/outside/tests/func.sh; then exit 1; fi
+if rm -f /tmp/outside/mdadm; then exit 1; fi
+if touch /tmp/outside/tests/new; then exit 1; fi
+echo in >> $PWD/tests/func.sh
+ln -s CHECKOUT/mdadm.h /run/raidlab/suite-witness/09refused.log
+"""
+TESTS = {
+    "00passes": PASS,
+    "01fails": FAIL,
+    "02known": FAIL,
+    "03skips": "echo -e '\\n\\tSKIPPING, REASON: not here \\n'\nexit 3\n",
+    "04hangs": HANG,
+    "05crashes": "echo before the crash\necho c > /proc/sysrq-trigger\n",
+    "06warns": WARNS,
+    "07leaves": ARRAY,
+    "08intrudes": INTRUDES,
+    "09refused": "true\n",
+}
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    yield tmp_path / "state"
+    use_options(Options())
+
+
+def mdadm() -> str:
+    return shutil.which("mdadm", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
+
+
+def checkout_with(folder: Path, tests: dict[str, str]) -> Path:
+    texts = {name: text.replace("CHECKOUT", str(folder)) for name, text in tests.items()}
+    broken = {name: "always fails\n\nFails with errors.\n" for name in tests if name == "02known"}
+    return make_checkout(folder, texts, broken=broken, program=mdadm())
+
+
+def machines(state: Path) -> list[Path]:
+    """Those that still run."""
+    return list((state / "machines").glob("[0-9]*"))
+
+
+def told(capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
+    """Test -> result, as --json says it."""
+    return {each["test"]: each for each in json.loads(capfd.readouterr().out)["results"]}
+
+
+@pytest.mark.virtual_time
+def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    checkout = checkout_with(tmp_path / "mdadm", TESTS)
+    before = picture(checkout)
+    assert run(["--on", "uml:?time=virtual", "--json", "md-tests", str(checkout), "--machine-limit", "3000"]) == 1
+    assert picture(checkout) == before
+    found = told(capfd)
+    assert {name: result["outcome"] for name, result in found.items()} == {
+        "00passes": "passed",
+        "01fails": "failed",
+        "02known": "failed, as upstream knows",
+        "03skips": "skipped itself",
+        "04hangs": "did not end",
+        "05crashes": "machine lost",
+        "06warns": "passed",
+        "07leaves": "passed",
+        # The suite would not have begun beside the array that was left, and was given a fresh machine.
+        "08intrudes": "passed",
+        "09refused": "not started",
+    }
+    good = {name for name, result in found.items() if result["is_good"]}
+    assert good == {"00passes", "02known", "03skips", "07leaves", "08intrudes"}
+    assert found["01fails"]["why"] == "the array is nowhere"
+    assert found["02known"]["upstream"] == "always fails"
+    assert found["03skips"]["why"] == "not here"
+    assert (
+        found["04hangs"]["why"]
+        == "not over after 3000 s of the machine's time, at: dd if=/dev/zero of=/dev/md0 oflag=direct count=8"
+    )
+    # The machine's clock jumps to its end.
+    assert found["04hangs"]["computer_seconds"] < 300
+    assert "Kernel panic" in found["05crashes"]["why"]
+    assert "before the crash" in found["05crashes"]["last_lines"]
+    assert found["06warns"]["kernel"] == ["WARNING: CPU: 0 PID: 7 at drivers/md/md.c:1 made_up+0x0/0x0"]
+    assert all(found[name]["kernel"] == [] for name in found if name not in ("05crashes", "06warns"))
+    assert found["09refused"]["why"] == "test: please run test suite without running RAIDs environment."
+    (kept,) = (state / "md-tests").iterdir()
+    assert "sysrq: Trigger a crash" in (kept / "logs/05crashes.kernel.log").read_text()
+    assert "+ dd if=/dev/zero" in (kept / "logs/04hangs.log").read_text()
+    assert re.search(r"Show Blocked State(.|\n)*task:dd ", (kept / "logs/04hangs.kernel.log").read_text())
+    assert all("Personalities" in (kept / f"logs/{test}.state.log").read_text() for test in ("01fails", "04hangs"))
+    # What lies in place of its log is a link to a file of the computer.
+    assert not (kept / "logs/09refused.log").exists()
+    assert not (kept / "suite").exists()
+    assert machines(state) == []
+
+
+def test_in_real_time_and_no_further_than_the_first_failure(
+    tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checkout = checkout_with(tmp_path / "mdadm", {"00passes": PASS, "01fails": FAIL, "02not": "true\n"})
+    words = ["--on", "uml:?time=real", "--json", "md-tests", str(checkout)]
+    assert run([*words, "--stop-at-failure"]) == 1
+    output = json.loads(capfd.readouterr().out)
+    outcomes = [(each["test"], each["outcome"]) for each in output["results"]]
+    assert outcomes == [("00passes", "passed"), ("01fails", "failed")]
+    assert output["left"] == ["02not"]
+    version = subprocess.run([mdadm(), "--version"], capture_output=True, text=True, check=True)
+    assert output["mdadm"] == (version.stdout + version.stderr).strip()
+    assert output["kernel"]
+    assert machines(state) == []
+
+
+@pytest.mark.virtual_time
+def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
+    tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checkout = checkout_with(tmp_path / "mdadm", {"00passes": PASS, "01spins": SPIN, "02passes": PASS})
+    words = [sys.executable, "-c", COMMAND, "--on", "uml:?time=virtual", "md-tests", str(checkout)]
+    with subprocess.Popen(words, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        # It is under way when that is told, or about to be: either is to be ended.
+        before = [*itertools.takewhile(lambda line: not line.startswith("01spins"), process.stderr)]
+        assert "raidlab: 00passes: passed\n" in before
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGINT
+    assert "1 of 3 tests have a result; to go on: raidlab md-tests" in rest
+    assert machines(state) == []
+    # In virtual time, as it began.
+    resume = ["--json", "md-tests", str(checkout), "--resume"]
+    assert run([*resume, "--stop-at-failure", "--computer-limit", "3"]) == 1
+    assert set(told(capfd)) == {"00passes", "01spins"}
+    table = tmp_path / "table.md"
+    assert run([*resume, "--output", str(table)]) == 1
+    found = told(capfd)
+    outcomes = {name: result["outcome"] for name, result in found.items()}
+    assert outcomes == {"00passes": "passed", "01spins": "did not end", "02passes": "passed"}
+    assert found["01spins"]["why"].startswith("not over after 3 s of this computer's time, at: ")
+    assert "going round" in found["01spins"]["last_lines"]
+    assert "| 01spins | did not end |" in table.read_text()
+    assert machines(state) == []
+
+
+@pytest.mark.skipif(CHECKOUT_VARIABLE not in os.environ, reason=f"needs mdadm's sources, built: {CHECKOUT_VARIABLE}")
+@pytest.mark.virtual_time
+def test_a_few_of_the_real_ones(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    checkout = Path(os.environ[CHECKOUT_VARIABLE])
+    before = picture(checkout)
+    tests = ("00raid1", "00readonly", "07revert-shrink", "24raid10deadlock")
+    assert run(["--on", "uml:?time=virtual", "--json", "md-tests", str(checkout), *tests]) == 0
+    assert picture(checkout) == before
+    outcomes = {name: result["outcome"] for name, result in told(capfd).items()}
+    assert outcomes["00raid1"] == outcomes["00readonly"] == "passed"
+    assert outcomes["07revert-shrink"] == "failed, as upstream knows"
+    assert state.is_dir()

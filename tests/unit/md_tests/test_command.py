@@ -1,0 +1,166 @@
+"""``raidlab md-tests`` as far as it needs no machine: lists, refusals, tables, and which machine it would take."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab.cli.context import Options, use_options
+from lab.cli.main import run
+from lab.errors import SpecError
+from lab.machine import Host, parse_target
+from lab.md_tests.judging import SuiteOutcome
+from lab.md_tests.record import SuiteJournal, SuiteResult, SuiteRun
+from lab.md_tests.runner import suite_target
+from lab.md_tests.suite_machine import ComputerLimit
+from lab.md_tests.tables import as_value, csv_text, result_line, result_table
+from tests.unit.fakes import FakeMachine, as_machine
+from tests.unit.md_tests.checkouts import PASSES, make_checkout
+
+RESULTS = (
+    SuiteResult(test="00a", outcome=SuiteOutcome.PASSED, machine_seconds=0.5, computer_seconds=9.0),
+    SuiteResult(
+        test="00b",
+        outcome=SuiteOutcome.KNOWN,
+        why="active raid5 not found",
+        upstream="always fails",
+        machine_seconds=61.0,
+        computer_seconds=10.0,
+        logs=("00b.log",),
+    ),
+    SuiteResult(test="00c", outcome=SuiteOutcome.PASSED, upstream="Sometimes", machine_seconds=1.0),
+    SuiteResult(test="00d", outcome=SuiteOutcome.LOST, why="crashed", kernel=("Kernel panic - not syncing: x",)),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("RAIDLAB_ON", raising=False)
+    use_options(Options())
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    tests = dict.fromkeys(("00a", "00b", "01c"), PASSES)
+    return make_checkout(tmp_path / "mdadm", tests, broken={"00b": "always fails\n\nFails with errors"})
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> SuiteJournal:
+    run = SuiteRun(
+        id="20261124T080000Z",
+        created_utc="2026-11-24T08:00:00Z",
+        checkout="/home/mdadm",
+        digest="0" * 64,
+        target="uml:?time=virtual",
+        tests=("00a", "00b", "00c", "00d", "00e"),
+        mdadm="mdadm - v4.6",
+        kernel="6.1.192",
+    )
+    return SuiteJournal(tmp_path / "run", run, RESULTS)
+
+
+def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["md-tests", str(checkout), "00*", "--list"]) == 0
+    printed = capfd.readouterr().out
+    assert "always fails" in printed
+    assert "01c" not in printed
+    assert run(["--json", "md-tests", str(checkout), "--list"]) == 0
+    listed = json.loads(capfd.readouterr().out)
+    assert [each["test"] for each in listed] == ["00a", "00b", "01c"]
+    assert listed[1]["upstream"] == "always fails\n\nFails with errors"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["00a"], 3, "mdadm and mdmon not built"),
+        (["00aa"], 2, "did you mean '00a'?"),
+        (["00a", "--resume"], 2, "--resume goes on with the tests"),
+        (["--output", "nowhere/at/all.md"], 2, "there is no folder"),
+        (["--computer-limit", "0"], 2, "--computer-limit"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    checkout: Path, words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--on", "uml:", "md-tests", str(checkout), *words]) == status
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["local:", "ssh:root@somewhere", "vagrant:"])
+def test_no_other_machine_is_touched(checkout: Path, target: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("mdadm", "mdmon"):
+        shutil.copy(shutil.which("true") or "", checkout / name)
+    assert run(["--on", target, "md-tests", str(checkout)]) == 2
+    assert f"do not run on {target}" in capfd.readouterr().err
+
+
+def test_which_time_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host.real("tests")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not suite_target(parse_target("uml:"), host, is_chosen=False).is_virtual_time
+    built = tmp_path / "raidlab/kernels/virtual-time"
+    built.mkdir(parents=True)
+    for name in ("linux", "release", "quick_clock.so"):
+        (built / name).write_text("#!/bin/sh\n")
+        (built / name).chmod(0o700)
+    assert suite_target(parse_target("uml:?mem=1G"), host, is_chosen=True).is_virtual_time
+    # On a computer with lab disks of its own nobody has asked for those.
+    assert str(suite_target(parse_target("local:"), host, is_chosen=False)) == "uml:?time=virtual"
+    assert not suite_target(parse_target("uml:?time=real"), host, is_chosen=True).is_virtual_time
+    with pytest.raises(SpecError, match="do not run on"):
+        suite_target(parse_target("local:"), host, is_chosen=True)
+
+
+def test_the_table(journal: SuiteJournal) -> None:
+    text = result_table(journal).as_text()
+    assert text.startswith("mdadm - v4.6, its own tests on Linux 6.1.192 in virtual time\n")
+    assert "2 passed, 1 failed, as upstream knows, 1 machine lost, 1 with complaints of the kernel" in text
+    assert "passed, though upstream has seen them fail: 00c" in text
+    assert "not run yet: 1 test" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("00b")]
+    assert line.split("  ")[-1] == "active raid5 not found; upstream: always fails"
+    assert "1:01 min" in line
+
+
+def test_the_same_for_programs(journal: SuiteJournal) -> None:
+    value = as_value(journal)
+    assert value["left"] == ["00e"]
+    assert [each["is_good"] for each in value["results"]] == [True, True, True, False]
+    rows = list(csv.DictReader(io.StringIO(csv_text(journal))))
+    assert [row["outcome"] for row in rows] == [result.outcome for result in RESULTS]
+    assert rows[3]["machine_seconds"] == ""
+    assert rows[3]["kernel"] == "Kernel panic - not syncing: x"
+
+
+def test_the_line_for_whoever_watches() -> None:
+    assert result_line(RESULTS[0]) == "00a: passed"
+    assert result_line(RESULTS[3]) == "00d: machine lost (kernel: Kernel panic - not syncing: x; crashed)"
+
+
+def test_a_limit_of_the_computers_time_closes_the_machine() -> None:
+    fake = FakeMachine()
+    closed = threading.Event()
+    fake.close = closed.set  # type: ignore[method-assign]
+    limit = ComputerLimit(as_machine(fake), 0.05, before=lambda: ("last", "words"))
+    with limit:
+        assert closed.wait(10)
+    assert limit.is_reached
+    assert limit.seen == ("last", "words")
+
+
+def test_a_limit_that_is_not_reached_does_nothing() -> None:
+    fake = FakeMachine()
+    limit = ComputerLimit(as_machine(fake), 1000, before=lambda: ("", ""))
+    with limit:
+        pass
+    assert not limit.is_reached
+    assert not fake.is_closed

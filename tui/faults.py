@@ -1,0 +1,203 @@
+"""Faults as the app's long work: scenarios, crash points and campaigns, on machines of their own, told line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError, RunCancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lab.fault_lab.configuration import CutConfiguration
+    from lab.fault_lab.scenario import Scenario
+    from lab.fault_lab.verdict import StepOutcome
+    from lab.machine import Target
+    from tui.frontend import Frontend
+    from tui.services import Cancelled, Progress
+
+POINTS = 60
+CAMPAIGN_SEEDS = 40
+MOST_LINES = 2000
+SEED = 1
+Line = tuple[str, str]
+"""A line and how it is meant: ``plain``, ``muted``, ``good``, ``bad`` or ``title``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultItem:
+    """One thing that can be tried."""
+
+    id: str
+    label: str
+    about: tuple[Line, ...]
+    work: Callable[[Frontend, Progress, Cancelled], Line]
+    """Tries it; what it came to."""
+
+
+@dataclass(slots=True)
+class FaultView:
+    """What runs, or ran last."""
+
+    item: str
+    lines: list[Line] = field(default_factory=list)
+    outcome: Line | None = None
+    """None while it runs."""
+    is_ending: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.outcome is None
+
+    def add(self, line: Line) -> None:
+        """One more line; of very many the first go."""
+        self.lines.append(line)
+        del self.lines[:-MOST_LINES]
+
+
+class FaultRuns:
+    """Starts one thing at a time and ends it."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self.view: FaultView | None = None
+
+    def start(self, item: FaultItem) -> bool:
+        """Begin; False if other long work still runs."""
+        view = FaultView(item.id)
+
+        def done(outcome: Line) -> None:
+            view.outcome = outcome
+            self._frontend.say(outcome[0], title=item.label, is_bad=outcome[1] == "bad")
+
+        def failed(error: LabError) -> None:
+            is_cancelled = isinstance(error, RunCancelled)
+            view.outcome = ("Ended before its time.", "muted") if is_cancelled else (error.message, "bad")
+            if error.hint and not is_cancelled:
+                view.add((f"next: {error.hint}", "muted"))
+
+        def work(progress: Progress, cancelled: Cancelled) -> Line:
+            return item.work(self._frontend, progress, cancelled)
+
+        begun = self._frontend.background.run(item.label, work, on_done=done, on_error=failed, on_progress=view.add)
+        if begun:
+            self.view = view
+        return begun
+
+    def cancel(self) -> None:
+        """Ask it to end at the next step."""
+        if self.view and self.view.is_running:
+            self.view.is_ending = True
+            self._frontend.background.cancel()
+            self._frontend.show_soon()
+
+
+def all_items() -> tuple[FaultItem, ...]:
+    """Scenarios in their order, then crash points, then a campaign."""
+    from lab.fault_lab.configuration import all_configurations
+    from lab.fault_lab.scenario import all_scenarios
+
+    points = [each for each in all_configurations() if each.moment == "idle" and each.load == "mixed"]
+    return (*map(_scenario_item, all_scenarios()), *map(_points_item, points))
+
+
+def _target(frontend: Frontend) -> Target:
+    """A machine of the fault lab's own; only its time is the app's, if that is an embedded kernel."""
+    from lab.machine import TargetKind, parse_target
+
+    target = parse_target(frontend.lab.target or "uml:")
+    time = target.options.get("time") if target.kind is TargetKind.UML else None
+    return parse_target(f"uml:?time={time}" if time else "uml:")
+
+
+def _stop_if(cancelled: Cancelled) -> None:
+    if cancelled():
+        raise RunCancelled("ended by whoever started it")
+
+
+def _scenario_item(scenario: Scenario) -> FaultItem:
+    about: list[Line] = [(scenario.title, "title"), ("", "plain"), (f"Fault model: {scenario.model}", "plain")]
+    about += [("", "plain"), ("What must hold", "title"), *((each, "plain") for each in scenario.must)]
+    if scenario.notes:
+        about += [("", "plain"), *((each, "muted") for each in scenario.notes)]
+    about += [("", "plain"), ("Sources", "title"), *((each, "muted") for each in scenario.sources)]
+
+    def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
+        from lab.fault_lab.place import open_place
+        from lab.fault_lab.scenario_run import ScenarioHooks, ScenarioRunner
+        from lab.fault_lab.verdict import FaultVerdict
+
+        def on_step(outcome: StepOutcome) -> None:
+            for line in step_lines(outcome):
+                progress(line)
+            _stop_if(cancelled)
+
+        hooks = ScenarioHooks(
+            on_variant=lambda variant: progress((variant.name or scenario.title, "title")), on_step=on_step
+        )
+        progress(("a machine starts", "muted"))
+        with open_place(_target(frontend), frontend.client.host) as place:
+            outcome = ScenarioRunner(place, SEED, hooks).play(scenario)
+        is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
+        for line in outcome.unmet:
+            progress((line, "bad"))
+        checks = len(outcome.checks)
+        told = f"{outcome.verdict}: {checks} checks, {outcome.computer_seconds:.1f} s{'; ' if outcome.reason else ''}"
+        return told + outcome.reason, "good" if is_good else "bad"
+
+    return FaultItem(f"scenario-{scenario.number}", f"{scenario.number:2} {scenario.title}", tuple(about), work)
+
+
+def step_lines(outcome: StepOutcome) -> list[Line]:
+    """A step with its commands and checks."""
+    lines: list[Line] = [(outcome.why or outcome.do, "plain")]
+    lines += [(f"  $ {line}", "muted") for line in outcome.lines]
+    for check in outcome.checks:
+        wanted = "" if check.is_met else f", must be {check.wanted}"
+        lines.append((f"  {check.what}: {check.found}{wanted}", "good" if check.is_met else "bad"))
+    lines += [(f"    {block}", "muted") for block in outcome.blocks]
+    if outcome.problem:
+        lines.append((f"  {outcome.problem}", "bad"))
+    return lines
+
+
+def _points_item(configuration: CutConfiguration) -> FaultItem:
+    policy = configuration.policy
+    name = f"{configuration.level} {policy.name}"
+    about: tuple[Line, ...] = (
+        (f"Power cuts: {configuration.level}, {policy.title}", "title"),
+        ("", "plain"),
+        (
+            f"A load is recorded, drive by drive; then {POINTS} states that a power cut could have left are made, many "
+            "with one member lost too, and the data judged at each.",
+            "plain",
+        ),
+        ("", "plain"),
+        ("What md promises", "title"),
+        (f"All members there: {policy.whole}", "plain"),
+        (f"One lost: {policy.degraded}", "plain"),
+        (policy.source, "muted"),
+    )
+
+    def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
+        from lab.fault_lab.crash_points import MOST_DRIVES, explore
+        from lab.fault_lab.place import open_place
+        from lab.fault_lab.promise import PointJudgement, PointVerdict
+
+        def on_point(verdict: PointVerdict) -> None:
+            is_broken = verdict.judgement is PointJudgement.BROKEN
+            progress((f"{verdict.cut[:60]}: {verdict.judgement}", "bad" if is_broken else "plain"))
+            for reason in verdict.reasons:
+                progress((f"  {reason}", "bad"))
+
+        progress(("a machine starts, and the load is recorded", "muted"))
+        with open_place(_target(frontend), frontend.client.host, drives=MOST_DRIVES) as place:
+            found = explore(
+                place, configuration, seed=str(SEED), points=POINTS, on_point=on_point, is_stopped=cancelled
+            )
+        _stop_if(cancelled)
+        counted = ", ".join(f"{count} {word.value}" for word, count in sorted(found.tally.judgements.items()))
+        return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
+
+    return FaultItem(f"points-{configuration.name}", name, about, work)
