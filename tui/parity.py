@@ -34,6 +34,8 @@ DOES: dict[str, str] = {
     "lessons.language": "lesson start",
     "lessons.variant": "lesson start",
     "lessons.leave": "lesson leave",
+    **dict.fromkeys(("stripe.flip", "stripe.write", "stripe.crash", "stripe.really"), "array inspect"),
+    **dict.fromkeys(("stripe.check", "stripe.repair"), "array scrub"),
     "faults.run": "fault run",
     "faults.stop": "fault run",
 }
@@ -56,8 +58,11 @@ VIEWS = frozenset(
         *("commands.all", "commands.copy", "commands.copy-all", "commands.clear", "commands.leave"),
         *("shell.older", "shell.newer"),
         *("lesson.large", "lesson.next", "lessons.next", "lesson.up", "lesson.down", "lessons.up", "lessons.down"),
-        *("variant.cancel", "number.cancel"),
+        *("variant.cancel", "number.cancel", "place.cancel", "byte.cancel"),
         *("faults.about", "faults.next", "faults.previous"),
+        *("stripe.next", "stripe.before", "stripe.far-next", "stripe.far-before", "stripe.down", "stripe.up"),
+        *("stripe.page-down", "stripe.page-up", "stripe.member", "stripe.member-before", "stripe.go", "stripe.array"),
+        *("stripe.difference", "stripe.verdict", "stripe.words"),
     }
 )
 """Bindings that only look, choose or leave."""

@@ -35,4 +35,5 @@ SCREENS = (
     ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
     ScreenEntry("6", "lessons", "Lessons", "tui.screens.lessons:LessonsScreen"),
     ScreenEntry("7", "faults", "Faults", "tui.screens.faults:FaultsScreen"),
+    ScreenEntry("8", "stripe", "Stripe", "tui.screens.stripe:StripeScreen"),
 )

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
-from lab.cli import array_create, array_faults
+from lab.cli import array_create, array_faults, array_microscope
 from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act, array_text
 from lab.cli.context import current
 from lab.cli.output import out, out_json
@@ -28,6 +28,7 @@ app.command(array_create.grow)
 for _name, _place, _help in commands("array"):
     app.command(_place, name=_name, help=_help)
 array_faults.add_to(app)
+array_microscope.add_to(app)
 
 
 @app.command

@@ -93,7 +93,7 @@ def run(
         if journal.stored.left:
             told = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
             context.narrator.notice(f"{told}; to see them again: raidlab fault show {journal.run.id}")
-    return _shown(context, journal.stored, [each.id for each in chosen] if len(chosen) <= _MOST_NARRATED else [])
+    return _shown(context, journal.stored)
 
 
 @app.command
@@ -106,7 +106,7 @@ def show(
     return _shown(context, load_run(context.host, name), [find_scenario(each).id for each in scenarios])
 
 
-def _shown(context: Context, stored: StoredScenarios, detailed: Sequence[str]) -> int:
+def _shown(context: Context, stored: StoredScenarios, detailed: Sequence[str] = ()) -> int:
     if context.json:
         out_json({**msgspec.to_builtins(stored), "left": stored.left, "is_expected": stored.is_expected})
     else:

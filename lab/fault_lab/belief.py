@@ -17,9 +17,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.arrays.levels import LevelName
 from lab.fault_lab.block_map import BLOCK_BYTES, BlockMap
-from lab.fault_lab.history import ConsistencyPolicy, FaultHistory
-from lab.fault_lab.known import COPIES_LEFT_DIFFERENT, COPY_LEVELS
+from lab.fault_lab.history import FaultHistory, HistoryPolicy
+from lab.fault_lab.known import (
+    BITMAP_CHUNK,
+    COPY_LEVELS,
+    PPL_FLUSH,
+    PPL_LEFT_OUT,
+    RAID1_REBUILD,
+    WRITE_BACK_FLUSH,
+    KnownBug,
+)
+from lab.fault_lab.record_program import ALL, EVERYTHING
 from lab.units import SECTOR_BYTES
 
 HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corruption on purpose"
@@ -71,6 +81,10 @@ class ArrayBelief:
     """md was asked to fail a member that it cannot do without: it refuses writes from then on (MD_BROKEN, raid1_error()
     in drivers/md/raid1.c).
     """
+    was_rebuilding: bool = False
+    """A member was being rebuilt when the power failed."""
+    unflushed: KnownBug | None = None
+    """By which known bug flushed data may be lost in a power cut that is not settled yet."""
     is_reshaping: bool = False
     reshaped_blocks: int = 0
     """How many blocks of the array a reshape has moved."""
@@ -147,6 +161,22 @@ class ArrayBelief:
         self.bad_pages = set(_bad_pages(seen["members"].values()))
         self.loosen()
 
+    def cut(self, blocks: Iterable[int], kind: str) -> None:
+        """The power failed while these blocks were being written; ``kind`` is what was left (record_program.py)."""
+        self.tear(blocks, is_cut=True)
+        self.is_broken = False
+        self.was_rebuilding = any(each.is_waiting and each.slot >= 0 for each in self.drives.values())
+        if kind not in (ALL, EVERYTHING):
+            self.unflushed = {HistoryPolicy.PPL: PPL_FLUSH, HistoryPolicy.WRITE_BACK: WRITE_BACK_FLUSH}.get(
+                self.shape.policy
+            )
+
+    def on_settled(self, bad: Iterable[int]) -> None:
+        """All was read after a power cut: what is right now, stays right, where there are no copies."""
+        self.unflushed = None
+        if self.has_parity:
+            self.loose = {block: reason for block, reason in self.loose.items() if block in set(bad)}
+
     def tear(self, blocks: Iterable[int], *, is_cut: bool) -> None:
         """These blocks were being written when the power failed, or the array died."""
         blocks = set(blocks)
@@ -161,18 +191,22 @@ class ArrayBelief:
         if not self.torn:
             return
         exposed = self.map.blocks_in(self.torn, self.missing)
-        if self.shape.policy is ConsistencyPolicy.PPL:
+        if self.shape.policy is HistoryPolicy.PPL:
             self.loose |= dict.fromkeys(exposed & self.open_blocks, WRITTEN)
+            if self.was_rebuilding:
+                self.loose |= dict.fromkeys(exposed - self.open_blocks, str(PPL_LEFT_OUT))
         else:
             self.loose |= dict.fromkeys(exposed, HOLE)
 
     def on_started(self) -> None:
         """A log has been replayed: what it protects is whole again. And what a known bug of md leaves behind."""
-        self.lost_new_part |= self.is_enlarged and self.shape.policy is ConsistencyPolicy.BITMAP
+        self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
-        if self.shape.raid.name in COPY_LEVELS and self.shape.policy is ConsistencyPolicy.BITMAP and is_rebuilding:
-            self.loose |= dict.fromkeys(self.open_blocks, str(COPIES_LEFT_DIFFERENT))
-        if self.shape.policy is ConsistencyPolicy.PPL:
+        if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
+            self.loose |= dict.fromkeys(self.open_blocks, str(RAID1_REBUILD))
+        elif is_rebuilding and self.shape.raid.name in COPY_LEVELS and self.shape.policy is HistoryPolicy.BITMAP:
+            self.loose |= dict.fromkeys(self.open_blocks, str(BITMAP_CHUNK))
+        if self.shape.policy is HistoryPolicy.PPL:
             self.torn, self.open_blocks = set(), set()
 
     def on_filled(self, blocks: Iterable[int] | None = None) -> None:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import struct
 import sys
 import time
@@ -50,6 +51,7 @@ drive takes its time for.
 """
 # The writer's own, in the joined program: of a campaign's blocks each bad one is told, since each is judged.
 MOST_TOLD = 1 << 20
+STRANGER = re.compile(r"superblock on (\S+) doesn't match others")
 LOOKS = 3
 """At what md says, where it changes while it is looked at."""
 MOST_OF_LOG = 65536
@@ -104,6 +106,9 @@ class CampaignPlayer(Player):
         self.do_all_right(numbers)
         for number in numbers:
             drives(f"still {number}")
+            queue = f"/sys/block/drive{number}/queue"
+            if read_text(f"{queue}/discard_max_bytes") == "0":
+                write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
             fd = os.open(f"/dev/drive{number}", os.O_RDWR)
             try:
                 size = os.lseek(fd, 0, os.SEEK_END)
@@ -293,6 +298,10 @@ class CampaignPlayer(Player):
         """
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
+        while (other := STRANGER.search(done["output"])) and other[1] in nodes:
+            # One that failed before the array got another shape: mdadm wants it left out by whoever names drives.
+            nodes.remove(other[1])
+            done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         seen = {"nodes": nodes, **done}
         # mdadm marks the array as clean only if it thinks that too few members are there, and it takes one that is
         # being rebuilt for one that is there (enough() in Assemble.c): then md itself must be told to start.
@@ -380,7 +389,10 @@ class CampaignPlayer(Player):
                 slot = read_text(f"{self.folder}/{name}/slot")
                 told: list[Any] = [int(slot) if slot.isdigit() else -1, read_text(f"{self.folder}/{name}/state")]
                 if bad := read_text(f"{self.folder}/{name}/bad_blocks"):
-                    told.append([[int(word) for word in line.split()] for line in bad.splitlines()])
+                    # From the beginning of the drive; its data begin at the offset.
+                    offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
+                    lines = [line.split() for line in bad.splitlines()]
+                    told.append([[int(first) - offset, int(count)] for first, count in lines])
                 members["/dev/" + name[4:]] = told
         return members
 

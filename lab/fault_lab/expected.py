@@ -18,7 +18,7 @@ from lab.units import KIB
 
 
 @dataclass(frozen=True, slots=True)
-class MemberPlace:
+class OracleMemberPlace:
     """One place of a block on a member: its slot, and bytes from the start of the member's data."""
 
     slot: int
@@ -42,11 +42,11 @@ class OraclePlaces:
         stripe = self.map.level.full_stripe_bytes(self.map.members, self.map.chunk_bytes)
         return max(1, stripe // BLOCK_BYTES)
 
-    def places(self, block: int) -> tuple[MemberPlace, ...]:
+    def places(self, block: int) -> tuple[OracleMemberPlace, ...]:
         """Where a block and its copies lie, the first place that md writes to first."""
-        return tuple(MemberPlace(slot, page * BLOCK_BYTES) for slot, page in self.map.places(block))
+        return tuple(OracleMemberPlace(slot, page * BLOCK_BYTES) for slot, page in self.map.places(block))
 
-    def parity_places(self, block: int) -> dict[str, MemberPlace]:
+    def parity_places(self, block: int) -> dict[str, OracleMemberPlace]:
         """``P`` and ``Q``: the bytes of parity that a block goes into. Nothing for mirrors."""
         if not self.map.has_parity:
             return {}
@@ -55,7 +55,7 @@ class OraclePlaces:
         row = stripe_rows(level, None, self.map.members, place.at_bytes // chunk + 1)[-1]
         kinds = {each.kind: slot for slot, each in enumerate(row.chunks)}
         parities = [kind for kind in (ChunkKind.P, ChunkKind.Q) if kind in kinds]
-        return {kind.value: MemberPlace(kinds[kind], place.at_bytes) for kind in parities}
+        return {kind.value: OracleMemberPlace(kinds[kind], place.at_bytes) for kind in parities}
 
     def unreadable(self, failed: Collection[int]) -> frozenset[int]:
         """Blocks of which nothing is left when exactly these slots are gone."""

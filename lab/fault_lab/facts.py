@@ -98,7 +98,7 @@ _COMPARISON = re.compile(r"(<=|>=|!=|<|>|=)\s*(-?[\d.]+)?\s*\*?\s*([a-z_][a-z0-9
 _LONGEST = 160
 
 
-class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One expectation and what was found."""
 
     what: str
@@ -152,7 +152,7 @@ def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
 
 def judge(
     name: str, wanted: Any, facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]], places: OraclePlaces
-) -> CheckOutcome:
+) -> FactCheck:
     """Compare one fact. Raises SpecError for an expectation that cannot be read."""
     match = NUMBERED.fullmatch(name)
     found = facts.get(name)
@@ -163,9 +163,9 @@ def judge(
     is_met = found is not None and any(_fits(name, each, found, facts, kept, places) for each in options)
     said = " or ".join(_said(each, kept, facts) for each in options)
     return (
-        CheckOutcome(what=name, wanted=said, found=shortened(told, _LONGEST) if told else "nothing", is_met=is_met)
+        FactCheck(what=name, wanted=said, found=shortened(told, _LONGEST) if told else "nothing", is_met=is_met)
         if name not in BLOCK_FACTS
-        else CheckOutcome(
+        else FactCheck(
             what=name, wanted=said, found=f"blocks {shortened(told, _LONGEST)}" if told else "none", is_met=is_met
         )
     )

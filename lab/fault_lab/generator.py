@@ -25,7 +25,7 @@ from lab.fault_lab.history import (
     ActKind,
     ArrayShape,
     Bounds,
-    ConsistencyPolicy,
+    HistoryPolicy,
     FaultHistory,
     Write,
 )
@@ -40,7 +40,7 @@ DEAD_CHANCE = 0.15
 
 
 @dataclass
-class ArrayModel:
+class CampaignArrayModel:
     """What is believed of the array while a history is made."""
 
     shape: ArrayShape
@@ -124,10 +124,10 @@ def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
 
 
 def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
-    fitting = [level for level in LEVELS if not bounds.policy or ConsistencyPolicy(bounds.policy).fits(level)]
+    fitting = [level for level in LEVELS if not bounds.policy or HistoryPolicy(bounds.policy).fits(level)]
     level = bounds.level or chance.choice(fitting)
-    policies = [policy for policy in ConsistencyPolicy if policy.fits(level)]
-    policy = ConsistencyPolicy(bounds.policy) if bounds.policy else chance.choice(policies)
+    policies = [policy for policy in HistoryPolicy if policy.fits(level)]
+    policy = HistoryPolicy(bounds.policy) if bounds.policy else chance.choice(policies)
     members = chance.choice(MEMBERS[level])
     return ArrayShape(
         level=level,
@@ -136,7 +136,7 @@ def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
         layout=chance.choice(LAYOUTS if members > 2 else ("n2",)) if level == "10" else "",
         chunk_kib=chance.choice((16, 16, 32, 64)),
         depth=chance.choice((1, 4, 4, 8, 16)),
-        has_junk=chance.random() < 0.2 and not policy.has_journal and policy is not ConsistencyPolicy.PPL,
+        has_junk=chance.random() < 0.2 and not policy.has_journal and policy is not HistoryPolicy.PPL,
         sync_kib=chance.choice((0, 200, 400)),
     )
 
@@ -153,18 +153,18 @@ def _acts(chance: random.Random, shape: ArrayShape) -> list[Act]:
     return acts
 
 
-def _new_model(shape: ArrayShape) -> ArrayModel:
+def _new_model(shape: ArrayShape) -> CampaignArrayModel:
     drives = list(range(shape.members))
     others = set(range(shape.members, DRIVES))
     if shape.policy.has_journal:
         others.discard(JOURNAL_DRIVE)
-    return ArrayModel(shape, list(drives), set(drives), blank=others)
+    return CampaignArrayModel(shape, list(drives), set(drives), blank=others)
 
 
 class Chooser:
     """Chooses acts, and tells the model of each."""
 
-    def __init__(self, chance: random.Random, model: ArrayModel) -> None:
+    def __init__(self, chance: random.Random, model: CampaignArrayModel) -> None:
         self.chance, self.model = chance, model
 
     def next(self) -> Act:
@@ -180,7 +180,7 @@ class Chooser:
         m = self.model
         is_calm = not m.is_reshaping and not m.is_hasty
         ready = m.in_sync - m.pulled
-        has_log = m.shape.policy.has_journal or m.shape.policy is ConsistencyPolicy.PPL
+        has_log = m.shape.policy.has_journal or m.shape.policy is HistoryPolicy.PPL
         can_add = m.blank | m.stale - m.pulled
         return [
             (30, self.load, True),
@@ -281,7 +281,7 @@ class Chooser:
     def readd(self) -> Act:
         m = self.model
         drive = self.chance.choice(sorted(m.stale - m.pulled))
-        if m.shape.policy is ConsistencyPolicy.BITMAP:
+        if m.shape.policy is HistoryPolicy.BITMAP:
             m.stale.discard(drive)
             m.spares.add(drive)
             m.take_spares()

@@ -30,7 +30,7 @@ Write = tuple[int, int, int]
 """First block, blocks (0: a flush), and 1 for a write past all caches."""
 
 
-class ConsistencyPolicy(StrEnum):
+class HistoryPolicy(StrEnum):
     """How redundancy is kept consistent (md(4), Documentation/admin-guide/md.rst consistency_policy)."""
 
     RESYNC = "resync"
@@ -43,11 +43,11 @@ class ConsistencyPolicy(StrEnum):
 
     @property
     def has_journal(self) -> bool:
-        return self in (ConsistencyPolicy.JOURNAL, ConsistencyPolicy.WRITE_BACK)
+        return self in (HistoryPolicy.JOURNAL, HistoryPolicy.WRITE_BACK)
 
     def fits(self, level: str) -> bool:
         """Whether md has it on a level (raid5-ppl.rst: RAID 5; raid5-cache.rst: 4, 5 and 6)."""
-        if self is ConsistencyPolicy.PPL:
+        if self is HistoryPolicy.PPL:
             return level == "5"
         return level in ("4", "5", "6") or not self.has_journal
 
@@ -119,7 +119,7 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     level: str
     members: int
-    policy: ConsistencyPolicy
+    policy: HistoryPolicy
     layout: str = ""
     chunk_kib: int = 16
     size_kib: int = 1024
@@ -174,12 +174,12 @@ class Bounds:
     policy: str = ""
 
     def __post_init__(self) -> None:
-        known = ", ".join(ConsistencyPolicy)
+        known = ", ".join(HistoryPolicy)
         if self.level and self.level not in LEVELS:
             raise SpecError(f"'{self.level}' is not a level of campaigns", hint=f"choose one of {', '.join(LEVELS)}")
-        if self.policy and self.policy not in tuple(ConsistencyPolicy):
+        if self.policy and self.policy not in tuple(HistoryPolicy):
             raise SpecError(f"'{self.policy}' is not a consistency policy", hint=f"choose one of {known}")
-        if self.level and self.policy and not ConsistencyPolicy(self.policy).fits(self.level):
+        if self.level and self.policy and not HistoryPolicy(self.policy).fits(self.level):
             raise SpecError(
                 f"md has no {self.policy} on RAID {self.level}", hint="PPL is RAID 5's; a journal, that of 4, 5 and 6"
             )

@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.fault_lab.block_map import BLOCK_BYTES
 from lab.fault_lab.geometry import rows_of
-from lab.fault_lab.history import DRIVES, JOURNAL_DRIVE, Act, ActKind, ArrayShape, ConsistencyPolicy, FaultHistory
+from lab.fault_lab.history import DRIVES, JOURNAL_DRIVE, Act, ActKind, ArrayShape, HistoryPolicy, FaultHistory
 from lab.units import KIB, MIB
 
 NODE, MD = "/dev/md0", "/sys/block/md0/md"
@@ -72,11 +72,11 @@ def node(drive: int) -> str:
 def creation(shape: ArrayShape) -> list[str]:
     """Mdadm's words."""
     policy = {
-        ConsistencyPolicy.RESYNC: ["--bitmap=none"],
-        ConsistencyPolicy.BITMAP: ["--bitmap=internal", "--bitmap-chunk=64K"],
-        ConsistencyPolicy.PPL: ["--consistency-policy=ppl"],
-        ConsistencyPolicy.JOURNAL: [f"--write-journal={node(JOURNAL_DRIVE)}"],
-        ConsistencyPolicy.WRITE_BACK: [f"--write-journal={node(JOURNAL_DRIVE)}"],
+        HistoryPolicy.RESYNC: ["--bitmap=none"],
+        HistoryPolicy.BITMAP: ["--bitmap=internal", "--bitmap-chunk=64K"],
+        HistoryPolicy.PPL: ["--consistency-policy=ppl"],
+        HistoryPolicy.JOURNAL: [f"--write-journal={node(JOURNAL_DRIVE)}"],
+        HistoryPolicy.WRITE_BACK: [f"--write-journal={node(JOURNAL_DRIVE)}"],
     }[shape.policy]
     return [
         *("mdadm", "--create", NODE, "--run", "--quiet", f"--level={shape.level}", f"--raid-devices={shape.members}"),
@@ -121,6 +121,9 @@ class Stepwise:
         drives = list(range(DRIVES))
         junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
         yield self.part("begin", drives, JUNK_BYTES, junk)
+        if self.shape.policy.has_journal:
+            # With a journal that takes discards md may never come to the end of a stop (docs/findings.md, journal-stop).
+            yield self.part("write", f"/sys/block/drive{JOURNAL_DRIVE}/queue/discard_max_bytes", "0")
         yield self.part("record", drives)
         yield self.make(Purpose.CREATE, "run", creation(self.shape), COMMAND_SECONDS)
         yield from self.started()
@@ -132,7 +135,7 @@ class Stepwise:
         if self.shape.sync_kib:
             yield self.part("write", f"{MD}/sync_speed_min", str(self.shape.sync_kib))
             yield self.part("write", f"{MD}/sync_speed_max", str(self.shape.sync_kib))
-        if self.shape.policy is ConsistencyPolicy.WRITE_BACK:
+        if self.shape.policy is HistoryPolicy.WRITE_BACK:
             yield self.part("write", f"{MD}/journal_mode", "write-back")
 
     def opened(self) -> Iterator[PlannedStep]:
@@ -155,12 +158,12 @@ class Stepwise:
     def compared(self) -> Iterator[PlannedStep]:
         """Parity and copies, read from the members, once nothing is under way."""
         yield self.part("drain")
-        if self.shape.policy is ConsistencyPolicy.WRITE_BACK:
+        if self.shape.policy is HistoryPolicy.WRITE_BACK:
             # What only the journal holds is written out when the mode changes (r5c_journal_mode_set() in
             # raid5-cache.c).
             yield self.part("write", f"{MD}/journal_mode", "write-through")
         yield self.make(Purpose.PARITY, "parity")
-        if self.shape.policy is ConsistencyPolicy.WRITE_BACK:
+        if self.shape.policy is HistoryPolicy.WRITE_BACK:
             yield self.part("write", f"{MD}/journal_mode", "write-back")
 
     def on_load(self, act: Act) -> Iterator[PlannedStep]:

@@ -16,10 +16,10 @@ from typing import Any
 from lab.arrays.levels import LevelName
 from lab.fault_lab.belief import CORRUPTION, ArrayBelief, Standing
 from lab.fault_lab.block_map import BLOCK_BYTES
-from lab.fault_lab.history import Act, ActKind, ConsistencyPolicy, FaultHistory
+from lab.fault_lab.history import Act, ActKind, FaultHistory, HistoryPolicy
 from lab.fault_lab.history_steps import PlannedStep, Purpose
-from lab.fault_lab.known import GOOD_MEMBERS_IGNORED, NEW_PART_NOT_SYNCED, NOT_MARKED_CLEAN, READS_FROM_OLD_PLACE
-from lab.fault_lab.ledger_program import UNREADABLE
+from lab.fault_lab.known import FORCE_NOT_CLEAN, GOOD_MEMBERS_IGNORED, NEW_PART, RESHAPE_READS, WRITE_BACK_FLUSH
+from lab.fault_lab.ledger_program import LOST, UNREADABLE
 
 DECLARED = "declared lost"
 REFUSED = "writes refused"
@@ -154,8 +154,7 @@ class HistoryJudge:
     def _on_cut(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if seen.get("refused"):
             self.differ("could not be stopped", step, seen["refused"])
-        self.belief.tear(seen["open"], is_cut=True)
-        self.belief.is_broken = False
+        self.belief.cut(seen["open"], step.step[2])
 
     def _on_unsure(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         self.belief.tear(seen["open"], is_cut=False)
@@ -179,7 +178,7 @@ class HistoryJudge:
         elif seen.get("forced") and not was_dead and not self._may_need_force():
             self.differ("started only by force", step, seen.get("refusal", "")[-300:])
         if seen.get("forced", "--force") != "--force":
-            self.explained[str(NOT_MARKED_CLEAN)] += 1
+            self.explained[str(FORCE_NOT_CLEAN)] += 1
         belief.on_started()
         self.is_first_look = True
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
@@ -187,7 +186,7 @@ class HistoryJudge:
     def _may_need_force(self) -> bool:
         """Dirty and degraded (md(4), start_dirty_degraded), where no log makes it whole."""
         belief = self.belief
-        has_log = belief.shape.policy.has_journal or belief.shape.policy is ConsistencyPolicy.PPL
+        has_log = belief.shape.policy.has_journal or belief.shape.policy is HistoryPolicy.PPL
         is_degraded = bool(belief.missing | self.missing_before)
         return belief.has_parity and is_degraded and not has_log
 
@@ -230,8 +229,10 @@ class HistoryJudge:
                 self.explained[reason] += 1
             elif verdict == UNREADABLE and not self._is_readable(block, missing):
                 self.explained[DECLARED] += 1
+            elif (bug := belief.unflushed) and (verdict == LOST or bug is WRITE_BACK_FLUSH):
+                self.explained[str(bug)] += 1
             elif self._is_read_from_old_place(block):
-                self.explained[str(READS_FROM_OLD_PLACE)] += 1
+                self.explained[str(RESHAPE_READS)] += 1
             else:
                 wrong[verdict] += 1
                 told.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
@@ -251,6 +252,7 @@ class HistoryJudge:
     def _on_settle(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if "verdicts" in seen:
             self._judge_blocks(step, seen)
+            self.belief.on_settled([block for block, *_ in seen["bad"]])
 
     def _on_rest(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         belief = self.belief
@@ -280,7 +282,7 @@ class HistoryJudge:
         wrong = sorted(set(seen["wrong"]) - excused)
         new_part = [row for row in wrong if row >= belief.map.row_count] if belief.lost_new_part else []
         if new_part:
-            self.explained[str(NEW_PART_NOT_SYNCED)] += 1
+            self.explained[str(NEW_PART)] += 1
             wrong = [row for row in wrong if row not in new_part]
         if wrong:
             self.differ("redundancy does not fit", step, f"rows {wrong[:16]} of parity or copies disagree")

@@ -1,7 +1,7 @@
-"""What campaigns have found in md and mdadm themselves, so that it explains what it alone can explain.
+"""What campaigns meet of known bugs of md and mdadm: it explains what it alone can explain, and is counted by name.
 
 Whoever judges binds each to the very condition under which it is expected, and to blocks where it is about blocks;
-docs/findings.md tells each with its cause and how to show it with plain mdadm.
+docs/findings.md tells each with its cause and how to show it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lab.arrays.levels import LevelName
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:
-    """One of them; ``name`` stands where it explains something."""
+    """One of them; ``name`` is what docs/findings.md and promises.toml call it."""
 
     name: str
     title: str
@@ -23,32 +23,61 @@ class KnownBug:
         return f"known: {self.name}"
 
 
-COPIES_LEFT_DIFFERENT = KnownBug(
-    "copies-left-different",
-    "a power cut while a member is rebuilt, with a bitmap: members that were in sync stay different where it was written",
-    "RAID 1 and 10: the rebuild comes before the resync, and clears the bits that the resync would need "
-    "(raid1_sync_request() and raid10_sync_request() in drivers/md)",
+RAID1_REBUILD = KnownBug(
+    "raid1-rebuild",
+    "RAID 1 of which one mirror was in sync when the power failed in a rebuild: the mirrors stay different",
+    "raid1_run() in drivers/md/raid1.c takes it as clean then",
 )
-READS_FROM_OLD_PLACE = KnownBug(
-    "reads-from-old-place",
+BITMAP_CHUNK = KnownBug(
+    "bitmap-chunk",
+    "RAID 1 and 10 with a bitmap, a power cut while a member is rebuilt: members in sync stay different where it was written",
+    "the rebuild comes before the resync and clears the bits that the resync would need (md_bitmap_start_sync())",
+)
+NEW_PART = KnownBug(
+    "new-part",
+    "an array with a bitmap whose members were made larger, and that stops before the new part is synced: it never is",
+    "md_bitmap_resize() in drivers/md/md-bitmap.c marks the new part in memory and not on the disks",
+)
+RESHAPE_READS = KnownBug(
+    "reshape-reads",
     "a reshape of RAID 10 that is not going on: what it has moved is read from where it was",
     "choose_data_offset() in drivers/md/raid10.c takes the new offset only while MD_RECOVERY_RESHAPE is set, and an "
     "array that is started read-only (md_mod.start_ro) has it not",
 )
-NEW_PART_NOT_SYNCED = KnownBug(
-    "new-part-not-synced",
-    "an array with a bitmap whose members were made larger, and that stops before the new part is synced: it never is",
-    "md_bitmap_resize() in drivers/md/md-bitmap.c marks the new part in memory and not on the disks",
+PPL_FLUSH = KnownBug(
+    "ppl-flush",
+    "PPL: flushed writes are lost in a power cut",
+    "ppl_handle_flush_request() in drivers/md/raid5-ppl.c answers a flush before the members are flushed",
 )
-NOT_MARKED_CLEAN = KnownBug(
-    "force-not-marked-clean",
+PPL_LEFT_OUT = KnownBug(
+    "ppl-left-out",
+    "PPL: a write that meets a stripe that is being rebuilt has no entry in the log, and leaves the write hole open",
+    "ppl_write_stripe() in drivers/md/raid5-ppl.c turns a stripe away that is STRIPE_SYNCING, and it is written without",
+)
+WRITE_BACK_FLUSH = KnownBug(
+    "write-back-flush",
+    "a write-back journal: what members have in their caches alone is lost in a power cut",
+    "R5LOG_PAYLOAD_FLUSH is logged before the members are flushed (r5c_finish_stripe_write_out())",
+)
+FORCE_NOT_CLEAN = KnownBug(
+    "force-not-clean",
     "mdadm --assemble --force does not mark a dirty array as clean whose member is being rebuilt, and md refuses it",
     "enough() in mdadm's Assemble.c takes that member for one that is there; start_dirty_degraded of md_mod helps",
 )
 GOOD_MEMBERS_IGNORED = KnownBug(
     "good-members-ignored",
     "a power cut while a spare takes the place of a failed member: mdadm leaves out all the others",
-    "the spare's superblock may be the newest, and load_devices() in mdadm's Assemble.c believes it although it is not rebuilt",
+    "the spare's superblock may be the newest, and mdadm's Assemble.c believes it though it is not rebuilt",
 )
-KNOWN_BUGS = (GOOD_MEMBERS_IGNORED, COPIES_LEFT_DIFFERENT, NEW_PART_NOT_SYNCED, READS_FROM_OLD_PLACE, NOT_MARKED_CLEAN)
+KNOWN_BUGS = (
+    RAID1_REBUILD,
+    BITMAP_CHUNK,
+    NEW_PART,
+    RESHAPE_READS,
+    PPL_FLUSH,
+    PPL_LEFT_OUT,
+    WRITE_BACK_FLUSH,
+    FORCE_NOT_CLEAN,
+    GOOD_MEMBERS_IGNORED,
+)
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)

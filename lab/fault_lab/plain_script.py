@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 
 from lab.fault_lab.block_map import BLOCK_BYTES
-from lab.fault_lab.history import DRIVES, Act, ActKind, ConsistencyPolicy, FaultHistory, Write
+from lab.fault_lab.history import DRIVES, Act, ActKind, HistoryPolicy, FaultHistory, Write
 from lab.fault_lab.history_steps import creation
 from lab.fault_lab.record_program import ALL
 
@@ -132,7 +132,7 @@ def _started(history: FaultHistory) -> list[str]:
     shape, lines = history.shape, []
     if shape.sync_kib:
         lines += [f"echo {shape.sync_kib} >/sys/block/md0/md/sync_speed_{end}" for end in ("min", "max")]
-    if shape.policy is ConsistencyPolicy.WRITE_BACK:
+    if shape.policy is HistoryPolicy.WRITE_BACK:
         lines.append("echo write-back >/sys/block/md0/md/journal_mode")
     return lines
 

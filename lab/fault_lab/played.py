@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.errors import SpecError
 from lab.fault_lab.expected import OraclePlaces
-from lab.fault_lab.facts import CheckOutcome, facts_of, judge
+from lab.fault_lab.facts import FactCheck, facts_of, judge
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.scenario import ReadyVariant
 from lab.fault_lab.scenario_steps import SceneStep
@@ -88,7 +88,7 @@ def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
         case "hang" | "wake":
             return [f"dmsetup {'suspend' if made[0] == 'hang' else 'resume'} fault-{made[1]}"]
         case "flip":
-            return [f"(turn over {made[3]} bytes of drive {made[1]} at byte {made[2]})"]
+            return [f"(turn over {made[3]} bytes of {told.get('node', made[1])} at byte {made[2]})"]
         case "cut":
             return [f"(cut the power: {told.get('cut', made[2])})"]
     return []
@@ -117,11 +117,11 @@ def judged_step(
     return outcome, facts
 
 
-def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, places: OraclePlaces) -> CheckOutcome:
+def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, places: OraclePlaces) -> FactCheck:
     try:
         return judge(name, wanted, facts, kept, places)
     except SpecError as error:
-        return CheckOutcome(what=name, wanted=str(wanted), found=error.message, is_met=False)
+        return FactCheck(what=name, wanted=str(wanted), found=error.message, is_met=False)
 
 
 def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:

@@ -26,7 +26,11 @@ def joined_source(parts: Sequence[str]) -> str:
 
 
 def run_program(
-    machine: Machine, parts: Sequence[str], job: Mapping[str, Any], *, change: Callable[[str], str] = lambda source: source
+    machine: Machine,
+    parts: Sequence[str],
+    job: Mapping[str, Any],
+    *,
+    change: Callable[[str], str] = lambda source: source,
 ) -> Iterator[dict[str, Any]]:
     """Start a program with a job; its documents as they come. ``change`` alters its source first (who tests the oracle).
 

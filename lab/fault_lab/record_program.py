@@ -92,8 +92,10 @@ class Cut:
         for drive in drives:
             sure, open_ = record.split(drive, self.at)
             kept = set(self.kept.get(drive, ()))
-            chosen = [each.index for each in sure] + [each.index for each in open_ if each.index in kept]
-            found[drive] = joined(chosen, self.torn)
+            chosen = [*sure, *(each for each in open_ if each.index in kept)]
+            # As they ended: what a drive wrote past its cache is not covered again by what the cache had before.
+            chosen.sort(key=lambda each: (each.ended, each.came))
+            found[drive] = joined([each.index for each in chosen], self.torn)
         return found
 
     def word(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.errors import SpecError
 from lab.fault_lab.block_map import BLOCK_BYTES
-from lab.fault_lab.expected import MemberPlace
+from lab.fault_lab.expected import OracleMemberPlace
 from lab.fault_lab.record_program import KINDS
 from lab.fault_lab.scenario_steps import Drive, SceneStep
 from lab.fault_lab.stage import DATA_OFFSET_BYTES, GuestSteps, Stage
@@ -251,7 +251,7 @@ class PowerCutStep(SceneStep, frozen=True, kw_only=True, tag="power-cut"):
         return [["cut", list(range(stage.drives)), self.kind, f"{stage.seed}:{self.seed}"]]
 
 
-def place_named(stage: Stage, block: int, on: str) -> MemberPlace:
+def place_named(stage: Stage, block: int, on: str) -> OracleMemberPlace:
     """``data`` and ``copy N`` of a block, or the parity over it. Raises SpecError."""
     places = stage.array.places
     if on in ("P", "Q"):
@@ -266,7 +266,7 @@ def place_named(stage: Stage, block: int, on: str) -> MemberPlace:
     raise SpecError(f"block {block} has no {on} on a {stage.array.level}", hint="write data, copy 1, P or Q")
 
 
-def place_on(stage: Stage, block: int, member: int) -> MemberPlace:
+def place_on(stage: Stage, block: int, member: int) -> OracleMemberPlace:
     """What a member has of a block: data, a copy, or parity over it. Raises SpecError if it has nothing."""
     places = stage.array.places
     known = [*places.places(block)]

@@ -201,7 +201,8 @@ class LayerSteps(Player):
 
     def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
         """Bytes of a drive turned over, behind md's back."""
-        return super().do_flip(self.filled(node), at, length)
+        node = self.filled(node)
+        return {"node": node, **super().do_flip(node, at, length)}
 
     def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
         """Bytes of a drive copied to another place of it: a write that went astray."""

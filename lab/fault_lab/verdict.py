@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lab.fault_lab.facts import CheckOutcome
+from lab.fault_lab.facts import FactCheck
 
 
 class FaultVerdict(StrEnum):
@@ -32,7 +32,7 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     why: str = ""
     seconds: float = 0.0
     """Of the machine's time."""
-    checks: tuple[CheckOutcome, ...] = ()
+    checks: tuple[FactCheck, ...] = ()
     blocks: tuple[str, ...] = ()
     """The first blocks with a verdict that is not allowed: where they lie, and what they hold."""
     evidence: dict[str, Any] = {}
@@ -99,7 +99,7 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return tuple(line for variant in self.variants for line in variant.unmet)
 
     @property
-    def checks(self) -> tuple[CheckOutcome, ...]:
+    def checks(self) -> tuple[FactCheck, ...]:
         """All of them."""
         return tuple(check for variant in self.variants for step in variant.steps for check in step.checks)
 

@@ -231,7 +231,7 @@ def check(path: str, content: Content, allowed: dict[int, list[int]]) -> dict[st
     seen: dict[str, Any] = {"verdicts": {}, "bad": [], "found": {}}
     try:
         last = max(allowed, default=-1)
-        for start in range(0, last + 1, PIECE_BYTES // BLOCK_BYTES):
+        for start in range(min(allowed, default=0), last + 1, PIECE_BYTES // BLOCK_BYTES):
             size = min(PIECE_BYTES // BLOCK_BYTES, last + 1 - start)
             is_whole = read_piece(fd, view[: size * BLOCK_BYTES], start * BLOCK_BYTES)
             for block in range(start, start + size):

@@ -1,0 +1,198 @@
+"""Files under the oracle on the machine: histories of them, and crash points under a file system.
+
+The last of several files joined to one program (lab/fault_lab/files.py), standard library alone. A job with
+``histories`` is played as player_program.py does it, with the steps of files_steps_program.py; one with ``members`` is
+judged as crash_program.py does it, and the file system is mounted, so that it replays its journal, before its files are
+looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from lab.fault_lab.arrays_program import read_text, skip_modprobe, wrong_rows
+    from lab.fault_lab.crash_program import SETTLE_SECONDS, Points
+    from lab.fault_lab.files_check_program import FilesCheck, read_files
+    from lab.fault_lab.files_ledger_program import FileLedger, FileStates
+    from lab.fault_lab.files_steps_program import FILES_FOLDER, FSCK, FilePlayer, mount_files, unmount_files
+    from lab.fault_lab.player_program import command, drives, read_record, say
+    from lab.fault_lab.record_program import KINDS, Cut, chosen_cut, cut_of
+
+LOUD = (
+    "EXT4-fs error",
+    "EXT4-fs warning",
+    "JBD2: ",
+    "orrupt",
+    "hutting down filesystem",
+    "Buffer I/O error",
+    "XFS: Assertion",
+)
+"""What the kernel says where a file system is not as it should be."""
+
+
+class KernelLog:
+    """What the kernel says from now on."""
+
+    def __init__(self) -> None:
+        self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self.fd, 0, os.SEEK_END)
+
+    def loud(self) -> list[str]:
+        """Lines since the last call that tell of damage."""
+        found: list[str] = []
+        while True:
+            try:
+                line = os.read(self.fd, 8192).decode("utf-8", "replace")
+            except BlockingIOError:
+                return found
+            except OSError:
+                # EPIPE: some were lost, since there were too many.
+                continue
+            text = line.partition(";")[2].partition("\n")[0]
+            if any(word in text for word in LOUD):
+                found.append(text)
+
+
+class FilePoints(Points):
+    """Crash points of one recording under a file system.
+
+    ``job`` beside what Points wants: ``kind`` (ext4 or xfs), ``options`` of the mount, ``is_arbitrary`` (whether with a
+    member missing, what was in flight may be anything), ``fsck``: one point in so many is looked at by the file
+    system's own program (0: none), ``parity``: whether parity is read where no member is missing. ``again``: [cut,
+    seed, points] instead of ``cuts``: see ``again``. ``without``: records that are restored nowhere, to try the oracle
+    itself.
+    """
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        super().__init__({**job, "ledger": ()})
+        self.files = FileLedger(job["ledger"])
+        self.kind = job["kind"]
+        self.log = KernelLog()
+        self.states: tuple[int, FileStates] | None = None
+        self.count = 0
+        self.event: int | None = None
+        left_out = set(job.get("without", ()))
+        for drive, requests in self.record.by_drive.items():
+            self.record.by_drive[drive] = [each for each in requests if each.index not in left_out]
+
+    def restore(self, cut: Cut) -> None:
+        """Every drive as the cut left it."""
+        for number, words in cut.lists(self.record, list(self.members)).items():
+            drives(f"restore {number} {words}".rstrip())
+
+    def again(self, word: str, seed: str, points: int) -> list[str]:
+        """Record how one cut is recovered from, and return cuts of that: the power fails once more, meanwhile.
+
+        The record of the first time is gone then.
+        """
+        cut = cut_of(word)
+        self.restore(cut)
+        self.event = self.record.ledger_event(cut.at)
+        drives("forget")
+        for number in self.members:
+            drives(f"record {number}")
+        nodes = [node for number, node in self.members.items() if number not in cut.missing]
+        if not self.start(nodes, is_forced=False) or not self.start(nodes, is_forced=True):
+            self.mounted(cut)
+            self.array.settle(SETTLE_SECONDS)
+            self.stop()
+        for number in self.members:
+            drives(f"still {number}")
+        self.record = read_record()
+        moments, chance = self.record.moments(), random.Random(seed)
+        chosen = [moments[index * len(moments) // points] for index in range(points)] if moments else []
+        return [
+            chosen_cut(self.record, at, KINDS[index % len(KINDS)], chance, cut.missing).word()
+            for index, at in enumerate(chosen)
+        ]
+
+    def allowed_at(self, event: int) -> FileStates:
+        if self.states is None or self.states[0] != event:
+            self.states = (event, self.files.allowed(event, is_power_cut=True))
+        return self.states[1]
+
+    def judge(self, word: str) -> dict[str, Any]:
+        """One cut."""
+        cut = cut_of(word)
+        self.restore(cut)
+        nodes = [node for number, node in self.members.items() if number not in cut.missing]
+        seen: dict[str, Any] = {"cut": word}
+        refused = self.start(nodes, is_forced=False)
+        if refused:
+            seen["refused"] = refused
+            refused = self.start(nodes, is_forced=True)
+            if refused:
+                return {**seen, "dead": refused}
+        self.log.loud()
+        try:
+            seen.update(self.mounted(cut))
+            if self.job.get("settles", True):
+                seen["idle"] = self.array.settle(SETTLE_SECONDS)
+            if self.job.get("parity") and not cut.missing:
+                shape = self.job["geometry"]
+                seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
+        finally:
+            self.stop()
+        return seen
+
+    def mounted(self, cut: Cut) -> dict[str, Any]:
+        """Mount, look, unmount, and look again with the file system's own program."""
+        self.count += 1
+        node = self.array.node
+        event = self.record.ledger_event(cut.at) if self.event is None else self.event
+        seen: dict[str, Any] = {"event": event}
+        refused = mount_files(self.kind, node, FILES_FOLDER, self.job.get("options", ""))
+        if refused:
+            return {**seen, "unmountable": refused, "kernel": self.log.loud()}
+        try:
+            is_arbitrary = bool(cut.missing and self.job.get("is_arbitrary"))
+            check = FilesCheck(
+                self.content, self.allowed_at(event), read_files(FILES_FOLDER), is_arbitrary=is_arbitrary
+            )
+            check.look_for_more(self.files, event)
+            seen.update(check.document(), state=self.array.file("array_state"), degraded=self.array.file("degraded"))
+        finally:
+            stuck = unmount_files(FILES_FOLDER)
+        if stuck:
+            seen["stuck"] = stuck
+        every = self.job.get("fsck", 0)
+        if every and self.count % every == 0:
+            done = command([*FSCK[self.kind], node], 120.0)
+            seen["fsck"] = done["status"]
+            if done["status"] != 0:
+                seen["fsck_said"] = done["output"]
+        loud = self.log.loud()
+        return {**seen, "kernel": loud} if loud else seen
+
+
+def files_main() -> None:
+    """See above."""
+    skip_modprobe()
+    job = json.load(sys.stdin)
+    for history in job.get("histories", ()):
+        FilePlayer(history).play()
+    if "members" not in job:
+        return
+    points = FilePoints(job)
+    cuts = points.again(*job["again"]) if "again" in job else job["cuts"]
+    for word in cuts:
+        try:
+            say(points.judge(word))
+        except Exception as error:
+            say(
+                {
+                    "cut": word,
+                    "broke": f"{type(error).__name__}: {error}",
+                    "kernel": points.log.loud(),
+                    "mounts": read_text("/proc/mounts")[-200:],
+                }
+            )
+            break
+    say({"end": True})

@@ -1,0 +1,214 @@
+"""One stripe judged: parity computed beside parity stored, copies beside the first, who is wrong, what md would do.
+
+Pure. md's ways: handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in
+drivers/md/raid1.c, sync_request_write() in drivers/md/raid10.c.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.arrays.stripes import ChunkKind
+from lab.microscope.galois import differing, one_from_q, p_of, q_of, two_from_p_and_q, wrong_weight
+from lab.microscope.geometry import MIRROR_UNIT_SECTORS, StripeCell
+from lab.microscope.rotations import ParityRow
+from lab.units import SECTOR_BYTES
+
+PAGE_BYTES = 4096
+"""What md handles of a parity array at once, of each member (RAID5_STRIPE_SIZE)."""
+
+
+class StripeVerdict(StrEnum):
+    """Whether a stripe agrees with itself."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    UNKNOWN = "nothing to compare"
+    """Too many members are missing, or the level keeps nothing twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCell:
+    """One chunk, and what a member holds of it."""
+
+    cell: StripeCell
+    data: bytes | None
+    """None: no member has it, or it could not be read."""
+    computed: bytes | None = None
+    """What the rest of the stripe says should be there: parity over the data, data out of parity; the first copy."""
+
+    @property
+    def differs(self) -> tuple[int, ...]:
+        """Bytes that are not as computed."""
+        return () if self.data is None or self.computed is None else differing(self.data, self.computed)
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """Whom the stripe's own redundancy names as wrong."""
+
+    slot: int
+    sector: int
+    kind: ChunkKind
+    bytes_wrong: tuple[int, ...]
+    right: bytes
+    """What its chunk should be."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StripeComparison:
+    """What came of it."""
+
+    verdict: StripeVerdict
+    cells: tuple[SeenCell, ...]
+    blamed: Blamed | None
+    """None: nobody, or it cannot be told."""
+    why_unknown: str
+    """Of a stripe that differs: why nobody can be named."""
+    mismatch_sectors: int
+    """What a check would add to md/mismatch_cnt for these bytes."""
+    repaired: Mapping[tuple[int, int], bytes]
+    """What a repair would write: slot and sector of a chunk -> all of its bytes afterwards."""
+
+
+def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeComparison:
+    """Judge a stripe of RAID 4, 5 or 6 from the bytes of its chunks, all of one length."""
+    by_slot = {seen.cell.slot: seen for seen in cells}
+    held = {slot: seen.data for slot, seen in by_slot.items() if seen.data is not None}
+    length = len(next(iter(held.values()), b""))
+    data = filled_in(row, held, length)
+    if data is None:
+        # Not enough is left even to compute what lacks.
+        return StripeComparison(StripeVerdict.UNKNOWN, tuple(cells), None, "", 0, {})
+    parity = parities_of(row, data, length)
+    lost_data = [slot for slot in row.data_slots if slot not in held]
+    # What lacks is computed from P, from Q where P lacks too: a parity that was used so has nothing more to tell.
+    used = [slot for slot in parity if slot in held][: len(lost_data)]
+    is_enough = len(by_slot) - len(held) < len(parity)
+    checked = [slot for slot in parity if slot in held and slot not in used] if is_enough else []
+    computed = {slot: data[slot] for slot in lost_data} | {s: part for s, part in parity.items() if s not in used}
+    judged = tuple(SeenCell(seen.cell, seen.data, computed.get(seen.cell.slot)) for seen in cells)
+    if not checked:
+        return StripeComparison(StripeVerdict.UNKNOWN, judged, None, "", 0, {})
+    wrong = {seen.cell.slot: seen for seen in judged if seen.cell.slot in checked and seen.differs}
+    if not wrong:
+        return StripeComparison(StripeVerdict.AGREES, judged, None, "", 0, {})
+    pages = {place // PAGE_BYTES for seen in wrong.values() for place in seen.differs}
+    repaired = {(seen.cell.slot, seen.cell.sector): seen.computed or b"" for seen in wrong.values()}
+    blamed, why = _blame_parity(row, by_slot, parity, has_lost=len(held) < len(by_slot))
+    sectors = len(pages) * PAGE_BYTES // SECTOR_BYTES
+    return StripeComparison(StripeVerdict.DIFFERS, judged, blamed, why, sectors, repaired)
+
+
+def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[int, bytes]:
+    """What P and Q should be, by slot, from all data by slot."""
+    found = {row.p_slot: p_of(data.values(), length)}
+    if row.q_slot is not None:
+        found[row.q_slot] = q_of({row.exponents[slot]: part for slot, part in data.items()}, length)
+    return found
+
+
+def filled_in(row: ParityRow, held: Mapping[int, bytes], length: int) -> dict[int, bytes] | None:
+    """All data by slot, what lacks computed as md does: one piece from P if it is there; None if too much lacks."""
+    data = {slot: held[slot] for slot in row.data_slots if slot in held}
+    missing = [slot for slot in row.data_slots if slot not in held]
+    p, q = held.get(row.p_slot), None if row.q_slot is None else held.get(row.q_slot)
+    weighed = {row.exponents[slot]: part for slot, part in data.items()}
+    if not missing:
+        return data
+    if len(missing) == 1 and p is not None:
+        return data | {missing[0]: p_of((p, *data.values()), length)}
+    if len(missing) == 1 and q is not None:
+        return data | {missing[0]: one_from_q(q, weighed, row.exponents[missing[0]])}
+    if len(missing) == 2 and p is not None and q is not None:
+        first, second = missing
+        pair = two_from_p_and_q(p, q, weighed, (row.exponents[first], row.exponents[second]))
+        return data | dict(zip(missing, pair, strict=True))
+    return None
+
+
+def _blame_parity(
+    row: ParityRow, by_slot: Mapping[int, SeenCell], parity: Mapping[int, bytes], *, has_lost: bool
+) -> tuple[Blamed | None, str]:
+    if row.q_slot is None:
+        return None, "there is one parity: that the data and it do not fit is all that it can tell"
+    if has_lost:
+        return None, "with a member missing one parity is left: it tells that something is wrong, not who"
+    stored = {slot: by_slot[slot].data or b"" for slot in (row.p_slot, row.q_slot)}
+    bad = {slot: set(differing(stored[slot], parity[slot])) for slot in stored}
+    p, q = row.p_slot, row.q_slot
+    named: Counter[int | None] = Counter()
+    by_power = {power % 255: slot for slot, power in row.exponents.items()}
+    for place in sorted(bad[p] | bad[q]):
+        if place not in bad[q]:
+            named[p] += 1
+        elif place not in bad[p]:
+            named[q] += 1
+        else:
+            power = wrong_weight(stored[p][place] ^ parity[p][place], stored[q][place] ^ parity[q][place])
+            named[by_power.get(-1 if power is None else power)] += 1
+    if len(named) != 1 or None in named:
+        return None, "P and Q name no single member: more than one is wrong"
+    (slot,) = named
+    assert slot is not None
+    cell, wrong = by_slot[slot].cell, tuple(sorted(bad[p] | bad[q]))
+    if slot in stored:
+        kind, other = (ChunkKind.P, ChunkKind.Q) if slot == p else (ChunkKind.Q, ChunkKind.P)
+        return Blamed(
+            slot, cell.sector, kind, wrong, parity[slot], f"{other.value} fits the data, and only {kind.value} does not"
+        ), ""
+    data = bytearray(by_slot[slot].data or b"")
+    for place in wrong:
+        data[place] ^= stored[p][place] ^ parity[p][place]
+    return Blamed(slot, cell.sector, ChunkKind.DATA, wrong, bytes(data), "P and Q both name it"), ""
+
+
+def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = MIRROR_UNIT_SECTORS) -> StripeComparison:
+    """Judge the copies of RAID 1 or 10. ``unit_sectors`` is what md compares at once."""
+    groups: dict[int, list[SeenCell]] = {}
+    for seen in cells:
+        groups.setdefault(seen.cell.number, []).append(seen)
+    judged: dict[tuple[int, int], SeenCell] = {}
+    repaired: dict[tuple[int, int], bytes] = {}
+    sectors = compared = 0
+    blames: list[Blamed] = []
+    reasons: list[str] = []
+    for group in groups.values():
+        ordered = sorted(group, key=lambda seen: seen.cell.copy)
+        first = next((seen.data for seen in ordered if seen.data is not None), None)
+        there = [seen for seen in ordered if seen.data is not None]
+        compared += len(there) > 1
+        for seen in ordered:
+            key = (seen.cell.slot, seen.cell.sector)
+            judged[key] = SeenCell(seen.cell, seen.data, first)
+            if wrong := judged[key].differs:
+                repaired[key] = first or b""
+                sectors += unit_sectors * len({place // (unit_sectors * SECTOR_BYTES) for place in wrong})
+        if any(judged[seen.cell.slot, seen.cell.sector].differs for seen in there):
+            blamed, why = _outvoted(there)
+            blames += [blamed] if blamed else []
+            reasons += [why] if why else []
+    in_order = tuple(judged[seen.cell.slot, seen.cell.sector] for seen in cells)
+    verdict = StripeVerdict.DIFFERS if repaired else StripeVerdict.AGREES if compared else StripeVerdict.UNKNOWN
+    named = blames[0] if len(blames) == 1 and not reasons else None
+    why = next(iter(reasons), "") or ("more than one member is wrong" if len(blames) > 1 else "")
+    return StripeComparison(verdict, in_order, named, why, sectors, repaired)
+
+
+def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
+    """The one copy against which all others stand; md asks nobody."""
+    if len(copies) < 3:
+        return None, "there are two copies and no third: that they differ is all that they can tell"
+    counted = Counter(seen.data for seen in copies)
+    (usual, votes), *others = counted.most_common()
+    if votes != len(copies) - 1 or not others:
+        return None, "no copy stands alone against all others"
+    odd = next(seen for seen in copies if seen.data != usual)
+    right = usual or b""
+    wrong = differing(odd.data or b"", right)
+    why = f"{votes} of {len(copies)} copies agree against it"
+    return Blamed(odd.cell.slot, odd.cell.sector, odd.cell.kind, wrong, right, why), ""

@@ -1,0 +1,66 @@
+"""Where a file lies on the device below its file system (FIEMAP). Runs inside the agent, standard library alone.
+
+    PATH
+
+Returns JSON: ``device``, the number of the device (``9:0``), ``bytes``, the file's size, and ``extents``: first byte in
+the file, first byte on the device, length in bytes, flags. What is still on its way to the device is written out first.
+The ioctl: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FS_IOC_FIEMAP = 0xC020660B
+SYNC_FIRST = 1
+HEAD = struct.Struct("=QQLLLL")
+EXTENT = struct.Struct("=QQQQQLLLL")
+AT_ONCE = 128
+LAST = 1
+EVERYTHING = 2**64 - 1
+
+
+def extents_of(fd: int, is_stopped: Callable[[], bool]) -> list[list[int]]:
+    """All extents of an open file, in order."""
+    found: list[list[int]] = []
+    start = 0
+    while not is_stopped():
+        request = HEAD.pack(start, EVERYTHING - start, SYNC_FIRST, 0, AT_ONCE, 0)
+        answer = bytearray(request + bytes(EXTENT.size * AT_ONCE))
+        fcntl.ioctl(fd, FS_IOC_FIEMAP, answer, True)
+        count = HEAD.unpack_from(answer)[3]
+        for number in range(count):
+            logical, physical, length, _, _, flags, *_ = EXTENT.unpack_from(answer, HEAD.size + number * EXTENT.size)
+            found.append([logical, physical, length, flags])
+        if not count or found[-1][3] & LAST:
+            break
+        start = found[-1][0] + found[-1][2]
+    return found
+
+
+def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
+    """See above. Raises OSError that names the file."""
+    (path,) = arguments
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise OSError(f"{path}: {error.strerror}") from error
+    try:
+        found = os.fstat(fd)
+        extents = extents_of(fd, is_stopped)
+    except OSError as error:
+        unknown = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
+        why = "its file system does not tell where files lie (FIEMAP)" if unknown else error.strerror
+        raise OSError(f"{path}: {why}") from error
+    finally:
+        os.close(fd)
+    number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
+    return json.dumps({"device": number, "bytes": found.st_size, "extents": extents})

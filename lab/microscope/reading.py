@@ -1,0 +1,303 @@
+"""The shape of a running array and of its members, from sysfs alone: never from what was typed when it was made.
+
+Files: Documentation/admin-guide/md.rst. While an array is reshaped md shows the shape before in brackets (layout_show,
+raid_disks_show and chunk_size_show in drivers/md/md.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.arrays.names import is_array_name, md_path, node_of
+from lab.arrays.open_arrays import OpenArrays
+from lab.arrays.state import parse_count, parse_flags
+from lab.errors import ArrayError
+from lab.microscope.copies import copies_geometry
+from lab.microscope.geometry import ArrayGeometry, MirrorGeometry, ParityGeometry
+from lab.microscope.rotations import PARITY_LAST, RAID5_LAYOUTS, RAID6_LAYOUTS
+from lab.microscope.zones import LinearGeometry, striped_geometry
+from lab.units import KIB, SECTOR_BYTES
+
+SECTORS_IN_KIB = KIB // SECTOR_BYTES
+_ARRAY_FILES = (
+    *("level", "raid_disks", "layout", "chunk_size", "component_size", "array_state", "metadata_version", "degraded"),
+    *("reshape_position", "reshape_direction", "sync_action", "sync_completed", "sync_max", "resync_start"),
+    *("consistency_policy", "journal_mode", "rmw_level", "safe_mode_delay", "stripe_cache_size", "suspend_hi"),
+    *("bitmap/location", "bitmap/space", "bitmap/chunksize"),
+)
+_MEMBER_FILES = (
+    *("slot", "state", "offset", "new_offset", "size", "recovery_start", "ppl_sector", "ppl_size", "bad_blocks"),
+)
+_RAID0_DEFAULT = "/sys/module/raid0/parameters/default_layout"
+_PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class MappedMember:
+    """One member of an array; sectors count from the start of its device."""
+
+    name: str
+    """The lab's name of the disk, or the device."""
+    device: str
+    slot: int | None
+    flags: frozenset[str]
+    offset: int
+    """Where its data begin."""
+    new_offset: int
+    """The same in the shape that a reshape makes."""
+    room: int
+    """Sectors for data that it offers."""
+    device_sectors: int
+    recovery_start: int | None
+    """Up to where it has been rebuilt, in sectors of data; None: it has everything."""
+    ppl: tuple[int, int]
+    """First sector and length of its partial parity log; (0, 0) where there is none."""
+    bad_blocks: tuple[tuple[int, int], ...]
+    """Stretches that md knows it cannot read."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether md reads from it, at least in part."""
+        return self.slot is not None and "faulty" not in self.flags
+
+    @property
+    def is_replacement(self) -> bool:
+        """Being filled to take another member's place."""
+        return "replacement" in self.flags
+
+    def has_data_at(self, sector: int) -> bool:
+        """Whether what lies in this sector of its data is current: a rebuild may not have come so far."""
+        return self.is_working and (self.recovery_start is None or sector < self.recovery_start)
+
+    def is_bad(self, device_sector: int, sectors: int = 1) -> bool:
+        """Whether the list of bad blocks names one of these sectors of its device."""
+        return any(
+            start < device_sector + sectors and device_sector < start + length for start, length in self.bad_blocks
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MappedBitmap:
+    """An internal bitmap."""
+
+    offset: int
+    """Sectors behind the superblock; negative: before it."""
+    space: int
+    """Sectors that are kept for it; 0: not told."""
+    chunk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaping:
+    """A reshape that has begun and not ended. Positions are sectors of the array."""
+
+    before: ArrayGeometry
+    position: int
+    """Up to where md has noted that the new shape holds; from where, if it goes backwards."""
+    is_backwards: bool
+    is_moving: bool
+    """Whether it runs, so that the position is no more than what md noted last."""
+
+    def is_ahead(self, sector: int) -> bool:
+        """Whether the reshape has yet to come to this sector (ahead_of_reshape in drivers/md/raid5.c)."""
+        return sector < self.position if self.is_backwards else sector >= self.position
+
+
+@dataclass(frozen=True, slots=True)
+class MappedArray:
+    """Everything about a running array that tells where its data lie."""
+
+    name: str
+    level: str
+    layout: int
+    geometry: ArrayGeometry
+    chunk_sectors: int
+    """0 for levels without chunks."""
+    size_sectors: int
+    metadata: str
+    members: tuple[MappedMember, ...]
+    reshaping: Reshaping | None
+    bitmap: MappedBitmap | None
+    words: Mapping[str, str]
+    """All other files of the array, by name; empty text for those that are not there."""
+
+    @property
+    def layout_word(self) -> str:
+        """The word of mdadm for the layout; empty where the level has none."""
+        if self.level == "raid10":
+            near, far = self.layout & 0xFF, self.layout >> 8 & 0xFF
+            kind = "o" if self.layout >> 16 & 1 else "f"
+            return " ".join([*([f"n{near}"] if near > 1 or far == 1 else []), *([f"{kind}{far}"] if far > 1 else [])])
+        known = {"raid5": RAID5_LAYOUTS, "raid6": RAID6_LAYOUTS}.get(self.level, {})
+        return known.get(self.layout, "")
+
+    @property
+    def is_parity(self) -> bool:
+        """RAID 4, 5 and 6."""
+        return self.level in _PARITY
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether a slot lacks a member with all of its data."""
+        return any(self.member_in(slot) is None for slot in range(self.geometry.slots))
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether md goes through the array by itself."""
+        return self.words["sync_action"] not in ("", "idle", "frozen")
+
+    def members_in(self, slot: int) -> tuple[MappedMember, ...]:
+        """Who has this slot; two while one is replaced by another."""
+        found = [member for member in self.members if member.slot == slot and member.is_working]
+        return tuple(sorted(found, key=lambda member: member.is_replacement))
+
+    def member_in(self, slot: int, sector: int | None = None) -> MappedMember | None:
+        """Who answers for a slot, at this sector of the members' data or everywhere; None: nobody."""
+        for member in self.members_in(slot):
+            complete = member.recovery_start is None if sector is None else member.has_data_at(sector)
+            if complete:
+                return member
+        return None
+
+    def member(self, device: str) -> MappedMember:
+        """The member on a device. Raises ArrayError if there is none."""
+        for member in self.members:
+            if member.device == device:
+                return member
+        names = ", ".join(member.name for member in self.members)
+        raise ArrayError(f"{device} is not a member of {self.name}", hint=f"its members are {names}")
+
+    def offset_of(self, member: MappedMember, *, is_before: bool) -> int:
+        """Where a member's data begin, in the shape before a reshape or in the present one."""
+        return member.new_offset if self.reshaping and not is_before else member.offset
+
+
+def read_shape(arrays: OpenArrays, name: str) -> MappedArray:
+    """Look at an array. Raises ArrayError for one that does not run, or consists of several arrays."""
+    if not is_array_name(name):
+        raise ArrayError(
+            f"{name} consists of several arrays, and each of them has stripes of its own",
+            hint=f"'raidlab array show {name}' names them: look at one of these",
+        )
+    folder = md_path(name)
+    entries = [entry for entry in arrays.machine.list_dirs([folder])[folder] if entry.startswith("dev-")]
+    blocks = [entry.removeprefix("dev-") for entry in entries]
+    paths = [md_path(name, file) for file in _ARRAY_FILES]
+    paths += [md_path(name, f"{entry}/{file}") for entry in entries for file in _MEMBER_FILES]
+    # A member may be a partition, which has no folder under /sys/block.
+    paths += [f"/sys/block/{name}/size", *(f"/sys/class/block/{block}/size" for block in blocks)]
+    texts = arrays.machine.read([*paths, _RAID0_DEFAULT])
+    known = {path: (text or "").strip() for path, text in texts.items()}
+    words = {file: known[md_path(name, file)] for file in _ARRAY_FILES}
+    if not words["level"] or not words["raid_disks"]:
+        raise ArrayError(f"the machine has no running array {name}", hint="'raidlab array show' lists the arrays")
+    members = tuple(_member(arrays, name, entry, known) for entry in entries)
+    order = sorted(members, key=lambda each: (each.slot is None, each.slot or 0, each.is_replacement, each.device))
+    size = parse_count(known[f"/sys/block/{name}/size"]) or 0
+    return shape_of(name, words, order, size, raid0_default=parse_count(known[_RAID0_DEFAULT]) or 0)
+
+
+def _member(arrays: OpenArrays, name: str, entry: str, known: Mapping[str, str]) -> MappedMember:
+    text = {file: known[md_path(name, f"{entry}/{file}")] for file in _MEMBER_FILES}
+    block = entry.removeprefix("dev-")
+    device, offset = node_of(block), parse_count(text["offset"]) or 0
+    bad = (line.split() for line in text["bad_blocks"].splitlines())
+    new_offset = parse_count(text["new_offset"])
+    return MappedMember(
+        name=arrays.disk_name(device),
+        device=device,
+        slot=parse_count(text["slot"]),
+        flags=parse_flags(text["state"]),
+        offset=offset,
+        new_offset=offset if new_offset is None else new_offset,
+        room=(parse_count(text["size"]) or 0) * SECTORS_IN_KIB,
+        device_sectors=parse_count(known[f"/sys/class/block/{block}/size"]) or 0,
+        recovery_start=parse_count(text["recovery_start"]),
+        ppl=(parse_count(text["ppl_sector"]) or 0, parse_count(text["ppl_size"]) or 0),
+        bad_blocks=tuple((int(words[0]), int(words[1])) for words in bad if len(words) == 2),
+    )
+
+
+def shape_of(
+    name: str, words: Mapping[str, str], members: Sequence[MappedMember], size_sectors: int, *, raid0_default: int = 0
+) -> MappedArray:
+    """The shape from the texts of sysfs. Raises ArrayError for a level or a layout that the map does not know."""
+    level = words["level"] if not words["level"].isdecimal() else f"raid{words['level']}"
+    now = _numbers(words, before=False)
+    geometry = _geometry(level, now, words, members, raid0_default)
+    position = parse_count(words["reshape_position"])
+    reshaping = None
+    if position is not None:
+        held = parse_count(words["sync_max"])
+        done = parse_count(words["sync_completed"])
+        is_held = held is not None and done is not None and done >= held
+        reshaping = Reshaping(
+            before=_geometry(level, _numbers(words, before=True), words, members, raid0_default),
+            position=position,
+            is_backwards=words["reshape_direction"] == "backwards",
+            is_moving=words["sync_action"] == "reshape" and not is_held,
+        )
+    location = words["bitmap/location"]
+    bitmap = None
+    if location[:1] in ("+", "-"):
+        space, chunk = (parse_count(words[file]) or 0 for file in ("bitmap/space", "bitmap/chunksize"))
+        bitmap = MappedBitmap(int(location), space, chunk)
+    return MappedArray(
+        name=name,
+        level=level,
+        layout=now[0],
+        geometry=geometry,
+        chunk_sectors=now[2] if level != "raid1" else 0,
+        size_sectors=size_sectors,
+        metadata=words["metadata_version"],
+        members=tuple(members),
+        reshaping=reshaping,
+        bitmap=bitmap,
+        words=words,
+    )
+
+
+def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
+    """Layout, number of slots and sectors of a chunk; those in brackets are of the shape before."""
+    found = []
+    for file in ("layout", "raid_disks", "chunk_size"):
+        numbers = words[file].replace("(", " ").replace(")", " ").split()
+        word = numbers[-1 if before else 0] if numbers else "0"
+        # md prints a layout that it has not as a negative number.
+        found.append(int(word) if word.lstrip("-").isdecimal() else 0)
+    layout, disks, chunk_bytes = found
+    return layout, disks, chunk_bytes // SECTOR_BYTES
+
+
+def _geometry(
+    level: str,
+    numbers: tuple[int, int, int],
+    words: Mapping[str, str],
+    members: Sequence[MappedMember],
+    raid0_default: int,
+) -> ArrayGeometry:
+    layout, disks, chunk = numbers
+    used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
+    if level in _PARITY and chunk:
+        known = RAID6_LAYOUTS if level == "raid6" else RAID5_LAYOUTS
+        if level != "raid4" and layout not in known:
+            raise ArrayError(f"{level} has no layout {layout}", hint=f"md's layouts are {', '.join(map(str, known))}")
+        number = PARITY_LAST if level == "raid4" else layout
+        return ParityGeometry(number, disks, chunk, used, has_q=level == "raid6")
+    if level == "raid10" and chunk:
+        return copies_geometry(layout, disks, chunk, used)
+    if level == "raid1":
+        return MirrorGeometry(disks, used)
+    rooms = {member.slot: member.room for member in members if member.slot is not None}
+    if level in ("raid0", "linear") and set(rooms) == set(range(disks)):
+        by_slot = [rooms[slot] for slot in range(disks)]
+        if level == "raid0" and chunk:
+            return striped_geometry(layout or raid0_default, chunk, by_slot)
+        # Linear arrays round down to chunks where one was named (linear_conf in drivers/md/md-linear.c).
+        ends = [sum(room - (room % chunk if chunk else 0) for room in by_slot[: slot + 1]) for slot in range(disks)]
+        return LinearGeometry(tuple(ends))
+    raise ArrayError(
+        f"where an array of level {level} with {len(rooms)} of {disks} members puts its data is not known here",
+        hint="the map knows raid0, raid1, raid4, raid5, raid6, raid10 and linear, raid0 and linear with all members",
+    )

@@ -1,0 +1,59 @@
+"""What the tests of the microscope share: tiny arrays whose every sector has a number, and their stripes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.arrays.open_arrays import OpenArrays
+from lab.disks import Lab
+from lab.machine import AgentProgram
+from lab.microscope.geometry import StripeCell
+from lab.microscope.picture import StripePicture
+from lab.microscope.reading import read_shape
+from tests.kernel.rig import DEVICE, NAME
+
+BYTES = AgentProgram(Path(__file__).with_name("numbers_program.py"), "numbers")
+PPL = "--consistency-policy=ppl"
+OFFSET_KIB = 128
+MEMBER_KIB = 336
+"""Of each member: 42 rows of 8 KiB, so that every layout turns over all of its members, and comes round again."""
+
+_SIZE = f"--size={MEMBER_KIB}"
+_OFFSET = f"--data-offset={OFFSET_KIB}"
+_CHUNK = "--chunk=8"
+
+
+def blank(lab: Lab) -> None:
+    """No array, and zeros everywhere."""
+    lab.machine.run(("sh", "-c", f"umount {DEVICE}; mdadm --stop {DEVICE}"), check=False)
+    lab.machine.call(BYTES, ("blank", *(disk.node for disk in lab.disks)))
+
+
+def create(arrays: OpenArrays, level: str, members: int, *options: str, without: tuple[int, ...] = ()) -> None:
+    """An array on a part of the first disks, with the least room before its data; by itself in chunks of 8 KiB."""
+    nodes = ["missing" if slot in without else disk.node for slot, disk in enumerate(arrays.disks[:members])]
+    words = " ".join(options)
+    wanted = [] if PPL in options or "--metadata=1.0" in options else [_OFFSET]
+    wanted += [] if level in ("1", "linear") or "--chunk" in words else [_CHUNK]
+    if level not in ("0", "linear"):
+        wanted += [_SIZE, "--assume-clean"]
+        wanted += [] if "--bitmap" in words or "--consistency" in words else ["--bitmap=none"]
+    command = ("mdadm", "--create", DEVICE, f"--level={level}", f"--raid-devices={members}", *wanted, *options)
+    arrays.machine.run((*command, "--run", *nodes))
+
+
+def fill(arrays: OpenArrays) -> None:
+    """Every sector of the array has a content of its own: its number."""
+    arrays.machine.call(BYTES, ("number", DEVICE, str(read_shape(arrays, NAME).size_sectors), "0"))
+
+
+def bytes_of(picture: StripePicture) -> dict[tuple[int, int], bytes | None]:
+    """What each chunk holds, by slot and sector."""
+    return {(seen.cell.slot, seen.cell.sector): seen.data for seen in picture.cells}
+
+
+def device_of(picture: StripePicture, cell: StripeCell) -> str:
+    """Who has a chunk."""
+    member = picture.member_of(cell)
+    assert member is not None
+    return member.device

@@ -1,0 +1,135 @@
+"""Scenarios of faults on real arrays: verdicts as they must be, and verdicts that say so when they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.cli.main import run
+from lab.fault_lab.fault_store import load_run
+from lab.fault_lab.place import FaultPlace, open_place
+from lab.fault_lab.scenario import DRIVES, Scenario, find_scenario
+from lab.fault_lab.scenario_run import ScenarioHooks, ScenarioRunner, play_all
+from lab.fault_lab.stage import SceneArray
+from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome
+from lab.machine import Host, parse_target
+
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+VIRTUAL, REAL = parse_target("uml:?time=virtual"), parse_target("uml:?time=real")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[FaultPlace]:
+    with open_place(VIRTUAL, Host.real("tests"), drives=DRIVES) as opened:
+        yield opened
+
+
+def only(name: str, *variants: str) -> Scenario:
+    """A scenario with some of its variants."""
+    scenario = find_scenario(name)
+    kept = tuple(each for each in scenario.variants if each.name in variants)
+    assert len(kept) == len(variants)
+    return msgspec.structs.replace(scenario, variants=kept)
+
+
+def without(scenario: Scenario, word: str) -> Scenario:
+    """The same, but what it breaks by this word stays whole."""
+    left = tuple(tree for tree in scenario.steps if tree["do"] != word)
+    assert len(left) < len(scenario.steps)
+    return msgspec.structs.replace(scenario, steps=left)
+
+
+def unmet(outcome: ScenarioOutcome) -> set[str]:
+    return {check.what for check in outcome.checks if not check.is_met}
+
+
+@pytest.mark.parametrize(
+    ("name", "variants"),
+    [
+        ("3", ("RAID 6 of 4", "near, 4", "far, 5")),
+        ("4", ()),
+        ("8", ("RAID 1, with a list", "RAID 5, without")),
+        ("10", ()),
+        ("12", ("data, located",)),
+        ("15", ("RAID 5, crashed",)),
+        ("26", ("joined by hand",)),
+        ("28", ("dirty and degraded",)),
+        ("30", ("hanging",)),
+    ],
+)
+def test_a_scenario_ends_as_it_must(place: FaultPlace, name: str, variants: tuple[str, ...]) -> None:
+    outcome = ScenarioRunner(place).play(only(name, *variants) if variants else find_scenario(name))
+    assert (outcome.verdict, outcome.unmet) == (FaultVerdict.AS_EXPECTED, ())
+    assert len(outcome.checks) > len(outcome.variants)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "what"),
+    [
+        (without(find_scenario("10"), "corrupt"), {"data", "corrupt_at", "mismatch_cnt", "wrong_parity"}),
+        (without(only("7", "RAID 5, by a read"), "message"), {"errors_0"}),
+        (without(only("14", "torn"), "age"), {"data", "lost_at", "mismatch_cnt"}),
+        (without(only("30", "hanging"), "hang"), {"under_way"}),
+    ],
+    ids=["corrupt", "latent", "torn", "hang"],
+)
+def test_without_the_fault_it_is_not_as_expected(place: FaultPlace, scenario: Scenario, what: set[str]) -> None:
+    outcome = ScenarioRunner(place).play(scenario)
+    assert outcome.verdict is FaultVerdict.NOT_AS_EXPECTED
+    assert unmet(outcome) == what
+
+
+def test_a_wrong_arithmetic_is_noticed(place: FaultPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A RAID 10 of near copies, judged as if its copies were far."""
+    scenario = only("3", "near, 4")
+    (variant,) = scenario.ready(1)
+    creation = variant.array.creation()
+    wrong = msgspec.structs.replace(variant, array=msgspec.structs.replace(variant.array, layout="f2"))
+    monkeypatch.setattr(SceneArray, "creation", lambda _: creation)
+    monkeypatch.setattr(Scenario, "ready", lambda *_: iter([wrong]))
+    outcome = ScenarioRunner(place).play(scenario)
+    assert unmet(outcome) == {"differing"}
+
+
+def test_the_same_in_real_time() -> None:
+    with open_place(REAL, Host.real("tests"), drives=DRIVES) as place:
+        outcome = ScenarioRunner(place).play(find_scenario("11"))
+    assert (outcome.verdict, outcome.unmet) == (FaultVerdict.AS_EXPECTED, ())
+
+
+def test_a_machine_that_dies_is_an_outcome_and_the_rest_is_played() -> None:
+    host, opened = Host.real("tests"), list[FaultPlace]()
+
+    def kill_first(scenario: Scenario) -> None:
+        if scenario.number == 4:
+            opened[0].lab.machine.close()
+
+    found = list(
+        play_all(
+            [find_scenario("4"), find_scenario("10")],
+            lambda: open_place(VIRTUAL, host, drives=DRIVES),
+            hooks=ScenarioHooks(on_scenario=kill_first),
+            on_place=opened.append,
+        )
+    )
+    assert [each.verdict for each in found] == [FaultVerdict.MACHINE_LOST, FaultVerdict.AS_EXPECTED]
+    assert len(opened) == 2
+
+
+def test_from_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    assert run(["fault", "run", "4", "--keep"]) == 0
+    told = capsys.readouterr()
+    assert "as expected" in told.out
+    assert "$ mdadm /dev/md0 --fail /dev/drive2" in told.err
+    assert "✓ unreadable_at: blocks 4-11" in told.err
+    assert run(["fault", "show", "latest", "4"]) == 0
+    assert "every write to it fails" in capsys.readouterr().out
+    stored = load_run(Host.real("tests"))
+    assert stored.is_expected
+    assert (tmp_path / "state/faults/scenarios" / stored.run.id / "documents.jsonl").stat().st_size > 1000

@@ -1,0 +1,188 @@
+"""From a file to its members, and what else members hold: each area has the mark that md or mdadm writes there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem, make, mount, mount_point, unmount
+from lab.arrays.names import md_path
+from lab.arrays.open_arrays import OpenArrays
+from lab.arrays.waits import wait_until_idle
+from lab.disks import Lab, open_lab
+from lab.errors import ArrayError, LabError
+from lab.machine import Host, parse_target
+from lab.microscope.areas import AreaKind
+from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, locate
+from lab.microscope.files import locate_file
+from lab.microscope.finding import find_place, sector_of_member
+from lab.microscope.members import BytesAt, read_moment
+from lab.microscope.reading import read_shape
+from lab.session.session import LabSession
+from lab.units import MIB
+from tests.kernel.rig import DEVICE, NAME, file_disks
+
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+
+TARGET = parse_target("uml:?time=virtual")
+WRITE_BLOCK = ("dd", "if=/dev/urandom", f"of={DEVICE}", "bs=4k", "count=1", "oflag=direct", "status=none")
+WRITE_FILE = """
+import hashlib, os, sys
+with open(sys.argv[1], "wb") as out:
+    for block in range(int(sys.argv[2])):
+        if block % 7 != 3:
+            out.seek(block * 4096)
+            out.write(hashlib.shake_128(str(block).encode()).digest(4096))
+    os.fsync(out.fileno())
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with open_lab(TARGET, Host.real("tests"), wanted=file_disks(4, 160)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(lab: Lab) -> LabSession:
+    lab.machine.run(("sh", "-c", f"umount {DEVICE}; mdadm --stop {DEVICE}"), check=False)
+    lab.reset(lab.disks)
+    return LabSession(TARGET, lab.host, lab)
+
+
+def read_at(arrays: OpenArrays, device: str, sector: int, length: int = 512) -> bytes:
+    return read_moment(arrays.machine, [BytesAt(device, sector * 512, length)]).places[0].data
+
+
+def build(session: LabSession, level: str, members: int, *options: str) -> None:
+    nodes = [disk.node for disk in session.disks[:members]]
+    clean = ("--assume-clean",) if "--write-journal" not in options else ()
+    command = ("mdadm", "--create", DEVICE, f"--level={level}", f"--raid-devices={members}", *clean, *options)
+    session.machine.run((*command, "--run", *nodes))
+
+
+@pytest.mark.parametrize("kind", [FileSystem.EXT4, FileSystem.XFS])
+def test_every_block_of_a_file_is_found_on_a_member(session: LabSession, kind: FileSystem) -> None:
+    build(session, "5", 3, "--chunk=64", "--bitmap=none")
+    shape = read_shape(session, NAME)
+    session.lab.execute(make(kind, DEVICE, size_bytes=shape.size_sectors * 512, chunk_bytes=65536))
+    session.lab.execute(mount(kind, DEVICE))
+    path, blocks = f"{mount_point(DEVICE)}/data", 3 * MIB // BLOCK_BYTES
+    session.machine.run(("python3", "-c", WRITE_FILE, path, str(blocks)))
+    mounted = locate_file(session, NAME, path)
+    session.lab.execute(unmount(kind, DEVICE))
+    # Nobody has it mounted now: it is for this question, and is not afterwards.
+    found = locate_file(session, NAME, "data")
+    assert session.array(NAME).mounted_on == ()
+    assert found.extents == mounted.extents
+    assert found.size_bytes == blocks * BLOCK_BYTES
+    checked = 0
+    # XFS reserves blocks in the holes, too.
+    for each in [each for each in found.extents if not each.extent.note]:
+        for step in range(0, each.extent.length, BLOCK_BYTES):
+            number = (each.extent.file_byte + step) // BLOCK_BYTES
+            (place,) = locate(shape, (each.extent.device_byte + step) // 512).places
+            assert place.device_sector is not None
+            held = read_at(session, place.device, place.device_sector, BLOCK_BYTES)
+            assert held == hashlib.shake_128(str(number).encode()).digest(BLOCK_BYTES)
+            assert number % 7 != 3
+            checked += 1
+    assert checked == sum(block % 7 != 3 for block in range(blocks))
+    words = find_place(session, NAME, "data").words
+    assert f"begins in block {found.extents[0].extent.device_byte // BLOCK_BYTES}" in words
+
+
+def test_a_file_elsewhere_or_nowhere_is_refused(session: LabSession) -> None:
+    build(session, "1", 2, "--bitmap=none")
+    with pytest.raises(ArrayError, match="carries no file system"):
+        locate_file(session, NAME, "data")
+    with pytest.raises(LabError, match="No such file"):
+        locate_file(session, NAME, "/no/such/file")
+    with pytest.raises(LabError, match=r"does not tell where files lie|is not on md0"):
+        locate_file(session, NAME, "/tmp")
+
+
+def area(arrays: OpenArrays, disk: str, kind: AreaKind) -> tuple[int, int]:
+    """Where an area of a disk begins and how long it is, by asking for each of its sectors that may be the first."""
+    at = 0
+    while True:
+        found = sector_of_member(arrays, NAME, disk, at)
+        if found.area is kind:
+            return found.area_start, found.area_sectors
+        at = found.area_start + found.area_sectors
+
+
+def test_each_area_has_its_mark(session: LabSession) -> None:
+    build(session, "5", 3, "--bitmap=internal", "--bitmap-chunk=64K")
+    start, _ = area(session, "disk02", AreaKind.SUPERBLOCK)
+    assert read_at(session, "/dev/ubdb", start)[:4] == 0xA92B4EFC.to_bytes(4, "little")
+    start, length = area(session, "disk02", AreaKind.BITMAP)
+    assert read_at(session, "/dev/ubdb", start)[:4] == b"bitm"
+    # All bits that there are fit, and no page more is taken.
+    bits = read_shape(session, NAME).geometry.stripe_count
+    assert bits > 0
+    assert length % 8 == 0
+    start, _ = area(session, "disk02", AreaKind.BAD_BLOCKS)
+    session.machine.write(md_path(NAME, "dev-ubdb/bad_blocks"), "100000 8")
+    # It goes out with the next superblocks.
+    session.machine.run(WRITE_BLOCK)
+    # Place and length of each stretch in one word (super_1_sync in drivers/md/md.c).
+    assert read_at(session, "/dev/ubdb", start)[:8] == (100_000 << 10 | 8).to_bytes(8, "little")
+    assert sector_of_member(session, NAME, "disk02", 100_007).note == "in md's list of bad blocks"
+    assert sector_of_member(session, NAME, "disk02", 100_008).note == ""
+    data, _ = area(session, "disk02", AreaKind.DATA)
+    assert data == read_shape(session, NAME).members[1].offset
+    with pytest.raises(ArrayError, match="lies in no stripe of md0: superblock"):
+        find_place(session, NAME, "disk02@8")
+    assert find_place(session, NAME, f"disk02@{data}").stripe == 0
+
+
+def test_the_partial_parity_log_begins_with_its_header(session: LabSession) -> None:
+    build(session, "5", 3, "--consistency-policy=ppl")
+    session.machine.run(WRITE_BLOCK)
+    marks = []
+    for disk in session.disks[:3]:
+        start, length = area(session, disk.name, AreaKind.PPL)
+        assert length >= 256
+        marks.append(read_at(session, disk.node, start, 4096))
+    # reserved, fill with 0xff (struct ppl_header in include/uapi/linux/raid/md_p.h).
+    assert all(mark[:512] == b"\xff" * 512 for mark in marks)
+    assert len(set(marks)) > 1
+
+
+def test_the_journal_is_one_area_behind_its_superblock(session: LabSession) -> None:
+    journal = session.disks[3]
+    build(session, "5", 3, f"--write-journal={journal.node}")
+    wait_until_idle(session.machine, NAME)
+    session.machine.run(WRITE_BLOCK)
+    start, _ = area(session, journal.name, AreaKind.JOURNAL)
+    # R5LOG_MAGIC in include/uapi/linux/raid/md_p.h.
+    assert read_at(session, journal.node, start)[:4] == 0x6433C509.to_bytes(4, "little")
+    assert sector_of_member(session, NAME, journal.name, start).kind is None
+
+
+def test_a_member_that_is_being_filled_is_told_from_one_that_has_all(session: LabSession) -> None:
+    build(session, "5", 3, "--bitmap=none", "--size=65536")
+    session.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=200, maximum_kib_per_second=200))
+    session.lab.execute(operations.fail(NAME, "/dev/ubda") + operations.remove(NAME, "/dev/ubda"))
+    session.lab.execute(operations.add(NAME, session.disks[3].node))
+    # md notes how far it has come each sixteenth of the way, and reads no further from a member.
+    session.machine.sleep(60.0)
+    shape = read_shape(session, NAME)
+    notes = [
+        place.note
+        for sector in range(0, shape.size_sectors, 1024)
+        for place in locate(shape, sector).places
+        if place.device == session.disks[3].node
+    ]
+    assert notes[0] == ""
+    assert notes[-1] == "not rebuilt so far"
+    # Once not rebuilt, never again rebuilt further on.
+    assert sum(before != after for before, after in pairwise(notes)) == 1
+    session.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=None, maximum_kib_per_second=None))
+    wait_until_idle(session.machine, NAME)
+    assert all(locate(read_shape(session, NAME), at * BLOCK_SECTORS).places[0].note == "" for at in range(64))

@@ -1,0 +1,146 @@
+"""Small writes and crashes as the microscope tells them are what md makes of them, on the members' own bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab.arrays import operations
+from lab.arrays.names import md_path
+from lab.arrays.waits import wait_until_idle
+from lab.disks import Lab, open_lab
+from lab.machine import Host, parse_target
+from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS
+from lab.microscope.comparison import StripeVerdict
+from lab.microscope.crash import CrashOutcome, crash_states
+from lab.microscope.members import BytesAt, read_moment
+from lab.microscope.observed import new_content, picture_of_block, write_really
+from lab.microscope.picture import StripePicture
+from lab.microscope.reading import read_shape
+from lab.session.session import LabSession
+from tests.kernel.microscope_rig import BYTES, PPL, blank, create, device_of, fill
+from tests.kernel.rig import DEVICE, NAME, file_disks
+
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+
+TARGET = parse_target("uml:?time=virtual")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with open_lab(TARGET, Host.real("tests"), wanted=file_disks(8, 3)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(lab: Lab) -> LabSession:
+    blank(lab)
+    return LabSession(TARGET, lab.host, lab)
+
+
+WRITES: list[tuple[str, int, tuple[str, ...], tuple[int, ...], str]] = [
+    ("0", 3, (), (), ""),
+    ("1", 2, (), (), ""),
+    ("1", 3, ("--bitmap=internal",), (1,), ""),
+    ("10", 4, ("--layout=n2",), (), ""),
+    ("10", 5, ("--layout=f2",), (2,), ""),
+    ("10", 5, ("--layout=o3",), (), ""),
+    ("4", 4, (), (), ""),
+    ("5", 3, (), (), ""),
+    ("5", 4, (), (), ""),
+    ("5", 5, (), (), ""),
+    ("5", 5, ("--bitmap=internal", "--bitmap-chunk=64"), (), ""),
+    ("5", 4, (PPL,), (), ""),
+    ("5", 5, (), (), "0"),
+    ("5", 4, (), (), "2"),
+    *(("5", 5, (), (slot,), "") for slot in range(5)),
+    ("6", 5, (), (), ""),
+    ("6", 7, (), (), ""),
+    *(("6", 6, (), (slot,), "") for slot in range(6)),
+    *(("6", 6, (), pair, "") for pair in ((0, 1), (0, 2), (1, 2), (1, 5), (3, 4), (4, 5))),
+    ("6", 6, (), (3,), "0"),
+]
+
+
+@pytest.mark.parametrize(("level", "members", "options", "lost", "rmw_level"), WRITES)
+def test_a_small_write_reads_and_writes_what_was_predicted(
+    session: LabSession, level: str, members: int, options: tuple[str, ...], lost: tuple[int, ...], rmw_level: str
+) -> None:
+    create(session, level, members, *options)
+    fill(session)
+    shape = read_shape(session, NAME)
+    for slot in lost:
+        session.lab.execute(operations.fail(NAME, shape.members[slot].device))
+    wait_until_idle(session.machine, NAME)
+    if rmw_level:
+        session.machine.write(md_path(NAME, "rmw_level"), rmw_level)
+    # Twice: what md keeps of the stripe in memory must not save it a read.
+    for _ in range(2):
+        seen = write_really(session, NAME, 7 * BLOCK_SECTORS)
+        assert seen.differences == ()
+        assert any(io.changed_sectors for io in seen.members)
+        assert seen.after.comparison.verdict is not StripeVerdict.DIFFERS
+    delay = md_path(NAME, "safe_mode_delay")
+    assert session.machine.read([delay])[delay] != "60.000\n"
+
+
+CRASHES = [("5", 4, ()), ("6", 5, ()), ("10", 4, ("--layout=n2",))]
+
+
+@pytest.mark.parametrize(("level", "members", "options"), CRASHES)
+def test_a_crash_leaves_what_was_told(session: LabSession, level: str, members: int, options: tuple[str, ...]) -> None:
+    """Of the members that are not lost an array is made anew, each state is put on them by hand, and md read."""
+    create(session, level, members, *options)
+    fill(session)
+    write, picture = picture_of_block(session, NAME, 9 * BLOCK_SECTORS)
+    new = new_content(picture, write)
+    states = crash_states(picture, write, new)
+    seen = write_really(session, NAME, write.sector)
+    told: set[CrashOutcome] = set()
+    for lost in [read.lost for read in states[0].reads]:
+        session.machine.run(("mdadm", "--stop", DEVICE))
+        create(session, level, members, *options, without=lost)
+        for state in states:
+            read = state.without(*lost)
+            if read.outcome is CrashOutcome.EITHER:
+                continue
+            for slot, old, now, place in pages(picture, seen.after):
+                data = now if slot in state.written else old
+                session.machine.call(BYTES, ("put", place.device, str(place.offset), data.hex()))
+            forget_stripes(session, level)
+            assert outcome(session, picture, write.sector, new) == (read.target, bool(read.holes)), (state, read)
+            told.add(read.outcome)
+    assert {CrashOutcome.OLD, CrashOutcome.NEW} <= told
+    assert (CrashOutcome.HOLE in told) == (level in "56")
+
+
+def forget_stripes(session: LabSession, level: str) -> None:
+    """As ``empty_stripes``, without a process."""
+    for size in ("17", "256", "17", "256") if level in "456" else ():
+        session.machine.write(md_path(NAME, "stripe_cache_size"), size)
+
+
+def pages(before: StripePicture, after: StripePicture) -> Iterator[tuple[int, bytes, bytes, BytesAt]]:
+    """The block's page of each member, as it was and as it became, and where it lies."""
+    for old, new in zip(before.cells, after.cells, strict=True):
+        start = before.device_sector(old.cell)
+        assert start is not None
+        assert old.data is not None
+        assert new.data is not None
+        place = BytesAt(device_of(before, old.cell), start * 512 + before.skip_bytes, BLOCK_BYTES)
+        yield old.cell.slot, old.data, new.data, place
+
+
+def outcome(session: LabSession, picture: StripePicture, target: int, new: bytes) -> tuple[CrashOutcome, bool]:
+    """What md gives for the block, and whether any other block of its stripe is wrong."""
+    found, is_wrong = CrashOutcome.LOST, False
+    skip = picture.skip_bytes // 512
+    cells = {seen.cell.first_sector + skip: seen.data for seen in picture.cells if not seen.cell.kind.is_parity}
+    for sector, old in cells.items():
+        data = read_moment(session.machine, [BytesAt(DEVICE, sector * 512, BLOCK_BYTES)]).places[0].data
+        if sector != target:
+            is_wrong |= data != old
+        else:
+            found = CrashOutcome.NEW if data == new else CrashOutcome.OLD if data == old else CrashOutcome.MIXED
+    return found, is_wrong

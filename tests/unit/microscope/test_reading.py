@@ -1,0 +1,165 @@
+"""The shape of an array from the words of sysfs, and where its sectors lie by it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from lab.errors import ArrayError
+from lab.microscope.areas import AreaKind, areas_of, superblock_sector
+from lab.microscope.array_map import locate, on_member
+from lab.microscope.reading import MappedArray, read_shape
+from tests.unit.arrays import captures
+from tests.unit.fakes import FakeMachine
+from tests.unit.microscope.arrays import CHUNK_SECTORS, MD, OFFSET, arrays_on, sysfs
+
+
+def shape_of(level: str, disks: int, **words: str) -> MappedArray:
+    return read_shape(arrays_on(FakeMachine(files=sysfs(level, disks, 192, **words))), "md0")
+
+
+@pytest.mark.parametrize("label", captures.labels())
+def test_every_captured_array_has_a_shape(label: str) -> None:
+    """As far as the lab knows its level; captures lack some files, as older kernels do."""
+    shape = read_shape(arrays_on(captures.machine_with(label)), "md0")
+    found = locate(shape, 0)
+    assert found.places
+    assert bool(found.parities) == shape.is_parity
+    assert (shape.reshaping is not None) == ("reshaping" in label and shape.level != "raid1")
+
+
+def test_a_place_names_disk_and_sector() -> None:
+    found = locate(shape_of("raid5", 4), 3 * CHUNK_SECTORS + 5)
+    assert (found.block, found.chunk, found.stripe, found.chunk_offset_bytes) == (3, 3, 1, 5 * 512)
+    (place,), (parity,) = found.places, found.parities
+    assert (place.member, place.device, place.slot) == ("disk04", "/dev/ubdd", 3)
+    assert place.device_sector == parity.device_sector == OFFSET + CHUNK_SECTORS + 5
+    assert parity.member == "disk03"
+
+
+def test_a_member_that_lacks_or_is_not_filled_is_told() -> None:
+    files = sysfs("raid1", 3, 64)
+    files |= {f"{MD}/dev-ubda/slot": "none\n", f"{MD}/dev-ubda/state": "faulty\n"}
+    files |= {f"{MD}/dev-ubdb/state": "spare\n", f"{MD}/dev-ubdb/recovery_start": "40\n"}
+    files |= {f"{MD}/dev-ubdc/bad_blocks": f"{OFFSET + 60} 8\n"}
+    shape = read_shape(arrays_on(FakeMachine(files=files)), "md0")
+    notes = {sector: [place.note for place in locate(shape, sector).places] for sector in (0, 40, 64)}
+    assert notes[0] == ["no member has this slot", "", ""]
+    assert notes[40] == ["no member has this slot", "not rebuilt so far", ""]
+    assert notes[64][2] == "in md's list of bad blocks"
+    assert shape.is_degraded
+    assert shape.member_in(1, 8) is shape.members_in(1)[0]
+    assert shape.member_in(1) is None
+
+
+def test_a_replacement_has_the_block_too() -> None:
+    files = sysfs("raid5", 3, 128)
+    for name, text in {"state": "spare,replacement", "slot": "1", "recovery_start": "16", "offset": "256"}.items():
+        files[f"{MD}/dev-ubdh/{name}"] = f"{text}\n"
+    shape = read_shape(arrays_on(FakeMachine(files=files)), "md0")
+    sector = next(s for s in range(0, 256, CHUNK_SECTORS) if locate(shape, s).places[0].slot == 1)
+    first, second = locate(shape, sector).places
+    assert (first.member, second.member, second.note) == ("disk02", "disk08", "the replacement has it too")
+
+
+def test_what_is_behind_the_end_is_refused() -> None:
+    shape = shape_of("raid5", 4)
+    with pytest.raises(ArrayError, match="no sector 384"):
+        locate(shape, 384)
+    with pytest.raises(ArrayError, match="no sector 2048"):
+        on_member(shape, shape.members[0], 2048, areas_of(shape, shape.members[0], b""))
+
+
+@pytest.mark.parametrize(
+    ("level", "words", "said"),
+    [
+        ("", {}, "no running array md0"),
+        ("multipath", {}, "level multipath"),
+        ("raid5", {"layout": "7"}, "raid5 has no layout 7"),
+        ("raid0", {"dev___ubdb__slot": "none"}, "raid0 with 3 of 4 members"),
+    ],
+)
+def test_what_the_map_does_not_know_is_refused(level: str, words: dict[str, str], said: str) -> None:
+    with pytest.raises(ArrayError, match=said):
+        shape_of(level, 4, **words)
+
+
+def test_a_volume_is_sent_to_its_arrays() -> None:
+    with pytest.raises(ArrayError, match="vol0 consists of several arrays"):
+        read_shape(arrays_on(FakeMachine()), "vol0")
+
+
+def growing(**words: str) -> MappedArray:
+    """From four to five members, up to sector 48 of the array; the new shape begins 64 sectors earlier."""
+    told = {"raid_disks": "5 (4)", "reshape_position": "64", "sync_action": "reshape", **words}
+    return shape_of("raid5", 5, **{f"dev___ubd{letter}__new_offset": "64" for letter in "abcde"}, **told)
+
+
+def test_during_a_reshape_two_shapes_hold() -> None:
+    shape = growing(sync_max="16", sync_completed="16 / 128")
+    behind, ahead = locate(shape, 56), locate(shape, 64)
+    assert (behind.shape, ahead.shape) == ("new", "before")
+    assert behind.places[0].device_sector == 64 + CHUNK_SECTORS
+    assert ahead.places[0].device_sector == OFFSET + 2 * CHUNK_SECTORS
+    assert behind.doubt == ahead.doubt == ""
+
+
+def test_a_reshape_that_runs_leaves_a_doubt_where_it_may_have_been() -> None:
+    shape = growing()
+    assert locate(shape, 56).doubt == ""
+    assert "md last noted sector 64" in locate(shape, 64).doubt
+
+
+def test_what_a_reshape_left_behind_is_no_data() -> None:
+    shape = growing(sync_max="16", sync_completed="16 / 128")
+    member = shape.members[0]
+    areas = areas_of(shape, member, b"")
+    assert on_member(shape, member, 64, areas).shape == "new"
+    by_sector = {at: on_member(shape, member, OFFSET + at, areas) for at in range(0, 32, CHUNK_SECTORS)}
+    assert by_sector[0].note.startswith("left behind by the reshape")
+    assert by_sector[24].shape == "before"
+    # Two of the three chunks of its row have moved: old parity counts as long as any has not.
+    parity = on_member(shape, shape.members[1], OFFSET + 16, areas)
+    assert (parity.shape, parity.kind, parity.blocks) == ("before", "P", (6, 7, 8))
+
+
+def superblock(log_offset: int = 8, log_sectors: int = 8, devices: int = 128) -> bytes:
+    made = bytearray(4096)
+    struct.pack_into("<II", made, 0, 0xA92B4EFC, 1)
+    struct.pack_into("<Hi", made, 186, log_sectors, log_offset)
+    struct.pack_into("<I", made, 220, devices)
+    return bytes(made)
+
+
+def test_areas_cover_a_member_without_holes() -> None:
+    words = {"bitmap__location": "+16", "bitmap__chunksize": "65536", "bitmap__space": "8"}
+    shape = shape_of("raid5", 4, **words)
+    areas = areas_of(shape, shape.members[0], superblock())
+    assert [(area.kind, area.start, area.length) for area in areas] == [
+        (AreaKind.BEFORE, 0, 8),
+        (AreaKind.SUPERBLOCK, 8, 1),
+        (AreaKind.BEFORE, 9, 7),
+        (AreaKind.BAD_BLOCKS, 16, 8),
+        (AreaKind.BITMAP, 24, 8),
+        (AreaKind.BEFORE, 32, 96),
+        (AreaKind.DATA, 128, 128),
+        (AreaKind.TAIL, 256, 1792),
+    ]
+
+
+def test_a_partial_parity_log_and_a_journal_are_areas() -> None:
+    shape = shape_of("raid5", 4, dev___ubda__ppl_sector="24", dev___ubda__ppl_size="64")
+    kinds = {area.kind: (area.start, area.length) for area in areas_of(shape, shape.members[0], superblock())}
+    assert kinds[AreaKind.PPL] == (24, 64)
+    journal = shape_of("raid5", 4, dev___ubdd__slot="journal", dev___ubdd__state="journal").members[3]
+    areas = areas_of(shape, journal, superblock())
+    assert areas[-2].kind is AreaKind.JOURNAL
+    assert on_member(shape, journal, OFFSET, areas).area is AreaKind.JOURNAL
+
+
+@pytest.mark.parametrize(
+    ("metadata", "sector"), [("1.0", 2032), ("1.1", 0), ("1.2", 8), ("0.90", 1920), ("none", None)]
+)
+def test_superblocks_lie_where_their_version_says(metadata: str, sector: int | None) -> None:
+    assert superblock_sector(metadata, 2048) == sector

@@ -1,0 +1,153 @@
+"""The bytes of one stripe: a column for each chunk, parity as computed beside parity as stored, what differs marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.tones import Tone
+from tui.widgets.lines import Line, LineWidget, shorten
+from tui.widgets.stripe_diagram import fitting_names
+
+_PLACE_CELLS = 8
+_HEAD_LINES = 3
+_BYTES_IN_ROW = (16, 8, 4, 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class HexColumn:
+    """One chunk, or what was computed for it."""
+
+    slot: int
+    name: str
+    """The disk; empty for what was computed."""
+    holds: str
+    """``data 9``, ``P``, ``computed``."""
+    look: str
+    """data, copy, p or q."""
+    data: bytes | None
+    wrong: frozenset[int] = frozenset()
+    """Bytes that differ, counted as ``data``."""
+    tone: Tone = Tone.QUIET
+    note: str = ""
+    """How it stands, in a word or two: ``agrees``, ``3 differ``, ``missing``."""
+    short: tuple[str, str] = ("", "")
+    """What it holds and how it stands where there is little room."""
+
+
+class StripeHex(LineWidget):
+    """Rows of bytes below the heads of the columns; as many rows as there is room for."""
+
+    PREFIX = "stripe-hex"
+    DEFAULT_CSS = """
+    StripeHex {
+        height: 1fr;
+        & > .stripe-hex--place { color: $foreground-muted; }
+        & > .stripe-hex--name { color: $foreground; text-style: bold; }
+        & > .stripe-hex--cursor { color: $block-cursor-foreground; background: $block-cursor-background; }
+        & > .stripe-hex--data { color: $foreground; background: $primary 25%; }
+        & > .stripe-hex--copy { color: $foreground; background: $success 25%; }
+        & > .stripe-hex--p { color: $text-warning; background: $warning 25%; text-style: bold; }
+        & > .stripe-hex--q { color: $text-accent; background: $accent 25%; text-style: bold; }
+        & > .stripe-hex--byte { color: $foreground; }
+        & > .stripe-hex--zero { color: $foreground-muted; }
+        & > .stripe-hex--wrong { color: $text-error; background: $error 30%; text-style: bold; }
+        & > .stripe-hex--good { color: $text-success; }
+        & > .stripe-hex--bad { color: $text-error; text-style: bold; }
+        & > .stripe-hex--notice { color: $text-warning; }
+        & > .stripe-hex--busy { color: $text-primary; }
+        & > .stripe-hex--quiet { color: $foreground-muted; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
+        super().__init__(id=id)
+        self._columns: tuple[HexColumn, ...] = ()
+        self._first = 0
+        self._slot: int | None = None
+        self._skip = 0
+        self._empty = ""
+
+    def show(self, columns: Sequence[HexColumn], first: int, slot: int | None, skip: int = 0) -> None:
+        """Show these from byte ``first`` of each chunk; ``slot`` is under the cursor, ``skip`` where ``data`` begin."""
+        shown = (tuple(columns), first, slot, skip)
+        if shown != (self._columns, self._first, self._slot, self._skip):
+            self._columns, self._first, self._slot, self._skip = shown
+            self.changed()
+
+    def clear(self, text: str) -> None:
+        """Show no stripe, and why."""
+        if self._columns or text != self._empty:
+            self._columns, self._empty = (), text
+            self.changed()
+
+    @property
+    def rows(self) -> int:
+        """Rows of bytes that fit."""
+        return max(1, self.size.height - _HEAD_LINES)
+
+    def bytes_in_row(self, width: int | None = None) -> int:
+        """Bytes of each chunk in a row: as many as fit beside each other."""
+        room = (self.size.width if width is None else width) - _PLACE_CELLS
+        count = max(1, len(self._columns))
+        return next((each for each in _BYTES_IN_ROW if (3 * each + 1) * count <= room), 1)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if not self._columns:
+            return [self.line(width).add(shorten(self._empty, width, self.glyphs.ellipsis), self.style("place"))]
+        in_row = self.bytes_in_row(width)
+        cell = 3 * in_row + 1
+        shown = self._in_sight(max(1, (width - _PLACE_CELLS) // cell))
+        heads = [self._head(width, shown, cell, part) for part in ("name", "holds", "note")]
+        rows = []
+        for row in range(max(0, height - _HEAD_LINES)):
+            start = self._first + row * in_row
+            if any(column.data and start - self._skip < len(column.data) for column in shown):
+                rows.append(self._row(width, shown, start, in_row))
+        return [*heads, *rows]
+
+    def _in_sight(self, count: int) -> tuple[HexColumn, ...]:
+        """So many columns, that of the cursor among them."""
+        slots = [column.slot for column in self._columns]
+        at = slots.index(self._slot) if self._slot in slots else 0
+        last = max(index for index, slot in enumerate(slots) if slot == slots[at])
+        first = max(0, min(at, last - count + 1), last - count + 1) if last >= count else 0
+        return self._columns[first : first + count]
+
+    def _head(self, width: int, shown: Sequence[HexColumn], cell: int, part: str) -> Line:
+        line = self.line(width)
+        missing = len(self._columns) - len(shown)
+        line.add(f"+{missing} more" if missing and part == "name" else "", self.style("place")).pad_to(_PLACE_CELLS)
+        names = fitting_names([column.name for column in shown], cell - 2, self.glyphs.ellipsis)
+        for column, name in zip(shown, names, strict=True):
+            text, style = self._title(column, name, cell - 1, part)
+            line.add(shorten(text, cell - 1, self.glyphs.ellipsis).ljust(cell - 1), self.style(style)).add(" ")
+        return line
+
+    def _title(self, column: HexColumn, name: str, room: int, part: str) -> tuple[str, str]:
+        """What stands above a column in this line, and how it looks."""
+        is_marked = bool(name) and column.slot == self._slot
+        if part == "name":
+            return (
+                f"{self.glyphs.cursor if is_marked else ' '}{name}" if name else "",
+                "cursor" if is_marked else "name",
+            )
+        if part == "holds":
+            return (f" {column.holds}" if len(column.holds) < room else f" {column.short[0]}"), column.look
+        note = column.note if len(column.note) + 3 <= room else column.short[1]
+        sign = column.tone.glyph(self.glyphs) if column.note else ""
+        return f" {sign} {note}".rstrip(), column.tone.value
+
+    def _row(self, width: int, shown: Sequence[HexColumn], start: int, in_row: int) -> Line:
+        line = self.line(width).add(f"{start:>{_PLACE_CELLS - 1}} ", self.style("place"))
+        for column in shown:
+            for byte in range(start - self._skip, start - self._skip + in_row):
+                if column.data is None or not 0 <= byte < len(column.data):
+                    line.add("   ")
+                    continue
+                value = column.data[byte]
+                is_wrong = byte in column.wrong
+                style = "wrong" if is_wrong else "byte" if value else "zero"
+                line.add(f"{'>' if is_wrong else ' '}{value:02x}", self.style(style))
+            line.add(" ")
+        return line
