@@ -87,7 +87,7 @@ def layout_name(level: LevelName, number: int) -> str | None:
     bit 16 set for offset (raid10.c, setup_geo).
     """
     if level in (LevelName.RAID5, LevelName.RAID6):
-        return _ROTATION_NUMBERS.get(number)
+        return ROTATION_NUMBERS.get(number)
     if level is not LevelName.RAID10 or number <= 0:
         return None
     near, far, is_offset = number & 0xFF, number >> 8 & 0xFF, bool(number >> 16 & 1)
@@ -96,7 +96,7 @@ def layout_name(level: LevelName, number: int) -> str | None:
     return f"{'o' if is_offset else 'f'}{far}" if far > 1 else f"n{near}"
 
 
-_ROTATION_NUMBERS = {
+ROTATION_NUMBERS = {
     0: "left-asymmetric",
     1: "right-asymmetric",
     2: "left-symmetric",
@@ -109,3 +109,4 @@ _ROTATION_NUMBERS = {
     19: "right-symmetric-6",
     20: "parity-first-6",
 }
+"""md's number of a parity layout (drivers/md/raid5.h) -> mdadm's word."""

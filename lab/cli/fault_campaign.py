@@ -197,14 +197,14 @@ def _tell_replays(
                 "id": str(finding_id),
                 "replays": len(outcomes),
                 "verdicts": len(verdicts),
-                "differences": [outcome.differences for outcome in outcomes[:1]][0],
+                "differences": outcomes[0].differences,
                 "explained": dict(outcomes[0].explained),
             }
         )
         return
     out(f"{finding_id}: {history.shape.title()}")
-    for number, act in enumerate(history.acts):
-        out(f"  {number}: {act.title()}")
+    for place, act in enumerate(history.acts):
+        out(f"  {place}: {act.title()}")
     for kind, act_number, text in next(iter(verdicts)):
         out(f"act {act_number}: {kind}: {text}")
     if not next(iter(verdicts)):

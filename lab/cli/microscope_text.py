@@ -151,7 +151,7 @@ def _agrees(seen: SeenCell, label: str) -> str:
 
 def hex_text(part: bytes, start: int, wrong: frozenset[int]) -> str:
     """Bytes in hex, each one that differs with ``>`` before it."""
-    return "".join(f"{'>' if start + at in wrong else ' '}{byte:02x}" for at, byte in enumerate(part)).strip(" ")
+    return "".join(f"{'>' if start + at in wrong else ' '}{byte:02x}" for at, byte in enumerate(part))
 
 
 def readable(part: bytes) -> str:

@@ -78,9 +78,7 @@ def has_label(node: str) -> bool:
 
 
 def only_durable(events: list[list[Any]]) -> Ledger:
-    """The ledger after a power cut: a write that no flush had made durable counts as never acknowledged, also when a
-    later flush comes.
-    """
+    """The ledger after a power cut: what no flush had made durable counts as never acknowledged, whatever comes later."""
     before = Ledger(events)
     flushed = max((each["came"] for each in before.flushes.values() if each["ended"]), default=0)
     lost = {number for number, each in before.writes.items() if each["ended"] >= flushed and not each["through"]}
@@ -88,8 +86,9 @@ def only_durable(events: list[list[Any]]) -> Ledger:
 
 
 class CampaignPlayer(Player):
-    """One history. ``job`` as the player's; ``geometries`` is a list of them, each with its ``members`` and
-    ``size_kib``.
+    """One history.
+
+    ``job`` as the player's; ``geometries`` is a list of them, each with its ``members`` and ``size_kib``.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -99,9 +98,7 @@ class CampaignPlayer(Player):
         os.lseek(self.log_fd, 0, os.SEEK_END)
 
     def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
-        """Blank drives, at their own pace and not recorded; with ``junk`` the first ``length`` bytes of each are noise
-        instead, no two alike.
-        """
+        """Blank drives, at their own pace, not recorded; with ``junk`` so many bytes of each are noise, no two alike."""
         drives("forget")
         self.do_all_right(numbers)
         for number in numbers:
@@ -158,9 +155,7 @@ class CampaignPlayer(Player):
             return {"absent": str(error.strerror)}
 
     def do_load(self, writes: Sequence[Sequence[int]], depth: int) -> dict[str, Any]:
-        """These writes, each ``[first block, blocks, past all caches]``, a flush where it has no blocks; as many as the
-        depth stay under way.
-        """
+        """Writes, each ``[first block, blocks, past all caches]``, a flush if it has no blocks; some stay under way."""
         if not self.writer:
             return {"absent": "no writer"}
         for first, count, is_through in writes:
@@ -222,12 +217,12 @@ class CampaignPlayer(Player):
         return reason
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """The power fails: the drives come to hold what they might hold at this very moment, and whatever was done
-        after it is undone with that.
+        """The power fails: the drives come to hold what they might hold at this moment, and what came later is undone.
 
         So what is under way may end in peace first: no error of a drive takes part, which a power cut does not bring
         either. ``open``: the blocks of which several generations may be there.
         """
+        seen = self.state()
         known = len(self.ledger.events)
         os.write(self.mark_fd, f"mark {known}".encode())
         if self.writer:
@@ -245,7 +240,7 @@ class CampaignPlayer(Player):
         # What came to its end after the power had gone, did so for nobody; and what was not flushed, may be lost.
         self.ledger = only_durable(self.ledger.events[:known])
         self.is_unsettled = True
-        return {"cut": cut.word(), "refused": refused, "requests": len(record.requests), **self.do_unsure()}
+        return {"cut": cut.word(), "refused": refused, "requests": len(record.requests), **self.do_unsure(), **seen}
 
     def do_unsure(self) -> dict[str, Any]:
         """The blocks of which a write failed or is under way."""
@@ -285,17 +280,13 @@ class CampaignPlayer(Player):
         return {**seen, **self.state()}
 
     def do_heal(self) -> dict[str, Any]:
-        """A generation of every block where the power cut has spoiled some, or where what was being written is not
-        sure.
-        """
+        """A generation of every block where a power cut has spoiled some, or where what was written is not sure."""
         if self.has_lost or read_text(f"{self.folder}/degraded") not in ("", "0"):
             return self.do_fill()
         return {}
 
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
-        """Mdadm starts the array from all of these drives that have a superblock; by force where that is refused and
-        allowed.
-        """
+        """Start the array by mdadm from all of these drives that have a superblock; by force if refused and allowed."""
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         while (other := STRANGER.search(done["output"])) and other[1] in nodes:
@@ -322,9 +313,7 @@ class CampaignPlayer(Player):
         return read_text(f"{self.folder}/array_state") not in ("", "clear", "inactive")
 
     def do_spoil(self, node: str, at: int, length: int) -> dict[str, Any]:
-        """Bytes of a member's data turned over while the array is stopped, ``at`` from where its data begin; nothing
-        while it has no data.
-        """
+        """Bytes of a member's data turned over while the array is stopped, ``at`` from where its data begin."""
         offset = read_text(f"{self.folder}/dev-{os.path.basename(node)}/offset")
         refused = self.do_halt()["refused"]
         if not offset or refused:
@@ -371,6 +360,8 @@ class CampaignPlayer(Player):
 
     def state(self) -> dict[str, Any]:
         """What md says: ``members`` are node -> [slot or -1, words of its state, bad blocks if there are any]."""
+        state: dict[str, str] = {}
+        members: dict[str, list[Any]] = {}
         for _ in range(LOOKS):
             state = {name: read_text(f"{self.folder}/{name}") for name in STATE}
             members = self.members()

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -17,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import MachineBusy, ResultError, SpecError
+from lab.errors import ResultError, SpecError
 from lab.gates.files import read_plain
 from lab.gates.own import read_own_json
 from lab.host.clock import utc_second_text
 from lab.host.files import storage_error, write_all, write_file
 from lab.machine import Host
-from lab.results.leftovers import locked
+from lab.results.leftovers import held_alone
 from lab.units import MIB
 
 FORMAT_VERSION = 1
@@ -127,13 +126,8 @@ def resumed_campaign(host: Host, word: str) -> Iterator[CampaignJournal]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    try:
-        with locked(folder / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            yield
-    except BlockingIOError:
-        raise MachineBusy(
-            f"the campaign {folder.name} goes on in another raidlab", hint="wait for it, or end it"
-        ) from None
+    with held_alone(folder / _LOCK, f"the campaign {folder.name} goes on"):
+        yield
 
 
 def _read_done(path: Path) -> list[SeedDone]:

@@ -45,12 +45,8 @@ class Points:
         if event not in self.allowed:
             self.allowed = {event: self.ledger.allowed(event, is_power_cut=True)}
         seen: dict[str, Any] = {"cut": word}
-        refused = self.start(nodes, is_forced=False)
-        if refused:
-            seen["refused"] = refused
-            refused = self.start(nodes, is_forced=True)
-            if refused:
-                return {**seen, "dead": refused}
+        if not self.begin(nodes, seen):
+            return seen
         try:
             if self.job.get("looks_first", True):
                 seen["started"] = self.look(self.allowed[event], has_parity=False)
@@ -60,6 +56,15 @@ class Points:
         finally:
             self.stop()
         return seen
+
+    def begin(self, nodes: list[str], seen: dict[str, Any]) -> bool:
+        """Start the array, if need be by force; whether it runs, and in ``seen`` why not."""
+        for word, is_forced in (("refused", False), ("dead", True)):
+            reason = self.start(nodes, is_forced=is_forced)
+            if not reason:
+                return True
+            seen[word] = reason
+        return False
 
     def start(self, nodes: list[str], *, is_forced: bool) -> str:
         if not self.job.get("by_mdadm"):

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory]
     """Replay a history on a machine of its own, and take everything down."""
     files: dict[str, bytes] = {}
     with arena.opened() as place:
-        more = {"wants_log": True, "wants_ledger": True}
+        more: dict[str, Any] = {"wants_log": True, "wants_ledger": True}
         outcome = list(play(place, [*before, history], change=arena.change, has_evidence=True, **more))[-1]
         if not outcome.is_over:
             files |= _from_machine(place)

@@ -124,12 +124,8 @@ class FilePoints(Points):
         self.restore(cut)
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
         seen: dict[str, Any] = {"cut": word}
-        refused = self.start(nodes, is_forced=False)
-        if refused:
-            seen["refused"] = refused
-            refused = self.start(nodes, is_forced=True)
-            if refused:
-                return {**seen, "dead": refused}
+        if not self.begin(nodes, seen):
+            return seen
         self.log.loud()
         try:
             seen.update(self.mounted(cut))

@@ -25,8 +25,8 @@ from lab.fault_lab.history import (
     ActKind,
     ArrayShape,
     Bounds,
-    HistoryPolicy,
     FaultHistory,
+    HistoryPolicy,
     Write,
 )
 from lab.fault_lab.record_program import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE

@@ -33,7 +33,7 @@ def unchanged(source: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Where histories are played: the machine, the planted bug that is on (0: none), and what is altered in the oracle."""
+    """Where histories are played: the machine, the planted bug that is on (0: none), what is altered in the oracle."""
 
     target: Target
     host: Host
@@ -68,8 +68,9 @@ class HistoryOutcome:
 
 
 class SilenceWatch:
-    """Closes a machine that has told nothing for too long: in virtual time a guest that computes without end is not
-    stopped by any clock.
+    """Closes a machine that has told nothing for too long.
+
+    In virtual time a guest that computes without end is not stopped by any clock.
     """
 
     def __init__(self, place: FaultPlace, seconds: float = SILENT_SECONDS) -> None:

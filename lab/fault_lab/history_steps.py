@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.fault_lab.block_map import BLOCK_BYTES
 from lab.fault_lab.geometry import rows_of
-from lab.fault_lab.history import DRIVES, JOURNAL_DRIVE, Act, ActKind, ArrayShape, HistoryPolicy, FaultHistory
+from lab.fault_lab.history import DRIVES, JOURNAL_DRIVE, Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy
 from lab.units import KIB, MIB
 
 NODE, MD = "/dev/md0", "/sys/block/md0/md"
@@ -122,7 +122,7 @@ class Stepwise:
         junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
         yield self.part("begin", drives, JUNK_BYTES, junk)
         if self.shape.policy.has_journal:
-            # With a journal that takes discards md may never come to the end of a stop (docs/findings.md, journal-stop).
+            # With a journal that takes discards md may never end a stop (docs/findings.md, journal-stop).
             yield self.part("write", f"/sys/block/drive{JOURNAL_DRIVE}/queue/discard_max_bytes", "0")
         yield self.part("record", drives)
         yield self.make(Purpose.CREATE, "run", creation(self.shape), COMMAND_SECONDS)

@@ -30,7 +30,7 @@ RAID1_REBUILD = KnownBug(
 )
 BITMAP_CHUNK = KnownBug(
     "bitmap-chunk",
-    "RAID 1 and 10 with a bitmap, a power cut while a member is rebuilt: members in sync stay different where it was written",
+    "RAID 1 and 10 with a bitmap, a power cut while a member is rebuilt: members in sync stay different where it wrote",
     "the rebuild comes before the resync and clears the bits that the resync would need (md_bitmap_start_sync())",
 )
 NEW_PART = KnownBug(
@@ -52,7 +52,7 @@ PPL_FLUSH = KnownBug(
 PPL_LEFT_OUT = KnownBug(
     "ppl-left-out",
     "PPL: a write that meets a stripe that is being rebuilt has no entry in the log, and leaves the write hole open",
-    "ppl_write_stripe() in drivers/md/raid5-ppl.c turns a stripe away that is STRIPE_SYNCING, and it is written without",
+    "ppl_write_stripe() in drivers/md/raid5-ppl.c turns away a stripe that is STRIPE_SYNCING: it is written without",
 )
 WRITE_BACK_FLUSH = KnownBug(
     "write-back-flush",

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 
 from lab.fault_lab.block_map import BLOCK_BYTES
-from lab.fault_lab.history import DRIVES, Act, ActKind, HistoryPolicy, FaultHistory, Write
+from lab.fault_lab.history import DRIVES, Act, ActKind, FaultHistory, HistoryPolicy, Write
 from lab.fault_lab.history_steps import creation
 from lab.fault_lab.record_program import ALL
 
@@ -163,7 +163,7 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
     if act.kind is ActKind.LOAD:
         depth = history.shape.depth
         if depth > 1:
-            yield f"# In raidlab up to {depth} of these are under way at once, and some still are when the next act begins."
+            yield f"# In raidlab up to {depth} of these are under way at once, some still when the next act begins."
         yield from map(_write_line, act.writes)
     elif act.kind is ActKind.SLOW:
         yield f'table {act.drive} "delay ${{loop[{act.drive}]}} 0 {act.number}"'
@@ -184,7 +184,8 @@ def _corruption(act: Act) -> Iterator[str]:
     yield "wait; idle"
     yield f"offset=$(($(cat /sys/block/md0/md/dev-dm-*/offset | head -n 1) * 512 + {act.at}))"
     yield "mdadm --stop /dev/md0"
-    yield f'dd if="$work/drive{act.drive}" bs=1 skip=$offset count={act.number} status=none | tr "\\000-\\377" "\\200-\\377\\000-\\177" >"$work/spoiled"'
+    taken = f'dd if="$work/drive{act.drive}" bs=1 skip=$offset count={act.number} status=none'
+    yield f'{taken} | tr "\\000-\\377" "\\200-\\377\\000-\\177" >"$work/spoiled"'
     yield f'dd if="$work/spoiled" of="$work/drive{act.drive}" bs=1 seek=$offset conv=notrunc status=none'
     yield f'blockdev --flushbufs "${{loop[{act.drive}]}}"; start; look'
     yield "echo check >/sys/block/md0/md/sync_action; idle; cat /sys/block/md0/md/mismatch_cnt"
@@ -193,7 +194,8 @@ def _corruption(act: Act) -> Iterator[str]:
 
 def _power_cut(act: Act) -> Iterator[str]:
     if act.word != ALL:
-        yield f"# In raidlab each drive also loses what it had not flushed ('{act.word}'), or has what was under way: these drives keep all that they had written."
+        yield f"# In raidlab each drive also loses what it had not flushed ('{act.word}'), or has what was under way:"
+        yield "# these drives keep all that they had written."
     yield "cut"
     if act.drive >= 0:
         yield f"table {act.drive} error"

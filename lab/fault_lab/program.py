@@ -16,6 +16,7 @@ _PARTS = ("blocks", "ledger", "record", "arrays", "writer", "player")
 PLAYER = (*_PARTS,)
 CRASH = (*_PARTS, "crash")
 CAMPAIGN = (*_PARTS, "campaign")
+CONTROLS = (*CAMPAIGN, "controls")
 
 
 def joined_source(parts: Sequence[str]) -> str:
@@ -32,7 +33,7 @@ def run_program(
     *,
     change: Callable[[str], str] = lambda source: source,
 ) -> Iterator[dict[str, Any]]:
-    """Start a program with a job; its documents as they come. ``change`` alters its source first (who tests the oracle).
+    """Start a program with a job; its documents as they come. ``change`` alters its source first, to test the oracle.
 
     Closing the iterator ends the program. Raises LabError with its last words if it ends without having come to its
     end.
@@ -51,6 +52,10 @@ def run_program(
                 document = _document(line)
                 has_ended = has_ended or "end" in document
                 yield document
+    except KeyboardInterrupt:
+        # Who interrupts closes the machine too: in virtual time its agent hears of a stop only after a while.
+        has_ended = True
+        raise
     finally:
         if not has_ended:
             running.stop(signal_number=9)

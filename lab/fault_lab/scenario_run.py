@@ -92,6 +92,11 @@ class ScenarioRunner:
         try:
             for outcome in self._variants(scenario):
                 done.append(outcome)
+        except KeyboardInterrupt:
+            # In the middle of a scenario there is nothing to be closed in good order.
+            with suppress(LabError):
+                self.place.lab.machine.close()
+            raise
         except MachineLost as error:
             verdict, reason = FaultVerdict.MACHINE_LOST, error.message
         except DeviceRefused:

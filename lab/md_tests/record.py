@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import MachineBusy, ResultError, SpecError
+from lab.errors import ResultError, SpecError
 from lab.gates.files import read_plain
 from lab.gates.names import Name
 from lab.gates.own import read_own_json
@@ -28,7 +27,7 @@ from lab.host.files import storage_error, write_all, write_file
 from lab.machine import Host
 from lab.md_tests.judging import GOOD, SuiteOutcome
 from lab.md_tests.suite import Suite, copy_suite, digest_of
-from lab.results.leftovers import locked
+from lab.results.leftovers import held_alone
 from lab.units import MIB
 
 FOLDER = "md-tests"
@@ -203,13 +202,8 @@ def _new_folder(root: Path, name: str) -> Path:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    try:
-        with locked(folder / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            yield
-    except BlockingIOError:
-        raise MachineBusy(
-            f"the run {folder.name} of mdadm's tests is under way in another raidlab", hint="wait for it, or end it"
-        ) from None
+    with held_alone(folder / _LOCK, f"the run {folder.name} of mdadm's tests is under way"):
+        yield
 
 
 def _runs(root: Path) -> Iterator[SuiteRun]:

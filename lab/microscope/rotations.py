@@ -10,25 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lab.arrays.level_names import ROTATION_NUMBERS
+
 PARITY_FIRST, PARITY_LAST = 4, 5
-RAID5_LAYOUTS: Mapping[int, str] = {
-    0: "left-asymmetric",
-    1: "right-asymmetric",
-    2: "left-symmetric",
-    3: "right-symmetric",
-    4: "parity-first",
-    5: "parity-last",
-}
+RAID5_LAYOUTS: Mapping[int, str] = {number: word for number, word in ROTATION_NUMBERS.items() if number <= PARITY_LAST}
 RAID6_LAYOUTS: Mapping[int, str] = {
-    **RAID5_LAYOUTS,
+    **ROTATION_NUMBERS,
     8: "ddf-zero-restart",
     9: "ddf-N-restart",
     10: "ddf-N-continue",
-    16: "left-asymmetric-6",
-    17: "right-asymmetric-6",
-    18: "left-symmetric-6",
-    19: "right-symmetric-6",
-    20: "parity-first-6",
 }
 """md's number -> mdadm's word (r6layout in mdadm's maps.c). Those that end in -6 are a RAID 5 and one member for Q."""
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lab.errors import MachineBusy
 from lab.gates.own import make_own_folder
 
 IMPORTING_PREFIX, DELETING_PREFIX = ".importing-", ".deleting-"
@@ -57,6 +58,16 @@ def locked(path: Path, how: int) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def held_alone(path: Path, what: str) -> Iterator[None]:
+    """The same, by one at a time. Raises MachineBusy, which tells that ``what`` another raidlab is at."""
+    try:
+        with locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
+    except BlockingIOError:
+        raise MachineBusy(f"{what} in another raidlab", hint="wait for it, or end it") from None
 
 
 def _leftovers(root: Path) -> Iterator[tuple[Path, str]]:

@@ -12,6 +12,7 @@ import pytest
 
 from lab.cli import context as cli_context
 from lab.cli.main import run
+from lab.cli.microscope_text import hex_text
 from lab.disks import Lab
 from lab.machine import Host, Machine, Target
 from tests.unit.cli.superblocks import READS, as_read
@@ -127,6 +128,10 @@ def test_a_wrong_byte_is_shown_and_named(raid6: Raid6, capfd: Captured) -> None:
     assert (found["verdict"], found["blamed"], found["mismatch_sectors"]) == ("differs", "disk01", 8)
     assert found["offset"] == 96
     assert all(len(cell["hex"]) == 32 for cell in found["cells"])
+
+
+def test_bytes_stand_below_each_other_whichever_is_marked() -> None:
+    assert [hex_text(b"\x01\x02", 8, frozenset(wrong)) for wrong in ([], [8], [9])] == [" 01 02", ">01 02", " 01>02"]
 
 
 def test_a_flip_is_planned_past_the_guard(raid6: Raid6, capfd: Captured) -> None:
