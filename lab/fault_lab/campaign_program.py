@@ -78,7 +78,7 @@ def has_label(node: str) -> bool:
 
 
 def only_durable(events: list[list[Any]]) -> Ledger:
-    """The ledger after a power cut: what no flush had made durable counts as never acknowledged, whatever comes later."""
+    """The ledger after a power cut: what no flush had made durable counts as never acknowledged, also later."""
     before = Ledger(events)
     flushed = max((each["came"] for each in before.flushes.values() if each["ended"]), default=0)
     lost = {number for number, each in before.writes.items() if each["ended"] >= flushed and not each["through"]}
@@ -98,7 +98,7 @@ class CampaignPlayer(Player):
         os.lseek(self.log_fd, 0, os.SEEK_END)
 
     def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
-        """Blank drives, at their own pace, not recorded; with ``junk`` so many bytes of each are noise, no two alike."""
+        """Blank drives, at their own pace, not recorded; with ``junk`` so many bytes of each are noise."""
         drives("forget")
         self.do_all_right(numbers)
         for number in numbers:

@@ -20,6 +20,8 @@ from lab.errors import SpecError
 from lab.fault_lab.block_map import BlockMap
 from lab.units import KIB
 
+NOTHING = "none"
+"""In an id: no act is left, what the array begins with is enough."""
 VERSION = 1
 """Of what a seed chooses: another number, other histories."""
 LEVELS = ("1", "4", "5", "6", "10")
@@ -189,7 +191,7 @@ class Bounds:
         return "".join((f"l{self.level}-" if self.level else "", f"{self.policy}-" if self.policy else ""))
 
 
-_ID = re.compile(r"c(\d+)-(?:l(\d+)-)?(?:([a-z]+(?:-[a-z]+)*)-)?(?:p(\d+)-)?(\d+)(?:-a(\d+))?(?:-s([0-9w._]+))?")
+_ID = re.compile(r"c(\d+)-(?:l(\d+)-)?(?:([a-z]+(?:-[a-z]+)*)-)?(?:p(\d+)-)?(\d+)(?:-a(\d+))?(?:-s([0-9w._]+|none))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +241,14 @@ def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
         chosen = _places(act.writes, whole.acts[index].writes)
         is_whole = len(act.writes) == len(whole.acts[index].writes)
         words.append(f"{index}" if is_whole else f"{index}w{'.'.join(map(str, chosen))}")
-    return "_".join(words)
+    return "_".join(words) or NOTHING
 
 
 def part_of(whole: FaultHistory, word: str) -> FaultHistory:
     """The part that ``kept_word`` tells. Raises SpecError for a word of something else."""
     acts = []
     try:
-        for each in filter(None, word.split("_")):
+        for each in () if word == NOTHING else word.split("_"):
             index, has_writes, numbers = each.partition("w")
             act = whole.acts[int(index)]
             if has_writes:

@@ -162,13 +162,16 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
         bad = {read.lost for _, read in pairs if not read.outcome.is_right}
         names = [" and ".join(slot_name(shape, slot) for slot in lost) for lost in sorted(bad)]
         words.append(f"Of two members lost at once these pairs can read wrong: {', '.join(names) or 'none'}.")
-    told = _AFTERWARDS.get(shape.words["consistency_policy"], "")
-    return [*words, told] if told and shape.level not in ("raid0", "linear") else words
+    if shape.level in _COPIED:
+        return [*words, _BY_COPYING]
+    told = _AFTERWARDS.get(shape.words["consistency_policy"], "") if shape.is_parity else ""
+    return [*words, told] if told else words
 
 
+_BY_COPYING = "After such a stop md copies one over the others, and from then on all reads give the same: old or new."
 _BY_RESYNC = (
-    "After such a stop md makes parity, or the copies, fit again: with all members nothing is wrong then. Degraded, "
-    "the array starts only by force."
+    "After such a stop md makes parity fit again: with all members nothing is wrong then. Degraded, the array starts "
+    "only by force."
 )
 _AFTERWARDS = {
     "resync": _BY_RESYNC,

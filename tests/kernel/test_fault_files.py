@@ -25,7 +25,7 @@ from lab.fault_lab.files import (
 from lab.fault_lab.files_ledger_program import FILE_BLOCKS, FileLedger
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.program import run_program
-from lab.fault_lab.record_program import DRIVE_WRITE, EVERYTHING, Request, chosen_cut
+from lab.fault_lab.record_program import DRIVE_WRITE, EVERYTHING, KINDS, Request, chosen_cut
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
@@ -87,6 +87,22 @@ def test_the_write_hole_of_raid5_is_seen_through_a_file_system(place: FaultPlace
     assert hurt
     assert [point for point in total.problems if not point.is_missing] == []
     assert any("silently corrupt" in problem for point in hurt for problem in point.problems)
+
+
+def test_a_write_back_journal_loses_what_its_members_caches_lose(place: FaultPlace) -> None:
+    """Known of md: nothing is wrong where the drives keep all that they had answered for."""
+    recording = recorded(place, "raid5-write-back", EXT4)
+    assert recording.array.known_fault
+    cuts = chosen_cuts(recording, 192)
+    points = list(judged_points(place, recording, cuts, fsck=0))
+    hurt = {cut_kind(index) for index, point in enumerate(points) if point.problems}
+    assert hurt
+    assert not hurt & {"ended", "come"}
+
+
+def cut_kind(index: int) -> str:
+    """Of a list of cuts with and without a missing member."""
+    return KINDS[index // 2 % len(KINDS)]
 
 
 class Written:

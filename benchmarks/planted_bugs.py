@@ -1,0 +1,143 @@
+"""Are the bugs that were planted in md, and those in the oracle, found by campaigns, and how soon?
+
+Usage: planted_bugs.py [--md NAME ...] [--oracle NAME ...] [--only md|oracle] [--minutes M]
+
+Each bug of md (lab/fault_lab/planted.toml) is switched on in the kernel that has them all, and a campaign from the
+first
+seed goes on until it finds something, which is shrunk and replayed on a machine of its own. Each bug of the oracle
+(lab/fault_lab/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
+campaign on the kernel without bugs, a blind one by its controls, damage that is known. The oracle as it is must pass
+the
+controls, and find nothing where each accusing one was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.support.report import finish, private_state
+from lab.errors import LabError
+from lab.fault_lab.campaign import Campaign, CampaignHooks, history_of
+from lab.fault_lab.campaign_record import begun_campaign
+from lab.fault_lab.history import FindingId, parse_id
+from lab.fault_lab.history_play import Arena, replayed
+from lab.fault_lab.oracle_bugs import OracleBug, find_oracle_bug, oracle_bugs
+from lab.fault_lab.oracle_controls import failed_controls
+from lab.fault_lab.place import with_own_kernel
+from lab.fault_lab.planted import PlantedBug, find_planted_bug, planted_bugs
+from lab.machine import Host, Target, parse_target
+
+MINUTES = 10.0
+MOST_OPERATIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """One bug, and what became of the hunt for it."""
+
+    kind: str
+    name: str
+    details: dict[str, Any]
+    is_found: bool
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def campaign(arena: Arena, minutes: float, *, shrinks: bool) -> dict[str, Any]:
+    """What the first finding of a campaign is like; empty if it found nothing in time."""
+    asked = {"first": 1, "seeds": 0, "seconds": minutes * 60, "planted": arena.planted}
+    begin = time.monotonic()
+    with begun_campaign(arena.host, str(arena.target), **asked) as journal:
+        hunt = Campaign(journal, arena, CampaignHooks(notice=say), shrinks=shrinks, stops_at_first=True)
+        summary = hunt.run()
+    if not summary.findings:
+        return {}
+    smallest = min(summary.findings, key=lambda each: each.operations)
+    return {
+        "found_after_seconds": summary.found_after_seconds,
+        "seconds": round(time.monotonic() - begin, 1),
+        "histories": summary.seeds,
+        "finding": smallest.id,
+        "kind": smallest.kind,
+        "status": smallest.status,
+        "operations": smallest.operations,
+        "writes": smallest.writes,
+    }
+
+
+def hunt_in_md(bug: PlantedBug, target: Target, host: Host, minutes: float) -> Hunt:
+    details = campaign(Arena(target, host, bug.number), minutes, shrinks=True)
+    is_small = (
+        bool(details) and details["operations"] <= MOST_OPERATIONS and details["status"] in ("shrunk", "confirmed")
+    )
+    if details:
+        # What the bug shows, md without it does not.
+        history, earlier = history_of(parse_id(details["finding"]))
+        plain = replayed(Arena(target, host), history, earlier)
+        details["without_the_bug"] = sorted(plain.kinds)
+        is_small = is_small and details["kind"] not in plain.kinds
+    return Hunt("md", bug.name, details, is_small)
+
+
+def hunt_in_oracle(bug: OracleBug, target: Target, host: Host, minutes: float) -> Hunt:
+    arena = Arena(target, host, change=bug.change)
+    begin = time.monotonic()
+    if bug.found_by == "controls":
+        try:
+            failed = failed_controls(arena)
+        except LabError as error:
+            failed = [error.message]
+        seconds = round(time.monotonic() - begin, 1)
+        return Hunt("oracle", bug.name, {"found_after_seconds": seconds, "controls": failed[:3]}, bool(failed))
+    details = campaign(arena, minutes, shrinks=False)
+    if details:
+        accused: FindingId = parse_id(details["finding"])
+        history, earlier = history_of(accused)
+        details["true_oracle"] = sorted(replayed(Arena(target, host), history, earlier).kinds)
+    return Hunt("oracle", bug.name, details, bool(details) and not details["true_oracle"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--md", nargs="*", help="planted bugs of md, by name or number; nothing: all")
+    parser.add_argument("--oracle", nargs="*", help="bugs of the oracle, by name; nothing: all")
+    parser.add_argument("--only", choices=("md", "oracle"))
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="for each bug")
+    options = parser.parse_args()
+    in_md = [find_planted_bug(word) for word in options.md] if options.md else list(planted_bugs())
+    in_oracle = [find_oracle_bug(word) for word in options.oracle] if options.oracle else list(oracle_bugs())
+    hunts: list[Hunt] = []
+    with private_state():
+        host = Host.real("benchmark")
+        target = with_own_kernel(parse_target("uml:"), host)
+        controls = failed_controls(Arena(target, host)) if options.only != "md" else []
+        for bug in in_md if options.only != "oracle" else ():
+            hunts.append(hunt_in_md(bug, target, host, options.minutes))
+            say(f"{bug.name}: {hunts[-1].details or 'not found'}")
+        for planted in in_oracle if options.only != "md" else ():
+            hunts.append(hunt_in_oracle(planted, target, host, options.minutes))
+            say(f"{planted.name}: {hunts[-1].details or 'not found'}")
+    missed = [each.name for each in hunts if not each.is_found]
+    finish(
+        "planted_bugs",
+        f"planted bugs found within {options.minutes:g} minutes, those of md with {MOST_OPERATIONS} operations at most",
+        len(hunts) - len(missed) if not controls else 0,
+        len(hunts),
+        at_most=False,
+        details={
+            "missed": missed,
+            "controls_that_the_oracle_fails": controls,
+            "md": {each.name: each.details for each in hunts if each.kind == "md"},
+            "oracle": {each.name: each.details for each in hunts if each.kind == "oracle"},
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Who tests the oracle: bugs that are planted in it, and must be found.
+
+Each is a change of the program that plays histories (oracle_bugs.toml). An accusing one shows as a finding of a
+campaign
+on a kernel that has no bug; a blind one lets known damage pass (oracle_controls.py).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab.errors import LabError
+from lab.fault_lab.history_play import Change
+from lab.tomlfile import read_toml, unknown_word
+
+
+class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of them: ``find`` is replaced by ``replace``."""
+
+    name: str
+    title: str
+    found_by: Literal["campaign", "controls"]
+    find: str
+    replace: str
+
+    @property
+    def change(self) -> Change:
+        """What makes of the program's source the one with the bug. Raises LabError unless the text is there once."""
+
+        def changed(source: str) -> str:
+            count = source.count(self.find)
+            if count != 1:
+                raise LabError(
+                    f"the text of oracle bug '{self.name}' is {count} times in the program",
+                    hint="mend it in oracle_bugs.toml: the program has changed",
+                )
+            return source.replace(self.find, self.replace)
+
+        return changed
+
+
+class _OracleBugs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format_version: int
+    bug: tuple[OracleBug, ...]
+
+
+@cache
+def oracle_bugs() -> tuple[OracleBug, ...]:
+    """All of them."""
+    return read_toml(Path(__file__).with_name("oracle_bugs.toml"), _OracleBugs).bug
+
+
+def find_oracle_bug(name: str) -> OracleBug:
+    """One by its name. Raises SpecError with the nearest."""
+    known = {bug.name: bug for bug in oracle_bugs()}
+    if name not in known:
+        raise unknown_word("bug of the oracle", name, known)
+    return known[name]
