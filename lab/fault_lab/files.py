@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lab.arrays.filesystem import FileSystem
-from lab.errors import LabError, SpecError
+from lab.errors import LabError
+from lab.fault_lab.files_arrays import DATA_BYTES, NODE, FilesArray
+from lab.fault_lab.files_points import FilePoint, file_point
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.program import CRASH, run_program
 from lab.fault_lab.record_program import KINDS, Record, chosen_cut
@@ -22,84 +23,7 @@ from lab.units import KIB, MIB
 FILES = (*CRASH, "files_ledger", "files_plan", "files_writer", "files_check", "files_steps", "files")
 DRIVE_BYTES = 24 * MIB
 """Enough for the smallest XFS on two of them (RAID 1)."""
-NODE = "/dev/md0"
 _JOURNAL_MODE = "/sys/block/md0/md/journal_mode"
-_DATA_BYTES = {FileSystem.EXT4: 9 * MIB, FileSystem.XFS: 18 * MIB}
-_DATA_OFFSET_BYTES = 2 * MIB
-_CHUNK_BYTES = 16 * KIB
-_JOURNAL = 5
-"""Which drive is the journal of an array that has one."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilesArray:
-    """An array under a file system: how mdadm makes it, and what it promises with a member lost in a power cut."""
-
-    name: str
-    level: str
-    members: int
-    options: tuple[str, ...] = ()
-    data_members: int = 1
-    """Members' worth of data."""
-    has_journal: bool = False
-    is_write_back: bool = False
-    survives_missing: bool = True
-    """Whether with a member missing all that was synced is there.
-
-    Not so where parity may be wrong after a power cut: md starts such an array only if forced (md(4), UNCLEAN
-    SHUTDOWN).
-    """
-    known_fault: str = ""
-    """What is known to be wrong with it in md itself; empty: nothing."""
-    is_arbitrary: bool = False
-    """Whether with a member missing a block that was being written may hold anything (driver-api/md/raid5-ppl.rst)."""
-
-    def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
-        """Mdadm's words."""
-        each = -(-_DATA_BYTES[file_system] // self.data_members // (64 * KIB)) * 64
-        chunk = () if self.level == "1" else (f"--chunk={_CHUNK_BYTES // KIB}",)
-        shape = (f"--level={self.level}", f"--raid-devices={self.members}", f"--size={each}", *chunk)
-        offset = f"--data-offset={_DATA_OFFSET_BYTES // MIB}M"
-        journal = ("--write-journal", nodes[_JOURNAL]) if self.has_journal else ()
-        words = ("mdadm", "--create", NODE, "--run", "--assume-clean", offset, *shape, *self.options, *journal)
-        return [*words, *nodes[: self.members]]
-
-    @property
-    def numbers(self) -> list[int]:
-        """The drives that it is made of."""
-        return [*range(self.members), *([_JOURNAL] if self.has_journal else [])]
-
-
-_NO_BITMAP = ("--bitmap=none",)
-_FLUSHED_TOO_EARLY = (
-    "the journal notes a stripe as flushed when its members have answered, and not when their caches are on the media "
-    "(r5c_finish_stripe_write_out() in drivers/md/raid5-cache.c): a power cut loses acknowledged writes"
-)
-ARRAYS = (
-    FilesArray("raid1", "1", 2, _NO_BITMAP),
-    FilesArray("raid1-bitmap", "1", 2, ("--bitmap=internal", "--bitmap-chunk=64K")),
-    FilesArray("raid10", "10", 4, _NO_BITMAP, 2),
-    FilesArray("raid10-far", "10", 4, ("--layout=f2", *_NO_BITMAP), 2),
-    FilesArray("raid5", "5", 4, ("--consistency-policy=resync", *_NO_BITMAP), 3, survives_missing=False),
-    FilesArray("raid5-bitmap", "5", 4, ("--bitmap=internal", "--bitmap-chunk=64K"), 3, survives_missing=False),
-    FilesArray("raid5-ppl", "5", 4, ("--consistency-policy=ppl",), 3, is_arbitrary=True),
-    FilesArray("raid5-journal", "5", 4, _NO_BITMAP, 3, has_journal=True),
-    FilesArray(
-        "raid5-write-back", "5", 4, _NO_BITMAP, 3, has_journal=True, is_write_back=True, known_fault=_FLUSHED_TOO_EARLY
-    ),
-    FilesArray("raid6", "6", 5, ("--consistency-policy=resync", *_NO_BITMAP), 3, survives_missing=False),
-    FilesArray("raid6-journal", "6", 5, _NO_BITMAP, 3, has_journal=True),
-)
-
-
-def find_files_array(name: str) -> FilesArray:
-    """One of ``ARRAYS``. Raises SpecError."""
-    for each in ARRAYS:
-        if each.name == name:
-            return each
-    raise SpecError(
-        f"there is no array '{name}' for files", hint=f"choose of {', '.join(each.name for each in ARRAYS)}"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +66,7 @@ def record_files(
         stop.insert(0, ["write", _JOURNAL_MODE, "write-through"])
     kind, part = file_system.value, operations // (len(_PAUSES) + 1)
     before = [
-        ["garble", NODE, _DATA_BYTES[file_system] // (4 * KIB)],
+        ["garble", NODE, DATA_BYTES[file_system] // (4 * KIB)],
         ["make", kind, NODE],
         ["mount", kind, NODE, options],
     ]
@@ -167,24 +91,6 @@ def require_done(document: dict[str, Any]) -> None:
         why = f"status {document['status']}: {document.get('output', '').strip()}"
     if why:
         raise LabError(f"step '{document.get('kind')}' on files did not succeed: {why}", hint="see the machine's dmesg")
-
-
-@dataclass(frozen=True, slots=True)
-class FilePoint:
-    """One crash point under a file system."""
-
-    cut: str
-    """As record_program.cut_of() reads it."""
-    is_missing: bool
-    """Whether a member was lost with the power."""
-    problems: tuple[str, ...]
-    """What is not as promised, each with file, offset in bytes, what was found and what is allowed; empty: all is."""
-    is_fsck: bool
-    """Whether the file system's own program looked at it too."""
-    explanation: str = ""
-    """Why what is not as promised was to be expected all the same; empty: that is not known."""
-    document: dict[str, Any] = field(repr=False, default_factory=dict)
-    """All that the machine said."""
 
 
 def chosen_cuts(
@@ -237,9 +143,8 @@ def judged_again(
 
     The recording is gone from the machine afterwards.
     """
-    yield from _points(
-        place, {**_points_job(recording), "again": [cut, f"{recording.seed}:{seed}", points], "fsck": fsck}
-    )
+    job = {**_points_job(recording), "again": [cut, f"{recording.seed}:{seed}", points], "fsck": fsck}
+    yield from _points(place, job, recording.array)
 
 
 def _points_job(recording: FilesRecording) -> dict[str, Any]:
@@ -249,56 +154,9 @@ def _points_job(recording: FilesRecording) -> dict[str, Any]:
     return {**job, "is_arbitrary": array.is_arbitrary, "settles": False}
 
 
-def _points(place: FaultPlace, job: dict[str, Any]) -> Iterator[FilePoint]:
+def _points(place: FaultPlace, job: dict[str, Any], array: FilesArray) -> Iterator[FilePoint]:
     for document in run_program(place.lab.machine, FILES, job):
         if "broke" in document:
             raise LabError(f"crash point {document['cut']} broke: {document['broke']}", hint="see the machine's dmesg")
         if "cut" in document:
-            yield file_point(document)
-
-
-def file_point(document: dict[str, Any]) -> FilePoint:
-    """What the machine said of one cut, judged."""
-    problems = []
-    if "dead" in document:
-        problems.append(f"the array cannot be started: {document['dead']}")
-    if "unmountable" in document:
-        problems.append(f"the file system cannot be mounted: {document['unmountable']}")
-    if "stuck" in document:
-        problems.append(f"the file system cannot be unmounted: {document['stuck']}")
-    for name, offset, verdict, found, allowed in document.get("bad", ()):
-        problems.append(f"{name} at byte {offset}: {verdict}, found {found}, allowed {allowed}")
-    if document.get("fsck"):
-        problems.append(f"fsck found damage: {document['fsck_said'].strip()}")
-    problems += [f"the kernel said: {line}" for line in document.get("kernel", ())]
-    is_missing = document["cut"].count(":") >= 3
-    return FilePoint(document["cut"], is_missing, tuple(problems), "fsck" in document, document)
-
-
-@dataclass
-class PointsTotal:
-    """What many points came to."""
-
-    points: int = 0
-    missing: int = 0
-    fscked: int = 0
-    problems: list[FilePoint] = field(default_factory=list)
-    verdicts: Counter[str] = field(default_factory=Counter)
-    """Of blocks of files."""
-    more: dict[str, list[int]] = field(default_factory=dict)
-    """What is more than promised -> how often it was kept, and how often not."""
-
-    def add(self, points: Iterable[FilePoint]) -> PointsTotal:
-        """Count them too."""
-        for point in points:
-            self.points += 1
-            self.missing += point.is_missing
-            self.fscked += point.is_fsck
-            if point.problems:
-                self.problems.append(point)
-            self.verdicts.update(point.document.get("verdicts", {}))
-            for word, (kept, not_kept) in point.document.get("more", {}).items():
-                each = self.more.setdefault(word, [0, 0])
-                each[0] += kept
-                each[1] += not_kept
-        return self
+            yield file_point(document, array)

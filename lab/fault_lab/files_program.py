@@ -78,6 +78,7 @@ class FilePoints(Points):
         self.states: tuple[int, FileStates] | None = None
         self.count = 0
         self.event: int | None = None
+        self.lost_before = 0
         left_out = set(job.get("without", ()))
         for drive, requests in self.record.by_drive.items():
             self.record.by_drive[drive] = [each for each in requests if each.index not in left_out]
@@ -87,6 +88,10 @@ class FilePoints(Points):
         for number, words in cut.lists(self.record, list(self.members)).items():
             drives(f"restore {number} {words}".rstrip())
 
+    def lost_under_way(self, cut: Cut) -> int:
+        """Writes of the missing drives that were under way, or in their caches."""
+        return sum(len(self.record.split(drive, cut.at)[1]) for drive in cut.missing)
+
     def again(self, word: str, seed: str, points: int) -> list[str]:
         """Record how one cut is recovered from, and return cuts of that: the power fails once more, meanwhile.
 
@@ -95,6 +100,7 @@ class FilePoints(Points):
         cut = cut_of(word)
         self.restore(cut)
         self.event = self.record.ledger_event(cut.at)
+        self.lost_before = self.lost_under_way(cut)
         drives("forget")
         for number in self.members:
             drives(f"record {number}")

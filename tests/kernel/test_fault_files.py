@@ -13,16 +13,15 @@ from lab.fault_lab.blocks_program import told_by
 from lab.fault_lab.files import (
     DRIVE_BYTES,
     FILES,
-    FilePoint,
     FilesRecording,
-    PointsTotal,
     chosen_cuts,
-    find_files_array,
     judged_again,
     judged_points,
     record_files,
 )
+from lab.fault_lab.files_arrays import find_files_array
 from lab.fault_lab.files_ledger_program import FILE_BLOCKS, FileLedger
+from lab.fault_lab.files_points import FilePoint, PointsTotal
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.program import run_program
 from lab.fault_lab.record_program import DRIVE_WRITE, EVERYTHING, KINDS, Request, chosen_cut
@@ -83,10 +82,9 @@ def test_the_write_hole_of_raid5_is_seen_through_a_file_system(place: FaultPlace
     recording = recorded(place, "raid5", EXT4)
     cuts = chosen_cuts(recording, 192, with_missing=True)
     total = PointsTotal().add(judged_points(place, recording, cuts, fsck=0))
-    hurt = [point for point in total.problems if point.is_missing]
-    assert hurt
-    assert [point for point in total.problems if not point.is_missing] == []
-    assert any("silently corrupt" in problem for point in hurt for problem in point.problems)
+    assert total.problems == []
+    assert all("write hole" in point.explanation for point in total.explained)
+    assert any("silently corrupt" in problem for point in total.explained for problem in point.problems)
 
 
 def test_a_write_back_journal_loses_what_its_members_caches_lose(place: FaultPlace) -> None:

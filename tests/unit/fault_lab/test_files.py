@@ -9,16 +9,9 @@ import pytest
 
 from lab.arrays.filesystem import FileSystem
 from lab.errors import LabError, SpecError
-from lab.fault_lab.files import (
-    ARRAYS,
-    FILES,
-    FilesRecording,
-    PointsTotal,
-    chosen_cuts,
-    file_point,
-    find_files_array,
-    require_done,
-)
+from lab.fault_lab.files import FILES, FilesRecording, chosen_cuts, require_done
+from lab.fault_lab.files_arrays import ARRAYS, find_files_array
+from lab.fault_lab.files_points import FilePoint, PointsTotal, file_point
 from lab.fault_lab.program import joined_source
 from lab.fault_lab.record_program import DRIVE_WRITE, KINDS, RECORD, Record, cut_of
 from lab.units import KIB, MIB
@@ -70,9 +63,13 @@ def test_cuts_are_of_every_kind_and_lose_a_member_where_that_is_promised(name: s
     assert words != chosen_cuts(recording(name), 60, seed=1)
 
 
+def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
+    return file_point(document, find_files_array(array))
+
+
 def test_a_point_as_promised_has_no_problems() -> None:
     document = {"cut": "7", "files": {"intact": 1}, "verdicts": {"intact": 2}, "bad": [], "more": {}, "fsck": 0}
-    point = file_point(document)
+    point = judged(document)
     assert (point.problems, point.is_fsck, point.is_missing) == ((), True, False)
 
 
@@ -91,13 +88,34 @@ def test_a_point_as_promised_has_no_problems() -> None:
     ],
 )
 def test_what_is_not_as_promised_is_a_problem(more: dict[str, Any], said: str) -> None:
-    (problem,) = file_point({"cut": "7:::2", **more}).problems
+    (problem,) = judged({"cut": "7:::2", **more}, "raid5-journal").problems
     assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("array", "document", "is_explained"),
+    [
+        ("raid5-ppl", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 1}, True),
+        # Nothing was being written to the member that is missing.
+        ("raid5-ppl", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 0}, False),
+        ("raid5-ppl", {"cut": "7", "unmountable": "x"}, False),
+        ("raid5", {"cut": "7:::2", "unmountable": "x"}, True),
+        ("raid5", {"cut": "7", "unmountable": "x"}, False),
+        ("raid5-journal", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 1}, False),
+        ("raid5-write-back", {"cut": "7", "unmountable": "x"}, True),
+        ("raid5-write-back", {"cut": "7", "verdicts": {}}, False),
+    ],
+)
+def test_what_is_explained(array: str, document: dict[str, Any], is_explained: bool) -> None:
+    point = judged(document, array)
+    assert bool(point.explanation) == is_explained
+    total = PointsTotal().add([point])
+    assert (len(total.explained), len(total.problems)) == (is_explained, "unmountable" in document and not is_explained)
 
 
 def test_points_are_counted() -> None:
     good: dict[str, Any] = {"cut": "7", "verdicts": {"intact": 2}, "more": {"order": [1, 0]}, "fsck": 0}
-    total = PointsTotal().add(map(file_point, [good, {**good, "cut": "7:::1"}, {"cut": "8", "dead": "x"}]))
+    total = PointsTotal().add(map(judged, [good, {**good, "cut": "7:::1"}, {"cut": "8", "dead": "x"}]))
     assert (total.points, total.missing, total.fscked, len(total.problems)) == (3, 1, 2, 1)
     assert (total.verdicts["intact"], total.more) == (4, {"order": [2, 0]})
 
