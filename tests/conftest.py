@@ -62,6 +62,7 @@ SLOW = (
     "tui/test_pictures.py",
     "tui/test_results_screen.py",
     "tui/test_run_screen.py",
+    "tui/test_stripe_screen.py",
     "tui/test_volumes.py",
     "unit/adapt/test_volumes.py",
     "unit/results/test_verdicts.py",
