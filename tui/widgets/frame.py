@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from textual.app import RenderResult
 
 _NAMED_FROM_CELLS = 100
+_LONGEST_TITLE = max(len(entry.title) for entry in SCREENS)
+_FEWEST_LETTERS = 3
 _PHASE_WORDS = {
     MachinePhase.OPENING: "starting",
     MachinePhase.LOST: "lost",
@@ -35,41 +37,51 @@ class TopBar(Static):
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[object, ...] = ()
-        self._left, self._right = Content(""), Content("")
+        self._mode = ""
+        self._machine_words = (Content(""), Content(""))
 
     def show(self, state: LabState, mode: str) -> None:
         """Repaints only if something of it has changed."""
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
         clock = machine_clock(state)
-        shown = (
-            mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock,
-            self._is_wide,
-        )  # fmt: skip
+        shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
         if shown != self._shown:
             self._shown = shown
-            self._left = self._tabs(mode)
-            # Where there is no room for all of both, the signs of what runs are enough beside a clock.
-            self._right = self._machine(state, kernel, is_short=bool(clock) and not self._is_wide)
+            self._mode = mode
+            long, short = (self._machine(state, kernel, is_short=is_short) for is_short in (False, True))
             if clock:
-                self._right = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock) + self._right
+                time = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock)
+                long, short = time + long, time + short
+            self._machine_words = (long, short)
             self.refresh()
-
-    @property
-    def _is_wide(self) -> bool:
-        return self.app.size.width >= _NAMED_FROM_CELLS
 
     def render(self) -> RenderResult:
         width = self.size.width
-        right = self._right
-        if self._left.cell_length + right.cell_length > width:
-            right = right.truncate(max(0, width - self._left.cell_length), ellipsis=True)
-        return self._left + Content(" " * (width - self._left.cell_length - right.cell_length)) + right
+        left, right = self._fitting(width)
+        if left.cell_length + right.cell_length > width:
+            right = right.truncate(max(0, width - left.cell_length), ellipsis=True)
+        return left + Content(" " * (width - left.cell_length - right.cell_length)) + right
 
-    def _tabs(self, mode: str) -> Content:
-        parts = [Content.from_markup("[bold $accent] raidlab [/]") if self._is_wide else Content(" ")]
+    def _fitting(self, width: int) -> tuple[Content, Content]:
+        """The modes and the machine: first the machine's words are left out, then ends of the modes' names."""
+        left = self._tabs()
+        if self.app.size.width >= _NAMED_FROM_CELLS:
+            return Content.from_markup("[bold $accent] raidlab [/]") + left, self._machine_words[0]
+        left, short = Content(" ") + left, self._machine_words[1]
+        for letters in range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1):
+            if left.cell_length + short.cell_length <= width:
+                break
+            left = self._tabs(letters) + Content(" ")
+        return left, short
+
+    def _tabs(self, letters: int | None = None) -> Content:
+        """With so many letters of each name, close together; the one that is shown keeps its whole name."""
+        parts = []
         for entry in SCREENS:
-            style = "bold $block-cursor-foreground on $block-cursor-background" if entry.mode == mode else "$secondary"
-            text = f"[@click=app.mode('{entry.mode}')][{style}] {entry.key} {entry.title} [/][/]"
+            is_shown = entry.mode == self._mode
+            style = "bold $block-cursor-foreground on $block-cursor-background" if is_shown else "$secondary"
+            title, gap = (entry.title, " ") if is_shown or letters is None else (entry.title[:letters], "")
+            text = f"[@click=app.mode('{entry.mode}')][{style}] {entry.key} {title}{gap}[/][/]"
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)
 
