@@ -24,7 +24,7 @@ class SuiteOutcome(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
-    """It was stopped when it had used up its time, of the machine's clock or of this computer's."""
+    """It was stopped when it had used up its time, of the machine's clock or of this computer's, or filled its log."""
     LOST = "machine lost"
     """Its kernel crashed, or gave no answer any more."""
     UNSTARTED = "not started"
@@ -34,11 +34,12 @@ class SuiteOutcome(StrEnum):
 GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED})
 
 
-class TimeLimit(StrEnum):
-    """Whose time was used up."""
+class LimitReached(StrEnum):
+    """What a test was stopped for, as a sentence goes on after a number."""
 
-    MACHINE = "of the machine's time"
-    COMPUTER = "of this computer's time"
+    MACHINE = "s of the machine's time"
+    COMPUTER = "s of this computer's time"
+    LOG = "MiB of log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class EndOfTest:
     """What the script printed."""
     log: str = ""
     """The test's own: each command that bash ran (``set -x``) and what the commands printed."""
-    limit: TimeLimit | None = None
-    limit_seconds: float = 0.0
+    limit: LimitReached | None = None
+    limit_number: float = 0.0
     loss: str = ""
     """Why the machine is gone."""
     console: str = ""
@@ -110,7 +111,7 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
     if end.limit:
         at = next(_commands(end.log), "")
         place = f", at: {at}" if at else ""
-        return SuiteOutcome.HUNG, f"not over after {end.limit_seconds:g} s {end.limit}{place}"
+        return SuiteOutcome.HUNG, f"not over after {end.limit_number:g} {end.limit}{place}"
     said = _COLOUR.sub("", end.said)
     _, has_begun, after = said.partition(f"/{test}... ")
     if not has_begun:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,9 +17,9 @@ from lab.gates.files import open_plain
 from lab.machine import AgentProgram, Host, Machine, Target
 from lab.machine.embedded import CONSOLE_LOG
 from lab.md_tests import prepare_program
-from lab.md_tests.judging import EndOfTest, TimeLimit
+from lab.md_tests.judging import EndOfTest, LimitReached
 from lab.plans import Danger, Plan, Step
-from lab.units import GIB, KIB, MIB
+from lab.units import GIB, MIB
 
 DATA_DISK_BYTES = 2 * GIB
 """The suite's files for loop devices take 544 MB of it, and are sparse."""
@@ -26,8 +27,9 @@ MODULES = ("raid0", "raid1", "raid10", "raid456", "linear", "multipath")
 LOOP_DEVICES = 16
 _PREPARE = AgentProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
 _MOST_LOG_BYTES = MIB
-_MOST_FILE_KIB = 256 * KIB
-"""Of any file that a test writes. It has none of a quarter of that; one that fills its log for ever is ended by it."""
+MOST_LIVE_LOG_BYTES = 64 * MIB
+"""Of a running test's log, on this computer. The longest of a test that ends have a few; what fills it goes round."""
+_LOOK_AT_LOG_SECONDS = 0.5
 _START_UDEV_SECONDS = 30.0
 _LOOK_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
@@ -38,7 +40,6 @@ cd "$1" || exit 9
 test -z "$3" || truncate --size "$3K" "$4"/mdtest{0,1,2,3,4,5,6,7} || exit 9
 test -z "$5" || truncate --size "$5K" "$4"/mdtest{8,9,10,11,12,13} || exit 9
 ln -sfn "$7" "$4/log" || exit 9
-ulimit -f "$8"
 export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1
 exec bash ./test --tests="$2" --save-logs --logdir="$6"
 """
@@ -78,6 +79,13 @@ class Witness:
         """How much the kernel has said so far."""
         return self.console.stat().st_size
 
+    def log_bytes(self, test: str) -> int:
+        """How long the test's log is by now."""
+        try:
+            return (self.folder / _log_name(test)).lstat().st_size
+        except OSError:
+            return 0
+
     def words(self, test: str, console_start: int) -> tuple[str, str]:
         """The kernel's from a place on, and the test's log; empty where the machine has been closed."""
         return _end_of(self.console, console_start), _end_of(self.folder / _log_name(test))
@@ -100,14 +108,17 @@ class SuiteMachine:
         begun, start = clock.monotonic_seconds(), self._witness.console_bytes
         state = ""
         words = partial(self._witness.words, test, start)
-        limit = ComputerLimit(self._lab.machine, limits.computer_seconds, before=words)
+        log_bytes = partial(self._witness.log_bytes, test)
+        limit = ComputerLimit(self._lab.machine, limits.computer_seconds, log_bytes=log_bytes, before=words)
         try:
             with limit:
                 end, state = self._run(test, limits)
         except MachineLost as error:
             end = EndOfTest(loss=error.message)
-            if limit.is_reached:
-                end = EndOfTest(limit=TimeLimit.COMPUTER, limit_seconds=limits.computer_seconds)
+            if limit.reached:
+                number = limits.computer_seconds
+                number = MOST_LIVE_LOG_BYTES / MIB if limit.reached is LimitReached.LOG else number
+                end = EndOfTest(limit=limit.reached, limit_number=number)
         console, log = limit.seen or words()
         end = replace(end, log=log, console=console, computer_seconds=clock.monotonic_seconds() - begun)
         return end, SuiteLogs(log, state, console)
@@ -117,12 +128,12 @@ class SuiteMachine:
         small, large = map(str, self._file_kib or ("", ""))
         arguments = (prepare_program.SUITE, test, small, prepare_program.DATA, large, prepare_program.LOGS)
         log = f"{prepare_program.WITNESS}/{_log_name(test)}"
-        script = ("bash", "-c", _SCRIPT, "md-tests", *arguments, log, str(_MOST_FILE_KIB))
+        script = ("bash", "-c", _SCRIPT, "md-tests", *arguments, log)
         try:
             done = machine.run(script, timeout_seconds=limits.machine_seconds, check=False)
         except CommandTimedOut:
             seconds = limits.machine_seconds
-            end = EndOfTest(limit=TimeLimit.MACHINE, limit_seconds=seconds, machine_seconds=seconds)
+            end = EndOfTest(limit=LimitReached.MACHINE, limit_number=seconds, machine_seconds=seconds)
             return end, self._state_of_stuck()
         path = f"{prepare_program.LOGS}/fail{test}.log"
         saved = machine.run(("tail", "-c", str(_MOST_LOG_BYTES), path), check=False).stdout if done.status else ""
@@ -147,17 +158,20 @@ class SuiteMachine:
 
 
 class ComputerLimit:
-    """Closes a machine when so many of this computer's seconds have passed: whoever waits for it gets MachineLost.
+    """Closes a machine whose test takes too much of this computer: whoever waits for the machine gets MachineLost.
 
     In virtual time a program that computes without end leaves the machine's clock where it is, and nothing in the
     machine can end it. ``before`` is asked just before, since much is gone with the machine.
     """
 
-    def __init__(self, machine: Machine, seconds: float, *, before: Callable[[], tuple[str, str]]) -> None:
-        self.is_reached = False
+    def __init__(
+        self, machine: Machine, seconds: float, *, log_bytes: Callable[[], int], before: Callable[[], tuple[str, str]]
+    ) -> None:
+        self.reached: LimitReached | None = None
         self.seen: tuple[str, str] | None = None
         self._machine = machine
-        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        self._log_bytes = log_bytes
         self._before = before
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="raidlab-suite-limit", daemon=True)
@@ -170,10 +184,14 @@ class ComputerLimit:
         self._thread.join()
 
     def _watch(self) -> None:
-        if not self._is_over.wait(self._seconds):
-            self.seen = self._before()
-            self.is_reached = True
-            self._machine.close()
+        left = _LOOK_AT_LOG_SECONDS
+        while left > 0 and self._log_bytes() <= MOST_LIVE_LOG_BYTES:
+            left = self._deadline - time.monotonic()
+            if self._is_over.wait(max(0.0, min(left, _LOOK_AT_LOG_SECONDS))):
+                return
+        self.seen = self._before()
+        self.reached = LimitReached.COMPUTER if left <= 0 else LimitReached.LOG
+        self._machine.close()
 
 
 @contextmanager

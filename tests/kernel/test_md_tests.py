@@ -74,6 +74,7 @@ TESTS = {
     "07leaves": ARRAY,
     "08intrudes": INTRUDES,
     "09refused": "true\n",
+    "10floods": "yes\n",
 }
 
 
@@ -123,6 +124,7 @@ def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd
         # The suite would not have begun beside the array that was left, and was given a fresh machine.
         "08intrudes": "passed",
         "09refused": "not started",
+        "10floods": "did not end",
     }
     good = {name for name, result in found.items() if result["is_good"]}
     assert good == {"00passes", "02known", "03skips", "07leaves", "08intrudes"}
@@ -140,6 +142,7 @@ def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd
     assert found["06warns"]["kernel"] == ["WARNING: CPU: 0 PID: 7 at drivers/md/md.c:1 made_up+0x0/0x0"]
     assert all(found[name]["kernel"] == [] for name in found if name not in ("05crashes", "06warns"))
     assert found["09refused"]["why"] == "test: please run test suite without running RAIDs environment."
+    assert found["10floods"]["why"] == "not over after 64 MiB of log"
     (kept,) = (state / "md-tests").iterdir()
     assert "sysrq: Trigger a crash" in (kept / "logs/05crashes.kernel.log").read_text()
     assert "+ dd if=/dev/zero" in (kept / "logs/04hangs.log").read_text()

@@ -15,10 +15,10 @@ from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.errors import SpecError
 from lab.machine import Host, parse_target
-from lab.md_tests.judging import SuiteOutcome
+from lab.md_tests.judging import LimitReached, SuiteOutcome
 from lab.md_tests.record import SuiteJournal, SuiteResult, SuiteRun
 from lab.md_tests.runner import suite_target
-from lab.md_tests.suite_machine import ComputerLimit
+from lab.md_tests.suite_machine import MOST_LIVE_LOG_BYTES, ComputerLimit
 from lab.md_tests.tables import as_value, csv_text, result_line, result_table
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
@@ -146,21 +146,25 @@ def test_the_line_for_whoever_watches() -> None:
     assert result_line(RESULTS[3]) == "00d: machine lost (kernel: Kernel panic - not syncing: x; crashed)"
 
 
-def test_a_limit_of_the_computers_time_closes_the_machine() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "log_bytes", "reached"),
+    [(0.05, 0, LimitReached.COMPUTER), (1000, MOST_LIVE_LOG_BYTES + 1, LimitReached.LOG)],
+)
+def test_a_limit_of_the_computer_closes_the_machine(seconds: float, log_bytes: int, reached: LimitReached) -> None:
     fake = FakeMachine()
     closed = threading.Event()
     fake.close = closed.set  # type: ignore[method-assign]
-    limit = ComputerLimit(as_machine(fake), 0.05, before=lambda: ("last", "words"))
+    limit = ComputerLimit(as_machine(fake), seconds, log_bytes=lambda: log_bytes, before=lambda: ("last", "words"))
     with limit:
         assert closed.wait(10)
-    assert limit.is_reached
+    assert limit.reached is reached
     assert limit.seen == ("last", "words")
 
 
 def test_a_limit_that_is_not_reached_does_nothing() -> None:
     fake = FakeMachine()
-    limit = ComputerLimit(as_machine(fake), 1000, before=lambda: ("", ""))
+    limit = ComputerLimit(as_machine(fake), 1000, log_bytes=lambda: MOST_LIVE_LOG_BYTES, before=lambda: ("", ""))
     with limit:
         pass
-    assert not limit.is_reached
+    assert limit.reached is None
     assert not fake.is_closed

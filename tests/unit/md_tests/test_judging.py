@@ -12,8 +12,8 @@ import pytest
 
 from lab.md_tests.judging import (
     EndOfTest,
+    LimitReached,
     SuiteOutcome,
-    TimeLimit,
     judged,
     kernel_complaints,
     last_lines,
@@ -115,19 +115,19 @@ def test_a_test_that_ends_well_since_the_kernel_lacks_something() -> None:
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-@pytest.mark.parametrize("limit", list(TimeLimit))
-def test_a_test_that_does_not_end(limit: TimeLimit, is_broken: bool) -> None:
-    end = EndOfTest(log=UNDER_WAY, limit=limit, limit_seconds=900)
+@pytest.mark.parametrize("limit", list(LimitReached))
+def test_a_test_that_does_not_end(limit: LimitReached, is_broken: bool) -> None:
+    end = EndOfTest(log=UNDER_WAY, limit=limit, limit_number=900)
     found, why = outcome(end, is_broken=is_broken)
     assert found is (SuiteOutcome.KNOWN if is_broken else SuiteOutcome.HUNG)
-    assert why == f"not over after 900 s {limit}, at: fio -filename=/dev/md0 -rw=randwrite"
+    assert why == f"not over after 900 {limit}, at: fio -filename=/dev/md0 -rw=randwrite"
 
 
 def test_a_lost_machine_is_known_to_nobody() -> None:
     loss = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggered crash"
     assert outcome(EndOfTest(log=UNDER_WAY, loss=loss), is_broken=True) == (SuiteOutcome.LOST, loss)
     # Also where its time was up at the same moment.
-    assert outcome(EndOfTest(loss=loss, limit=TimeLimit.COMPUTER))[0] is SuiteOutcome.LOST
+    assert outcome(EndOfTest(loss=loss, limit=LimitReached.COMPUTER))[0] is SuiteOutcome.LOST
 
 
 def test_a_suite_that_does_not_come_to_the_test() -> None:
