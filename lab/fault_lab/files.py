@@ -122,28 +122,39 @@ def judged_points(
     recording: FilesRecording,
     cuts: Sequence[str],
     *,
-    fsck: int = 8,
+    fsck: int = 7,
+    parity: int = 5,
     options: str = "",
     without: Sequence[int] = (),
 ) -> Iterator[FilePoint]:
     """The verdict on each cut.
 
-    ``fsck``: one in so many is looked at by e2fsck or xfs_repair as well (0: none); ``options``: of mount(8);
+    ``fsck``: one in so many is looked at by e2fsck or xfs_repair as well (0: none); ``parity``: of one in so many the
+    copies and parity are compared on the members, once md has nothing more to do; ``options``: of mount(8);
     ``without``: numbers of records that no drive gets, though it had said that it has them: what the oracle must
     notice. Raises LabError if the machine cannot go on.
     """
-    job = {**_points_job(recording), "cuts": list(cuts), "fsck": fsck, "options": options, "without": list(without)}
+    looks = {"fsck": fsck, "parity": parity, "options": options, "without": list(without)}
+    job = {**_points_job(recording), **looks, "cuts": list(cuts)}
     yield from _points(place, job, recording.array)
 
 
 def judged_again(
-    place: FaultPlace, recording: FilesRecording, cut: str, points: int, *, seed: int = 0, fsck: int = 8
+    place: FaultPlace,
+    recording: FilesRecording,
+    cut: str,
+    points: int,
+    *,
+    seed: int = 0,
+    fsck: int = 7,
+    parity: int = 5,
 ) -> Iterator[FilePoint]:
     """So many moments at which the power fails once more while one cut is recovered from.
 
     The recording is gone from the machine afterwards.
     """
-    job = {**_points_job(recording), "again": [cut, f"{recording.seed}:{seed}", points], "fsck": fsck}
+    looks = {"fsck": fsck, "parity": parity}
+    job = {**_points_job(recording), **looks, "again": [cut, f"{recording.seed}:{seed}", points]}
     yield from _points(place, job, recording.array)
 
 
@@ -151,7 +162,7 @@ def _points_job(recording: FilesRecording) -> dict[str, Any]:
     array = recording.array
     members = {number: recording.nodes[number] for number in array.numbers}
     job = {"seed": recording.seed, "ledger": recording.ledger, "members": members, "kind": recording.file_system.value}
-    return {**job, "is_arbitrary": array.is_arbitrary, "settles": False}
+    return {**job, "is_arbitrary": array.is_arbitrary, "geometry": array.geometry(recording.file_system)}
 
 
 def _points(place: FaultPlace, job: dict[str, Any], array: FilesArray) -> Iterator[FilePoint]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.level_names import level_with_layout
 from lab.errors import SpecError
+from lab.fault_lab.geometry import rows_of
 from lab.units import KIB, MIB
 
 NODE = "/dev/md0"
@@ -41,9 +44,19 @@ class FilesArray:
     is_arbitrary: bool = False
     """Whether with a member missing a block that was being written may hold anything (driver-api/md/raid5-ppl.rst)."""
 
+    def member_bytes(self, file_system: FileSystem) -> int:
+        """Of data on each member."""
+        return -(-DATA_BYTES[file_system] // self.data_members // (64 * KIB)) * 64 * KIB
+
+    def geometry(self, file_system: FileSystem) -> dict[str, Any]:
+        """Where its copies and its parity lie."""
+        layout = next((word.partition("=")[2] for word in self.options if word.startswith("--layout=")), None)
+        level = level_with_layout(f"raid{self.level}", layout)
+        return rows_of(level, layout, self.members, self.member_bytes(file_system), _CHUNK_BYTES)
+
     def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
         """Mdadm's words."""
-        each = -(-DATA_BYTES[file_system] // self.data_members // (64 * KIB)) * 64
+        each = self.member_bytes(file_system) // KIB
         chunk = () if self.level == "1" else (f"--chunk={_CHUNK_BYTES // KIB}",)
         shape = (f"--level={self.level}", f"--raid-devices={self.members}", f"--size={each}", *chunk)
         offset = f"--data-offset={_DATA_OFFSET_BYTES // MIB}M"

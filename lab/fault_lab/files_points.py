@@ -31,6 +31,8 @@ class FilePoint:
     """What is not as promised, each with file, offset in bytes, what was found and what is allowed; empty: all is."""
     is_fsck: bool
     """Whether the file system's own program looked at it too."""
+    is_parity: bool
+    """Whether copies and parity were read member by member."""
     explanation: str = ""
     """Why what is not as promised was to be expected all the same; empty: that is not known."""
     document: dict[str, Any] = field(repr=False, default_factory=dict)
@@ -50,6 +52,10 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
         problems.append(f"{name} at byte {offset}: {verdict}, found {found}, allowed {allowed}")
     if document.get("fsck"):
         problems.append(f"fsck found damage: {document['fsck_said'].strip()}")
+    if rows := document.get("wrong_rows"):
+        problems.append(
+            f"{len(rows)} rows of the members do not fit each other when md is idle, the first is {rows[0]}"
+        )
     problems += [f"the kernel said: {line}" for line in document.get("kernel", ())]
     is_missing = document["cut"].count(":") >= 3
     explanation = array.known_fault
@@ -57,8 +63,8 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
         explanation = _WRITE_HOLE
     if array.is_arbitrary and document.get("lost_under_way"):
         explanation = _ARBITRARY
-    is_fsck = "fsck" in document
-    return FilePoint(document["cut"], is_missing, tuple(problems), is_fsck, explanation if problems else "", document)
+    looks = ("fsck" in document, "wrong_rows" in document)
+    return FilePoint(document["cut"], is_missing, tuple(problems), *looks, explanation if problems else "", document)
 
 
 @dataclass
@@ -68,6 +74,7 @@ class PointsTotal:
     points: int = 0
     missing: int = 0
     fscked: int = 0
+    compared: int = 0
     explained: list[FilePoint] = field(default_factory=list)
     """Not as promised, and it is known why."""
     problems: list[FilePoint] = field(default_factory=list)
@@ -83,6 +90,7 @@ class PointsTotal:
             self.points += 1
             self.missing += point.is_missing
             self.fscked += point.is_fsck
+            self.compared += point.is_parity
             if point.problems:
                 (self.explained if point.explanation else self.problems).append(point)
             self.verdicts.update(point.document.get("verdicts", {}))

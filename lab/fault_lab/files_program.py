@@ -64,10 +64,10 @@ class FilePoints(Points):
     """Crash points of one recording under a file system.
 
     ``job`` beside what Points wants: ``kind`` (ext4 or xfs), ``options`` of the mount, ``is_arbitrary`` (whether with a
-    member missing, what was in flight may be anything), ``fsck``: one point in so many is looked at by the file
-    system's own program (0: none), ``parity``: whether parity is read where no member is missing. ``again``: [cut,
-    seed, points] instead of ``cuts``: see ``again``. ``without``: records that are restored nowhere, to try the oracle
-    itself.
+    member missing, what was in flight may be anything). One point in so many (0: none) is looked at by the file
+    system's own program (``fsck``), and has its copies and parity read when md has done what it has to do (``parity``).
+    ``again``: [cut, seed, points] instead of ``cuts``: see ``again``. ``without``: records that are restored nowhere,
+    to try the oracle itself.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class FilePoints(Points):
         self.kind = job["kind"]
         self.log = KernelLog()
         self.states: tuple[int, FileStates] | None = None
-        self.count = 0
+        self.asked: dict[str, int] = {}
         self.event: int | None = None
         self.lost_before = 0
         left_out = set(job.get("without", ()))
@@ -130,23 +130,28 @@ class FilePoints(Points):
         self.restore(cut)
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
         seen: dict[str, Any] = {"cut": word}
+        if cut.missing:
+            seen["lost_under_way"] = self.lost_under_way(cut) + self.lost_before
         if not self.begin(nodes, seen):
             return seen
         self.log.loud()
         try:
             seen.update(self.mounted(cut))
-            if self.job.get("settles", True):
+            if not cut.missing and self.is_due("parity"):
                 seen["idle"] = self.array.settle(SETTLE_SECONDS)
-            if self.job.get("parity") and not cut.missing:
                 shape = self.job["geometry"]
                 seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
         finally:
             self.stop()
         return seen
 
+    def is_due(self, word: str) -> bool:
+        """Whether this point is one of those that are looked at so closely."""
+        every, self.asked[word] = self.job.get(word, 0), self.asked.get(word, 0) + 1
+        return bool(every) and self.asked[word] % every == 0
+
     def mounted(self, cut: Cut) -> dict[str, Any]:
         """Mount, look, unmount, and look again with the file system's own program."""
-        self.count += 1
         node = self.array.node
         event = self.record.ledger_event(cut.at) if self.event is None else self.event
         seen: dict[str, Any] = {"event": event}
@@ -164,8 +169,7 @@ class FilePoints(Points):
             stuck = unmount_files(FILES_FOLDER)
         if stuck:
             seen["stuck"] = stuck
-        every = self.job.get("fsck", 0)
-        if every and self.count % every == 0:
+        if self.is_due("fsck"):
             done = command([*FSCK[self.kind], node], 120.0)
             seen["fsck"] = done["status"]
             if done["status"] != 0:

@@ -68,9 +68,17 @@ def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
 
 
 def test_a_point_as_promised_has_no_problems() -> None:
-    document = {"cut": "7", "files": {"intact": 1}, "verdicts": {"intact": 2}, "bad": [], "more": {}, "fsck": 0}
+    document = {
+        "cut": "7",
+        "files": {"intact": 1},
+        "verdicts": {"intact": 2},
+        "bad": [],
+        "more": {},
+        "fsck": 0,
+        "wrong_rows": [],
+    }
     point = judged(document)
-    assert (point.problems, point.is_fsck, point.is_missing) == ((), True, False)
+    assert (point.problems, point.is_fsck, point.is_parity, point.is_missing) == ((), True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +92,7 @@ def test_a_point_as_promised_has_no_problems() -> None:
             "d0/f1 at byte 512: silently corrupt, found zeros",
         ),
         ({"fsck": 4, "fsck_said": "errors\n"}, "fsck found damage: errors"),
+        ({"wrong_rows": [7, 8]}, "2 rows of the members do not fit each other when md is idle, the first is 7"),
         ({"kernel": ["EXT4-fs error (device md0)"]}, "the kernel said: EXT4-fs error"),
     ],
 )
