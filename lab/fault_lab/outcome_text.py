@@ -130,4 +130,9 @@ def md_words(step: StepOutcome) -> str:
     ]
     if told:
         parts.append(", ".join(told))
+    for name in ("right_after", "settled"):
+        if counts := step.evidence.get(name):
+            parts.append(f"{name.replace('_', ' ')}: " + ", ".join(f"{word} {count}" for word, count in counts.items()))
+    if lost := step.evidence.get("untouched_at"):
+        parts.append("lost with member " + ", ".join(f"{gone or 'none'}: blocks {at}" for gone, at in lost.items()))
     return "; ".join(parts)

@@ -20,7 +20,7 @@ Kept = Mapping[str, Mapping[str, Any]]
 _EVIDENCE = (
     *("verdicts", "at", "bad", "bad_in_flight", "state", "members", "events", "output", "status", "refused", "text"),
     *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
-    *("right_after", "settled", "idle", "late", "heard", "differences"),
+    *("right_after", "settled", "idle", "late", "heard"),
 )
 """What is kept of what the machine tells."""
 _LONGEST_OUTPUT = 600
@@ -42,8 +42,7 @@ class PlayedVariant:
     def history(self, place: FaultPlace) -> dict[str, Any]:
         """For the program on the machine."""
         steps = [each for _, made in self._made for each in made]
-        job = self.stage.job(place.nodes, has_record=place.has_record)
-        return {**job, "is_virtual": self.is_virtual, "steps": steps}
+        return {**self.stage.job(place.nodes, has_record=place.has_record), "steps": steps}
 
     def evidence(self, documents: Iterator[dict[str, Any]]) -> Iterator[tuple[SceneStep, dict[str, Any], list[str]]]:
         """Each step with all that was told of it, and its commands; the last is one that could not be carried out."""
@@ -51,7 +50,7 @@ class PlayedVariant:
             found: dict[str, Any] = {"seconds": 0.0}
             lines: list[str] = []
             for each in made:
-                told = next(documents)
+                told = next(documents, {"broke": "the machine told no more"})
                 lines += shell_lines(each, told)
                 if told.get("status") and found.get("status"):
                     told = {**told, "status": found["status"]}
@@ -98,7 +97,8 @@ def judged_step(
     step: SceneStep, evidence: dict[str, Any], lines: list[str], played: PlayedVariant, kept: Kept
 ) -> tuple[StepOutcome, dict[str, Any]]:
     """One step's outcome, and its facts."""
-    facts = facts_of(evidence, step.facts(evidence, played.stage))
+    own = step.facts(evidence, played.stage)
+    facts = facts_of(evidence, own)
     expect = step.expect if played.is_virtual or not step.is_timed else {}
     checks = tuple(_checked(name, wanted, facts, kept, played.stage.array.places) for name, wanted in expect.items())
     known = {name: evidence[name] for name in _EVIDENCE if name in evidence} if step.expect else {}
@@ -111,7 +111,7 @@ def judged_step(
         seconds=evidence["seconds"],
         checks=checks,
         blocks=tuple(_told_block(each, played.stage.array.places) for each in evidence.get("bad", ())),
-        evidence={**known, **{name: value for name, value in facts.items() if name in ("differences",)}},
+        evidence={**known, **({"facts": own} if own and step.expect else {})},
         problem=problem_of(step, evidence),
     )
     return outcome, facts

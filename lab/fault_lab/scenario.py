@@ -107,6 +107,8 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     array: SceneArray
     steps: tuple[SceneStep, ...]
     seed: str
+    is_apart: bool = False
+    """In a machine that nothing else was done in, where there can be one: to compare two to the last write."""
 
     @property
     def needs(self) -> tuple[str, ...]:

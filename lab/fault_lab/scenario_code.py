@@ -161,7 +161,7 @@ class ArrayModel:
 
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
-    """One history for each array, and the first once more: it must be the same to the last write."""
+    """One history for each array, and the first once more, in another machine: the same to the last write."""
     for number, array in enumerate((*ARRAYS, ARRAYS[0])):
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"
@@ -179,7 +179,8 @@ def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
         done.append(measures.FingerprintStep(keep=keep, expect=expect, is_timed=is_again))
         done.append(measures.LogStep(expect={"complaints": 0}))
         name = f"{array.told}{', again' if is_again else ''}"
-        yield ReadyVariant(name=name, array=array, steps=tuple(done), seed=word)
+        is_apart = is_again or not number
+        yield ReadyVariant(name=name, array=array, steps=tuple(done), seed=word, is_apart=is_apart)
 
 
 FUNCTIONS: dict[str, Callable[[Scenario, int], Iterator[ReadyVariant]]] = {"random_histories": random_histories}

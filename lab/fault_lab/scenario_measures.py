@@ -60,7 +60,9 @@ class SetsStep(SceneStep, frozen=True, kw_only=True, tag="lose-every"):
         differing, survived = [], 0
         told = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
         for failed in self.sets(stage):
-            survived += stage.array.raid.survives(frozenset(failed), stage.array.members)
+            # By what was seen, not by what should be.
+            seen = told.get(failed, {"restart_refused": "not tried"})
+            survived += not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
             if failed not in told or (reason := difference(told[failed], stage)):
                 differing.append(f"{failed}: {reason if failed in told else 'not tried'}")
         return {

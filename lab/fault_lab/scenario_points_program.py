@@ -193,7 +193,7 @@ class PointSteps(WatchSteps):
         for number in range(rounds):
             self.do_start("stop", ["mdadm", "--stop", self.node])
             for member in members[number % len(members) :] + members[: number % len(members)]:
-                self.do_start(f"add{member}", ["mdadm", "--incremental", "--run", self.node_of(member)])
+                self.do_start(f"add{member}", ["mdadm", "--incremental", self.node_of(member)])
             word = self.read_md("array_state") or "gone"
             right_after[word] = right_after.get(word, 0) + 1
             while any(self.ended(name) is None for name in ("stop", *(f"add{member}" for member in members))):
@@ -202,7 +202,9 @@ class PointSteps(WatchSteps):
             word, is_settled = self.settled_word()
             settled[word] = settled.get(word, 0) + 1
             unsettled += not is_settled
-            torn_up += not (word.endswith(f"with {len(members)} members") or word.startswith(("gone", "clear")))
+            torn_up += not (
+                word.endswith(f"with {len(members)} members") or word.startswith(("gone", "clear", "inactive"))
+            )
             command(["mdadm", "--stop", self.node], 30.0)
             done = command(["mdadm", "--assemble", self.node, *(self.node_of(each) for each in members)], 30.0)
             if done["status"]:

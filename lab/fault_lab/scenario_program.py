@@ -38,10 +38,6 @@ class ScenarioPlayer(PointSteps):
     def play(self) -> None:
         """All steps from blank drives, or as far as one that cannot be carried out at all; nothing of it is left."""
         self.clear()
-        if self.job["is_virtual"]:
-            # The kernel counts its time in ticks: a history that begins at the same place of one goes the same way
-            # again.
-            pause(1.0 - time.monotonic() % 1.0)
         self.open_log()
         for number, step in enumerate(self.job["steps"]):
             began = time.monotonic()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.errors import DeviceRefused, LabError, MachineLost
-from lab.fault_lab.place import FaultPlace
+from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.played import PlayedVariant, judged_step
 from lab.fault_lab.program import CRASH, run_program
 from lab.fault_lab.scenario import NEEDS, ReadyVariant, Scenario
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
 from lab.host.clock import HostClock
-from lab.machine import Machine
+from lab.machine import Machine, parse_target
 from lab.plans import Plan, Step
 
 SCENARIO = (*CRASH, "scenario_layers", "scenario_watch", "scenario_points", "scenario")
@@ -89,16 +89,19 @@ class ScenarioRunner:
         began = clock.monotonic_seconds()
         verdict: FaultVerdict | None = None
         reason = ""
+        ear = Heard(self.place.lab.machine, self.longest_silence)
         try:
-            for outcome in self._variants(scenario):
-                done.append(outcome)
+            with ear:
+                for outcome in self._variants(scenario, ear):
+                    done.append(outcome)
         except KeyboardInterrupt:
             # In the middle of a scenario there is nothing to be closed in good order.
             with suppress(LabError):
                 self.place.lab.machine.close()
             raise
         except MachineLost as error:
-            verdict, reason = FaultVerdict.MACHINE_LOST, error.message
+            silent = f"nothing was heard of it for {self.longest_silence:g} s: it waits, or computes, without end"
+            verdict, reason = FaultVerdict.MACHINE_LOST, silent if ear.is_silent else error.message
         except DeviceRefused:
             raise
         except LabError as error:
@@ -118,7 +121,7 @@ class ScenarioRunner:
             computer_seconds=clock.monotonic_seconds() - began,
         )
 
-    def _variants(self, scenario: Scenario) -> Iterator[VariantOutcome]:
+    def _variants(self, scenario: Scenario, ear: Heard) -> Iterator[VariantOutcome]:
         self._require_drives(scenario)
         machine = self.place.lab.machine
         wanted = [*scenario.ready(self.seed)]
@@ -129,22 +132,35 @@ class ScenarioRunner:
             if not missing[each.name]
         }
         kept: dict[str, dict[str, Any]] = {}
-        histories = [each.history(self.place) for each in played.values()]
-        with heard(machine, self.longest_silence) as note:
-            documents = self._documents(histories, note)
-            for variant in wanted:
-                self.hooks.on_variant(variant)
-                if lacks := missing[variant.name]:
-                    yield VariantOutcome(name=variant.name, array=variant.array.told, missing=lacks)
-                else:
-                    steps = self._judged(played[variant.name], documents, kept)
-                    yield VariantOutcome(name=variant.name, array=variant.array.told, steps=tuple(steps))
+        apart = {name for name, each in played.items() if each.variant.is_apart and machine.facts.is_embedded}
+        histories = [each.history(self.place) for name, each in played.items() if name not in apart]
+        documents = self._documents(self.place, histories, ear)
+        for variant in wanted:
+            self.hooks.on_variant(variant)
+            if lacks := missing[variant.name]:
+                yield VariantOutcome(name=variant.name, array=variant.array.told, missing=lacks)
+                continue
+            one = played[variant.name]
+            steps = self._apart(one, kept) if variant.name in apart else tuple(self._judged(one, documents, kept))
+            ear.note()
+            yield VariantOutcome(name=variant.name, array=variant.array.told, steps=steps)
 
-    def _documents(self, histories: list[dict[str, Any]], note: Callable[[], None]) -> Documents:
+    def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
+        """Played in a machine like this one, in which nothing was done before."""
+        lab = self.place.lab
+        target = parse_target(lab.machine.facts.target)
+        with (
+            open_place(target, lab.host, drives=len(self.place.nodes), seed=self.seed) as place,
+            Heard(place.lab.machine, self.longest_silence) as ear,
+        ):
+            documents = self._documents(place, [played.history(place)], ear)
+            return tuple(self._judged(played, documents, kept))
+
+    def _documents(self, place: FaultPlace, histories: list[dict[str, Any]], ear: Heard) -> Documents:
         if not histories:
             return
-        for document in run_program(self.place.lab.machine, SCENARIO, {"histories": histories}):
-            note()
+        for document in run_program(place.lab.machine, SCENARIO, {"histories": histories}):
+            ear.note()
             self.hooks.on_document(document)
             yield document
 
@@ -189,29 +205,33 @@ class ScenarioRunner:
                 return
 
 
-@contextmanager
-def heard(machine: Machine, seconds: float) -> Iterator[Callable[[], None]]:
-    """Closes the machine when it has not been heard for so long: whoever waits for it gets MachineLost.
+class Heard:
+    """Closes a machine that has not been heard for so long: whoever waits for it gets MachineLost."""
 
-    Yields what is called when it is heard.
-    """
-    clock, is_over = HostClock(), threading.Event()
-    last = [clock.monotonic_seconds()]
+    def __init__(self, machine: Machine, seconds: float) -> None:
+        self.is_silent = False
+        self._machine, self._seconds = machine, seconds
+        self._clock = HostClock()
+        self._last = self._clock.monotonic_seconds()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="raidlab-fault-silence", daemon=True)
 
-    def note() -> None:
-        last[0] = clock.monotonic_seconds()
+    def __enter__(self) -> Heard:
+        self._thread.start()
+        return self
 
-    def watch() -> None:
-        while not is_over.wait(max(0.05, last[0] + seconds - clock.monotonic_seconds())):
-            if clock.monotonic_seconds() - last[0] >= seconds:
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def note(self) -> None:
+        """It was heard just now."""
+        self._last = self._clock.monotonic_seconds()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(max(0.05, self._last + self._seconds - self._clock.monotonic_seconds())):
+            if self._clock.monotonic_seconds() - self._last >= self._seconds:
+                self.is_silent = True
                 with suppress(LabError):
-                    machine.close()
+                    self._machine.close()
                 return
-
-    watching = threading.Thread(target=watch, name="raidlab-fault-silence", daemon=True)
-    watching.start()
-    try:
-        yield note
-    finally:
-        is_over.set()
-        watching.join()

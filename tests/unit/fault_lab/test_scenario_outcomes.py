@@ -20,7 +20,7 @@ from lab.fault_lab.outcome_text import outcome_table, outcome_text, scenario_tex
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.played import PlayedVariant, judged_step
 from lab.fault_lab.scenario import Scenario, find_scenario
-from lab.fault_lab.scenario_run import ScenarioRunner, heard, play_all
+from lab.fault_lab.scenario_run import Heard, ScenarioRunner, play_all
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
 from lab.machine import Host
 
@@ -262,13 +262,15 @@ class FakeMachine:
 
 def test_a_machine_that_is_not_heard_any_more_is_closed() -> None:
     machine = FakeMachine()
-    with heard(machine, 0.05):  # type: ignore[arg-type]
+    with Heard(machine, 0.05) as ear:  # type: ignore[arg-type]
         assert machine.closed.wait(20)
+    assert ear.is_silent
 
 
 def test_one_that_is_heard_is_not() -> None:
     machine = FakeMachine()
-    with heard(machine, 3600.0) as note:  # type: ignore[arg-type]
-        note()
+    with Heard(machine, 3600.0) as ear:  # type: ignore[arg-type]
+        ear.note()
     assert not machine.closed.is_set()
+    assert not ear.is_silent
     assert scenario_run.LONGEST_SILENCE > 60
