@@ -85,6 +85,8 @@ class ArrayBelief:
     """A member was being rebuilt when the power failed."""
     unflushed: KnownBug | None = None
     """By which known bug flushed data may be lost in a power cut that is not settled yet."""
+    is_stale: bool = False
+    """By a known bug of mdadm a member was taken that had missed writes."""
     is_reshaping: bool = False
     reshaped_blocks: int = 0
     """How many blocks of the array a reshape has moved."""
@@ -131,7 +133,7 @@ class ArrayBelief:
     def is_consistent(self) -> bool:
         """Whether parity and copies must fit everywhere."""
         return self.has_synced and not (
-            self.torn or self.loose or self.bad_pages or self.is_broken or self.lost_new_part
+            self.torn or self.loose or self.bad_pages or self.is_broken or self.lost_new_part or self.is_stale
         )
 
     def on_line(self, line: str) -> None:
@@ -212,7 +214,7 @@ class ArrayBelief:
     def on_filled(self, blocks: Iterable[int] | None = None) -> None:
         """These blocks, or all, were written again."""
         if blocks is None:
-            self.torn, self.open_blocks, self.loose = set(), set(), {}
+            self.torn, self.open_blocks, self.loose, self.is_stale = set(), set(), {}, False
         else:
             for block in blocks:
                 self.loose.pop(block, None)

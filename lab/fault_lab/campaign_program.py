@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import json
 import os
-import random
 import re
 import struct
 import sys
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
         write_text,
         wrong_rows,
     )
+    from lab.fault_lab.cuts_program import steady_cut
     from lab.fault_lab.ledger_program import ACKNOWLEDGED, Ledger
     from lab.fault_lab.player_program import Player, command, drives, read_record
-    from lab.fault_lab.record_program import chosen_cut
 
 # linux/raid/md_u.h, linux/fs.h
 SET_DISK_FAULTY, HOT_REMOVE_DISK, BLKDISCARD = 0x929, 0x922, 0x1277
@@ -233,7 +232,7 @@ class CampaignPlayer(Player):
         at = record.marks[-1][0]
         os.close(self.mark_fd)
         self.mark_fd = -1
-        cut = chosen_cut(record, at, kind, random.Random(seed))
+        cut = steady_cut(record, at, kind, seed)
         for number, words in cut.lists(record, numbers).items():
             drives(f"plug {number}")
             drives(f"restore {number} {words}".rstrip())

@@ -7,7 +7,6 @@ alone. Some of its steps ask for the arithmetic of records and ledgers alone, so
 from __future__ import annotations
 
 import json
-import random
 import sys
 
 TYPE_CHECKING = False
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from lab.fault_lab.arrays_program import skip_modprobe
     from lab.fault_lab.blocks_program import SECTOR_BYTES
     from lab.fault_lab.campaign_program import CampaignPlayer, only_durable
+    from lab.fault_lab.cuts_program import steady_cut
     from lab.fault_lab.ledger_program import Ledger
-    from lab.fault_lab.record_program import PREFIX, RECORD, SUBSET, Record, chosen_cut
+    from lab.fault_lab.record_program import PREFIX, RECORD, SUBSET, Record
 
 CUTS = 40
 """Power cuts of which one is as likely as another."""
@@ -39,7 +39,7 @@ class ControlPlayer(CampaignPlayer):
         parts = {drive: [[each.index for each in part] for part in record.split(drive, at)] for drive in record.drives}
         kept = {}
         for kind in (PREFIX, SUBSET):
-            cuts = [chosen_cut(record, at, kind, random.Random(seed)).kept for seed in range(CUTS)]
+            cuts = [steady_cut(record, at, kind, str(seed)).kept for seed in range(CUTS)]
             places = [
                 [[self.place(record, index) for index in each[drive]] for drive in record.drives] for each in cuts
             ]

@@ -1,7 +1,5 @@
 """From a seed to a history: each act is one that makes sense, by a model of the array that knows the level arithmetic.
 
-The model is hopeful: it takes a rebuild for done after the next ``idle``. What md really did is judged afterwards
-(judge.py), so a model that is wrong in a detail makes no history wrong, only a little dull.
 What keeps damage bounded, as ztest does it (damage that nobody could repair would excuse everything): no fault while an
 earlier one could still be hidden, at most one corruption between scrubs, no more members gone than the level survives,
 but where that is what is tried.
@@ -11,14 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
 
-from lab.arrays.levels import Level
-from lab.fault_lab.block_map import BLOCK_BYTES, BlockMap
+from lab.fault_lab.array_model import CampaignArrayModel, new_model
+from lab.fault_lab.block_map import BLOCK_BYTES
 from lab.fault_lab.history import (
-    DRIVES,
-    JOURNAL_DRIVE,
     LAYOUTS,
     LEVELS,
     Act,
@@ -34,85 +28,11 @@ from lab.fault_lab.record_program import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSE
 MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3, 4, 5)}
 FEWEST_ACTS, MOST_ACTS = 4, 12
 MOST_CUTS = 2
+CHANCES = 1 << 16
+"""Of what one power cut leaves."""
 CUT_KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, SUBSET, TORN_WRITE)
 DEAD_CHANCE = 0.15
 """How often a failure that the level does not survive is chosen where it could be."""
-
-
-@dataclass
-class CampaignArrayModel:
-    """What is believed of the array while a history is made."""
-
-    shape: ArrayShape
-    slots: list[int | None]
-    in_sync: set[int]
-    spares: set[int] = field(default_factory=set)
-    faulty: set[int] = field(default_factory=set)
-    stale: set[int] = field(default_factory=set)
-    """Once members, no longer in the array."""
-    blank: set[int] = field(default_factory=set)
-    pulled: set[int] = field(default_factory=set)
-    slow: set[int] = field(default_factory=set)
-    is_dead: bool = False
-    is_broken: bool = False
-    """md was asked to fail a member that it cannot do without: it refuses writes until it is started again (MD_BROKEN).
-    """
-    is_reshaping: bool = False
-    is_hasty: bool = False
-    """A power cut is not yet settled."""
-    grown: int = 0
-    size_kib: int = 0
-    cuts: int = 0
-    may_have_bad_blocks: bool = False
-
-    @property
-    def level(self) -> Level:
-        return self.shape.raid
-
-    @property
-    def members(self) -> int:
-        return len(self.slots)
-
-    @cached_property
-    def map(self) -> BlockMap:
-        """Of the blocks that were there from the beginning."""
-        return self.shape.block_map()
-
-    def missing(self) -> set[int]:
-        """Slots of which nothing can be read."""
-        return {slot for slot, drive in enumerate(self.slots) if drive not in self.in_sync - self.pulled}
-
-    def survives(self, *drives: int) -> bool:
-        """Whether the data would be there without these drives as well."""
-        gone = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
-        return self.level.survives(frozenset(gone), self.members)
-
-    @property
-    def is_whole(self) -> bool:
-        """All members in sync, and nothing odd about any."""
-        return not (
-            self.missing() or self.pulled or self.faulty or self.is_reshaping or self.is_hasty or self.is_broken
-        )
-
-    def take_spares(self) -> None:
-        """Md puts spares into the vacant slots."""
-        for slot, drive in enumerate(self.slots):
-            ready = sorted(self.spares - self.pulled)
-            if drive is None and ready:
-                self.slots[slot] = ready[0]
-                self.spares.discard(ready[0])
-
-    def leave(self, drive: int) -> None:
-        """It is no member any more."""
-        self.slots = [None if each == drive else each for each in self.slots]
-        for group in (self.in_sync, self.spares, self.faulty):
-            group.discard(drive)
-
-    def rest(self) -> None:
-        """Md has done what it had to do."""
-        self.take_spares()
-        self.in_sync |= {drive for drive in self.slots if drive is not None and drive not in self.pulled}
-        self.is_reshaping = self.is_hasty = False
 
 
 def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
@@ -142,7 +62,7 @@ def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
 
 
 def _acts(chance: random.Random, shape: ArrayShape) -> list[Act]:
-    model = _new_model(shape)
+    model = new_model(shape)
     chooser = Chooser(chance, model)
     acts: list[Act] = [chooser.load()]
     wanted = chance.randint(FEWEST_ACTS, MOST_ACTS)
@@ -151,14 +71,6 @@ def _acts(chance: random.Random, shape: ArrayShape) -> list[Act]:
     if model.is_dead:
         acts += [chooser.check(), chooser.force()]
     return acts
-
-
-def _new_model(shape: ArrayShape) -> CampaignArrayModel:
-    drives = list(range(shape.members))
-    others = set(range(shape.members, DRIVES))
-    if shape.policy.has_journal:
-        others.discard(JOURNAL_DRIVE)
-    return CampaignArrayModel(shape, list(drives), set(drives), blank=others)
 
 
 class Chooser:
@@ -362,7 +274,7 @@ class Chooser:
         m.is_hasty = is_hasty
         if not is_hasty:
             m.rest()
-        return Act(ActKind.CUT, lost, word=kind, is_hasty=is_hasty)
+        return Act(ActKind.CUT, lost, word=kind, number=self.chance.randrange(CHANCES), is_hasty=is_hasty)
 
     def restart(self) -> Act:
         self._after_start()

@@ -111,7 +111,7 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
         words = [self.kind.value, what.get(self.kind, "")]
         if self.drive >= 0:
             words.append(f"drive{self.drive}" if self.kind is not ActKind.CUT else f"without drive{self.drive}")
-        if self.number:
+        if self.number and self.kind is not ActKind.CUT:
             words.append(str(self.number))
         return " ".join(filter(None, words))
 

@@ -233,7 +233,7 @@ class Stepwise:
 
     def on_cut(self, act: Act) -> Iterator[PlannedStep]:
         drives = list(range(DRIVES))
-        yield self.make(Purpose.CUT, "cut", drives, act.word, f"{self.history.seed}:{self.act}")
+        yield self.make(Purpose.CUT, "cut", drives, act.word, str(act.number))
         yield self.part("record", drives)
         if act.drive >= 0:
             yield self.part("line", f"pull {act.drive}")

@@ -18,7 +18,14 @@ from lab.fault_lab.belief import CORRUPTION, ArrayBelief, Standing
 from lab.fault_lab.block_map import BLOCK_BYTES
 from lab.fault_lab.history import Act, ActKind, FaultHistory, HistoryPolicy
 from lab.fault_lab.history_steps import PlannedStep, Purpose
-from lab.fault_lab.known import FORCE_NOT_CLEAN, GOOD_MEMBERS_IGNORED, NEW_PART, RESHAPE_READS, WRITE_BACK_FLUSH
+from lab.fault_lab.known import (
+    FORCE_NOT_CLEAN,
+    FORCE_TAKES_STALE,
+    GOOD_MEMBERS_IGNORED,
+    NEW_PART,
+    RESHAPE_READS,
+    WRITE_BACK_FLUSH,
+)
 from lab.fault_lab.ledger_program import LOST, UNREADABLE
 
 DECLARED = "declared lost"
@@ -47,6 +54,8 @@ class HistoryJudge:
     """Acts to which mdadm or md said no."""
     failures: int = 0
     is_scrub_refused: bool = False
+    has_spoiled: bool = False
+    """Bytes of a member in sync were turned over, and not of a spare."""
     is_first_look: bool = False
     """Nothing was read since the array was started."""
 
@@ -89,7 +98,8 @@ class HistoryJudge:
         belief = self.belief
         for drive, old in self.before.items():
             new = belief.drives.get(drive)
-            if old.is_in_sync and not (new and new.is_in_sync) and drive not in belief.excused:
+            is_excused = drive in belief.excused or "want_replacement" in old.words
+            if old.is_in_sync and not (new and new.is_in_sync) and not is_excused:
                 self.differ(
                     "member lost",
                     step,
@@ -132,12 +142,17 @@ class HistoryJudge:
         if "status" in seen and seen["status"] is None:
             self.differ("stood still", step, f"{' '.join(step.step[1])} did not end")
         self.is_scrub_refused = bool(refused)
-        if act and act.kind is ActKind.ENLARGE and not refused:
+        if act and not refused and (act.kind is ActKind.ENLARGE or self._is_grown_by_copies(act, step)):
             self.belief.is_enlarged = True
         if refused and act:
             self.said_no[act.kind] += 1
             if act.kind is ActKind.FAIL:
                 self._on_fail_refused(step, act, refused)
+
+    def _is_grown_by_copies(self, act: Act, step: PlannedStep) -> bool:
+        """A member more gives RAID 10 a new part, which is synced after the reshape."""
+        is_grow = act.kind is ActKind.GROW and "--grow" in step.step[1]
+        return is_grow and self.belief.shape.raid.name is LevelName.RAID10
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
         """Levels 1 and 10 keep a member that they cannot do without; others let it go, and are dead then (EBUSY)."""
@@ -177,6 +192,9 @@ class HistoryJudge:
             self.explained[str(GOOD_MEMBERS_IGNORED)] += 1
         elif seen.get("forced") and not was_dead and not self._may_need_force():
             self.differ("started only by force", step, seen.get("refusal", "")[-300:])
+        needed = len(self.missing_before) - belief.shape.raid.parity_members
+        if was_dead and seen.get("output", "").count("forcing event count") > max(0, needed):
+            belief.is_stale = True
         if seen.get("forced", "--force") != "--force":
             self.explained[str(FORCE_NOT_CLEAN)] += 1
         belief.on_started()
@@ -229,6 +247,8 @@ class HistoryJudge:
                 self.explained[reason] += 1
             elif verdict == UNREADABLE and not self._is_readable(block, missing):
                 self.explained[DECLARED] += 1
+            elif belief.is_stale:
+                self.explained[str(FORCE_TAKES_STALE)] += 1
             elif (bug := belief.unflushed) and (verdict == LOST or bug is WRITE_BACK_FLUSH):
                 self.explained[str(bug)] += 1
             elif self._is_read_from_old_place(block):
@@ -280,7 +300,7 @@ class HistoryJudge:
             return
         excused = belief.map.rows(belief.torn, set(belief.loose), belief.bad_pages)
         wrong = sorted(set(seen["wrong"]) - excused)
-        new_part = [row for row in wrong if row >= belief.map.row_count] if belief.lost_new_part else []
+        new_part = [row for row in wrong if row >= belief.maps[0].row_count] if belief.lost_new_part else []
         if new_part:
             self.explained[str(NEW_PART)] += 1
             wrong = [row for row in wrong if row not in new_part]
@@ -304,7 +324,7 @@ class HistoryJudge:
             return
         count = int(seen["state"].get("mismatch_cnt") or 0)
         if act.kind is ActKind.CORRUPT:
-            if not count:
+            if not count and self.has_spoiled:
                 self.differ(
                     "scrub missed corruption",
                     step,
@@ -319,7 +339,8 @@ class HistoryJudge:
         """Data on that member; parity that is spoiled harms no block yet."""
         act = self._act(step)
         standing = self.belief.drives.get(act.drive) if act else None
-        if act and standing and standing.slot >= 0 and "bytes" in seen:
+        self.has_spoiled = bool(standing and standing.is_in_sync and "bytes" in seen)
+        if act and standing and self.has_spoiled:
             blocks = self.belief.map.blocks_in({act.at // BLOCK_BYTES}, {standing.slot})
             self.belief.loose |= dict.fromkeys(blocks, CORRUPTION)
 

@@ -64,6 +64,11 @@ FORCE_NOT_CLEAN = KnownBug(
     "mdadm --assemble --force does not mark a dirty array as clean whose member is being rebuilt, and md refuses it",
     "enough() in mdadm's Assemble.c takes that member for one that is there; start_dirty_degraded of md_mod helps",
 )
+FORCE_TAKES_STALE = KnownBug(
+    "force-takes-stale",
+    "mdadm --assemble --force takes an older member than it needs: what was written without it is lost",
+    "force_array() in mdadm's Assemble.c marks avail[] by the drive's number in its list and not by its slot",
+)
 GOOD_MEMBERS_IGNORED = KnownBug(
     "good-members-ignored",
     "a power cut while a spare takes the place of a failed member: mdadm leaves out all the others",
@@ -78,6 +83,7 @@ KNOWN_BUGS = (
     PPL_LEFT_OUT,
     WRITE_BACK_FLUSH,
     FORCE_NOT_CLEAN,
+    FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
 )
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)

@@ -22,8 +22,8 @@ _HEAD = r"""#!/bin/bash
 # Needs bash, mdadm and dmsetup, as root; makes its drives of files in a folder of its own, and uses /dev/md0.
 set -u
 [ -e /sys/block/md0/md ] && {{ echo "/dev/md0 is in use"; exit 1; }}
+modprobe -qa loop dm-mod dm-delay raid1 raid10 raid456
 work=$(mktemp -d)
-declare -A last
 generation=0
 
 table() {{ # DRIVE TARGET...: what the drive does from now on
@@ -33,26 +33,23 @@ table() {{ # DRIVE TARGET...: what the drive does from now on
 }}
 linear() {{ echo "linear ${{loop[$1]}} 0"; }}
 block() {{ # NUMBER GENERATION: what a block holds
-  yes "block $1 generation $2" | head -c 4096
+  local -a lines
+  for ((line = 0; line < 64; line++)); do lines[line]="block $1 generation $2"; done
+  printf '%-63s\n' "${{lines[@]}}"
 }}
 w() {{ # FIRST COUNT [dsync]: a new generation of these blocks
   local number
   generation=$((generation + 1))
   for ((number = $1; number < $1 + $2; number++)); do block "$number" "$generation"; done >"$work/write"
-  if dd if="$work/write" of=/dev/md0 bs=$(($2 * 4096)) count=1 seek=$(($1 * 4096)) oflag=seek_bytes,direct${{3:+,$3}}
-  conv=notrunc status=none; then
-    for ((number = $1; number < $1 + $2; number++)); do last[$number]=$generation; done
-  fi
+  dd if="$work/write" of=/dev/md0 bs=$(($2 * 4096)) count=1 seek=$(($1 * 4096)) oflag=seek_bytes,direct${{3:+,$3}} \
+    conv=notrunc status=none &&
+    dd if="$work/write" of="$work/expected" bs=4096 seek="$1" conv=notrunc status=none
 }}
 flush() {{ dd if=/dev/null of=/dev/md0 conv=fsync,notrunc status=none; }}
-look() {{ # each block that is not what was written last
-  local number
-  for number in "${{!last[@]}}"; do
-    dd if=/dev/md0 bs=4096 count=1 skip="$number" iflag=direct status=none of="$work/read" || echo "block $number:
-    unreadable"
-    block "$number" "${{last[$number]}}" | cmp -s - "$work/read" || echo "block $number: $(head -c 40 "$work/read" |
-    head -n 1)"
-  done
+look() {{ # blocks that are not what was written last
+  dd if=/dev/md0 of="$work/read" bs=4096 count={blocks} iflag=direct conv=noerror,sync status=none
+  cmp -l "$work/expected" "$work/read" |
+    awk '{{ number = int(($1 - 1) / 4096); if (number != last) print "differs: block " number; last = number }}' last=-1
   cat /proc/mdstat
 }}
 idle() {{
@@ -86,6 +83,7 @@ for ((drive = 0; drive < {drives}; drive++)); do
   {fill}
   loop[$drive]=$(losetup --find --show --direct-io=off "$work/drive$drive")
   dmsetup create "drive$drive" --table "0 16384 linear ${{loop[$drive]}} 0"
+  [ -b "/dev/mapper/drive$drive" ] || {{ echo "drive$drive could not be made"; exit 2; }}
 done
 """
 _TAIL = r"""
@@ -111,6 +109,7 @@ def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
         finding_id=finding_id,
         shape=shape.title(),
         drives=DRIVES,
+        blocks=shape.block_map().blocks,
         fill=noise if shape.has_junk else blank,
         started="\n".join(f"  {line}" for line in _started(history)) or "  :",
     )

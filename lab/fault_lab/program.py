@@ -15,7 +15,7 @@ _HERE = Path(__file__).resolve().parent
 _PARTS = ("blocks", "ledger", "record", "arrays", "writer", "player")
 PLAYER = (*_PARTS,)
 CRASH = (*_PARTS, "crash")
-CAMPAIGN = (*_PARTS, "campaign")
+CAMPAIGN = (*_PARTS, "cuts", "campaign")
 CONTROLS = (*CAMPAIGN, "controls")
 
 

@@ -83,7 +83,7 @@ class Shrinker:
         """Play them until one shows it, and go on from that; its number."""
         number = 0
         while number < len(candidates) and self.left > 0 and not self._is_stopped():
-            for outcome in self._played(candidates[number:]):
+            for outcome in self._played(candidates[number : number + self.left]):
                 self.left -= 1
                 if self.kind in outcome.kinds:
                     self.steps.append(candidates[number])

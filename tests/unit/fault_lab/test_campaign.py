@@ -1,0 +1,203 @@
+"""Campaigns: every seed once, everything that is found kept before anything else, and gone on with after any end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import MachineBusy, ResultError, SpecError
+from lab.fault_lab import campaign as campaigns
+from lab.fault_lab import shrink
+from lab.fault_lab.campaign import Campaign, CampaignSummary, history_of
+from lab.fault_lab.campaign_record import LATEST, begun_campaign, resumed_campaign
+from lab.fault_lab.evidence import Evidence, seen_lines
+from lab.fault_lab.findings import FindingStore
+from lab.fault_lab.generator import generated
+from lab.fault_lab.history import ActKind, FaultHistory, parse_id
+from lab.fault_lab.history_play import Arena
+from lab.machine import Host
+from tests.unit.fault_lab.played_histories import PlayedByRule, Rule, host_in
+
+KIND = "lost after acknowledgement"
+CUT_SEEDS = [seed for seed in range(1, 60) if any(act.kind is ActKind.CUT for act in generated(seed).acts)]
+ASKED: dict[str, Any] = {"first": 1, "seeds": 60, "seconds": 0.0}
+
+
+def shows_cuts(history: FaultHistory) -> str:
+    """A bug in what a power cut leaves, in seeds of which there are few."""
+    is_cut = any(act.kind is ActKind.CUT for act in history.acts)
+    return KIND if is_cut and history.seed in CUT_SEEDS[:2] else ""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return host_in(tmp_path)
+
+
+@pytest.fixture
+def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
+    """All is played by a rule; ``shows_cuts`` unless a test sets another."""
+    found = PlayedByRule(shows_cuts, host)
+    for module in (campaigns, shrink):
+        monkeypatch.setattr(module, "play", found.play)
+    monkeypatch.setattr(campaigns, "replayed", found.replayed)
+
+    def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:
+        outcome = found.replayed(arena, history, before)
+        return Evidence(outcome, {"seen.jsonl": seen_lines(outcome), "kernel.log": b"nothing"})
+
+    monkeypatch.setattr(campaigns, "gathered", gathered)
+    return found
+
+
+def run(played: PlayedByRule, *, resume: str = "", **more: Any) -> CampaignSummary:
+    target = "uml:?time=virtual"
+    opened = resumed_campaign(played.host, resume) if resume else begun_campaign(played.host, target, **ASKED)
+    with opened as journal:
+        return Campaign(journal, played.arena, **more).run()
+
+
+def test_every_seed_is_played_and_what_has_its_explanation_is_counted(played: PlayedByRule) -> None:
+    played.rule = lambda _: ""
+    summary = run(played)
+    assert sorted(history.seed for history in played.played) == list(range(1, 61))
+    assert (summary.seeds, summary.findings, summary.is_complete) == (60, (), True)
+    assert summary.explained == {"write hole": 60}
+
+
+def test_a_finding_is_kept_shrunk_with_all_that_a_maintainer_needs(played: PlayedByRule) -> None:
+    summary = run(played)
+    assert sorted(parse_id(record.id).seed for record in summary.findings) == CUT_SEEDS[:2]
+    for record in summary.findings:
+        assert (record.kind, record.status, record.operations, record.writes) == (KIND, "shrunk", 1, 0)
+        history, earlier = history_of(parse_id(record.id))
+        assert [act.kind for act in history.acts] == [ActKind.CUT]
+        assert earlier == []
+        kept = FindingStore(played.host).find(record.id)
+        assert kept is not None
+        assert kept.history == history
+        assert {path.name for path in kept.folder.iterdir()} == {
+            *("finding.json", "history.json", "commands.sh", "seen.jsonl", "kernel.log"),
+        }
+    # The finding as it was first seen is no longer there beside it.
+    assert len(FindingStore(played.host).all()) == 2
+
+
+def test_without_shrinking_it_is_kept_as_it_is(played: PlayedByRule) -> None:
+    summary = run(played, shrinks=False)
+    assert {record.status for record in summary.findings} == {"confirmed"}
+    assert {record.id for record in summary.findings} == {f"c1-{seed}" for seed in CUT_SEEDS[:2]}
+
+
+def test_what_needs_the_histories_before_it_is_replayed_behind_them(played: PlayedByRule) -> None:
+    # Seen only where the machine had played the seed before.
+    def rule(history: FaultHistory) -> str:
+        return KIND if history.seed == 12 and played.played[-2:-1] == [generated(11)] else ""
+
+    played.rule = rule
+    summary = run(played, workers=1)
+    assert [record.id for record in summary.findings] == ["c1-12-a11"]
+
+
+def test_what_a_replay_does_not_show_is_kept_and_said_so(played: PlayedByRule) -> None:
+    seen = []
+
+    def rule(history: FaultHistory) -> str:
+        seen.append(history.seed)
+        return KIND if history.seed == 12 and seen.count(12) == 1 else ""
+
+    played.rule = rule
+    summary = run(played)
+    assert [(record.id, record.status) for record in summary.findings] == [("c1-12", "unsteady")]
+
+
+def test_a_lost_machine_is_a_finding_and_the_other_seeds_are_played_all_the_same(played: PlayedByRule) -> None:
+    played.rule, played.ends_machine = (lambda h: "machine lost" if h.seed == 7 else ""), frozenset({"machine lost"})
+    summary = run(played, shrinks=False)
+    assert [record.kind for record in summary.findings] == ["machine lost"]
+    assert summary.seeds == 60
+    assert {history.seed for history in played.played} == set(range(1, 61))
+
+
+def test_it_ends_with_the_first_finding_where_a_planted_bug_is_hunted(played: PlayedByRule) -> None:
+    summary = run(played, stops_at_first=True, workers=1)
+    assert len(summary.findings) == 1
+    assert summary.seeds < 60
+    assert summary.found_after_seconds is not None
+
+
+class Stop(BaseException):
+    """As Ctrl-C."""
+
+
+@pytest.mark.parametrize("at", [1, 9, 30, 59])
+def test_an_interrupted_campaign_has_lost_nothing_and_goes_on(played: PlayedByRule, at: int) -> None:
+    def stop(_: FaultHistory) -> None:
+        if len(played.played) == at:
+            played.on_history = lambda _: None
+            raise Stop
+
+    played.on_history = stop
+    with pytest.raises(Stop):
+        run(played)
+    done = {history.seed for history in played.played}
+    before = {each.record.id for each in FindingStore(played.host).all()}
+    assert {parse_id(name).seed for name in before} >= done & set(CUT_SEEDS[:2]) - {played.played[-1].seed}
+    summary = run(played, resume=LATEST)
+    assert summary.seeds == 60
+    assert sorted(parse_id(record.id).seed for record in summary.findings) == CUT_SEEDS[:2]
+    assert {record.status for record in summary.findings} == {"shrunk"}
+
+
+def test_a_folder_that_takes_no_more_is_told_with_the_id_that_replays(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise ResultError("no space left on device", hint="free some")
+
+    monkeypatch.setattr(FindingStore, "keep", full)
+    with pytest.raises(ResultError) as caught:
+        run(played)
+    assert f"c1-{CUT_SEEDS[0]}" in caught.value.message or f"c1-{CUT_SEEDS[1]}" in caught.value.message
+    assert "raidlab fault replay c1-" in caught.value.hint
+
+
+def test_what_a_killed_campaign_left_half_made_is_swept(played: PlayedByRule) -> None:
+    root = FindingStore(played.host).root
+    played.host.state.make(root, what="the folder for findings")
+    dead, living = root / ".c1-3.999999.tmp", root / f".c1-4.{os.getpid()}.tmp"
+    for folder in (dead, living):
+        folder.mkdir()
+    played.rule = lambda _: ""
+    run(played)
+    assert not dead.exists()
+    assert living.exists()
+
+
+def test_a_torn_line_is_played_again(played: PlayedByRule) -> None:
+    played.rule = lambda _: ""
+    run(played)
+    (journal,) = (played.host.state.root / "faults" / "campaigns").glob("*/done.jsonl")
+    whole = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(whole[:40]) + whole[40][:5])
+    played.played.clear()
+    assert run(played, resume=LATEST).seeds == 60
+    assert len(played.played) == 20
+
+
+def test_only_one_goes_on_with_a_campaign_and_only_with_one_that_is_kept(played: PlayedByRule) -> None:
+    with begun_campaign(played.host, "uml:", **ASKED) as journal:
+        again = resumed_campaign(played.host, journal.run.id)
+        with pytest.raises(MachineBusy):
+            again.__enter__()
+    with pytest.raises(SpecError), resumed_campaign(played.host, "20200101T000000Z"):
+        pass
+
+
+def test_rules_are_heard() -> None:
+    rule: Rule = shows_cuts
+    assert rule(generated(CUT_SEEDS[0])) == KIND
