@@ -33,7 +33,7 @@ from lab.machine import Host
 
 FORMAT_VERSION = 1
 _FINDING, _HISTORY = "finding.json", "history.json"
-_TEMPORARY = re.compile(r"\.(.+)\.([0-9]+)\.tmp")
+_TEMPORARY = re.compile(r"\.(.+)\.([0-9]+)\.(tmp|old)")
 
 
 class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,15 +91,17 @@ class FindingStore:
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
         }
+        old = root / f".{record.id}.{os.getpid()}.old"
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir(mode=0o700)
             for name, data in {**files, **own}.items():
                 write_file(temporary / name, data)
             if folder.exists():
-                shutil.rmtree(folder)
+                folder.rename(old)
             temporary.rename(folder)
             sync_folder(root)
+            shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             raise storage_error(f"finding {record.id} cannot be kept in '{root}'", error) from error
         finally:
@@ -124,10 +126,12 @@ class FindingStore:
         shutil.rmtree(self.root / checked_name(finding_id, "finding"), ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what killed campaigns left half-made."""
-        for path in self.root.glob(".*.tmp"):
+        """Remove what killed campaigns left half-made, and put back what they had moved away to replace it."""
+        for path in sorted(self.root.glob(".*.old")) + sorted(self.root.glob(".*.tmp")):
             match = _TEMPORARY.fullmatch(path.name)
             if match and self._host.files.read(f"/proc/{match[2]}/stat") is None:
+                if match[3] == "old" and not (self.root / match[1]).exists():
+                    path.rename(self.root / match[1])
                 shutil.rmtree(path, ignore_errors=True)
 
     def _read(self, folder: Path) -> KeptFinding:

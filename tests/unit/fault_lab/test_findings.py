@@ -39,6 +39,23 @@ def test_a_finding_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert [path.name for path in store.root.iterdir()] == ["c1-7"]
 
 
+@pytest.mark.parametrize("is_new_there", [False, True])
+def test_one_that_was_being_replaced_when_the_campaign_was_killed_is_still_there(
+    tmp_path: Path, is_new_there: bool
+) -> None:
+    store = FindingStore(host_in(tmp_path))
+    folder = store.keep(RECORD, generated(7), {"old.txt": b"old"})
+    # Of a process that is gone for sure: the kernel gives out no such numbers.
+    folder.rename(store.root / ".c1-7.999999999.old")
+    if is_new_there:
+        store.keep(RECORD, generated(7), {"new.txt": b"new"})
+    (store.root / ".c1-7.999999999.tmp").mkdir()
+    store.sweep()
+    assert [path.name for path in store.root.iterdir()] == ["c1-7"]
+    assert [each.record.id for each in store.all()] == ["c1-7"]
+    assert (folder / "old.txt").exists() != is_new_there
+
+
 def test_one_that_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FindingStore(host_in(tmp_path))
     folder = store.keep(RECORD, generated(7), {"old.txt": b"old"})
