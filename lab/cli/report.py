@@ -37,12 +37,17 @@ def report(
     ] = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
     title: Annotated[str, Parameter(help="The report's title.")] = "",
+    faults: Annotated[
+        str | None, Parameter(help="Also the verdicts of a run of fault scenarios: its id, or 'latest'.")
+    ] = None,
 ) -> None:
     """Write a report: figures with intervals, theory and published numbers beside them, plots, conditions, cautions.
 
     HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
     report, and the rest is told. More than twelve results become distributions.
     """
+    from lab.fault_lab.fault_store import load_run
+    from lab.fault_lab.outcome_text import outcome_table
     from lab.report.collected import collect, each_result
     from lab.report.written import csv_report, html_report, text_report
 
@@ -50,7 +55,11 @@ def report(
     chosen = format or _by_ending(output)
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
         raise SpecError("an HTML report is for a browser, not for a terminal", hint="add --output report.html")
-    found = collect(each_result(names or ("latest",), ResultStore(context.host.state.results)))
+    if faults and chosen is Format.CSV:
+        raise SpecError("verdicts on faults have no place in a CSV file", hint="use 'raidlab fault show --json'")
+    others = (outcome_table(load_run(context.host, faults)),) if faults else ()
+    wanted = names or (() if others else ("latest",))
+    found = collect(each_result(wanted, ResultStore(context.host.state.results)) if wanted else (), others=others)
     for problem in found.problems:
         context.narrator.notice(problem)
     for each in found.detailed:

@@ -168,10 +168,14 @@ class Collected:
     """Experiment -> its machines side by side."""
     distributions: Mapping[str, tuple[RatioDistribution, ...]] = field(default_factory=dict)
     """Experiment -> ratios over all its results, where they are too many to be told one by one."""
+    others: tuple[Table, ...] = ()
+    """What is told beside the results, such as verdicts on faults."""
 
 
-def collect(found: Iterable[Loaded | str], *, failures: Sequence[str] = ()) -> Collected:
-    """Read all of ``found``. Raises ResultError if there is nothing left to report on, failures neither."""
+def collect(
+    found: Iterable[Loaded | str], *, failures: Sequence[str] = (), others: tuple[Table, ...] = ()
+) -> Collected:
+    """Read all of ``found``. Raises ResultError if there is nothing left to report on, failures and others neither."""
     listed: list[Listed] = []
     detailed: list[Loaded] = []
     problems = list(failures)
@@ -184,7 +188,7 @@ def collect(found: Iterable[Loaded | str], *, failures: Sequence[str] = ()) -> C
         ratios.setdefault(each.record.experiment, _Ratios()).add(each.record)
         if len(listed) <= MOST_DETAILED:
             detailed.append(each)
-    if not listed and not failures:
+    if not listed and not failures and not others:
         raise ResultError(
             f"there is nothing to report on: {'; '.join(problems) or 'no result was named'}",
             hint="'raidlab results' lists what there is",
@@ -196,9 +200,10 @@ def collect(found: Iterable[Loaded | str], *, failures: Sequence[str] = ()) -> C
             (),
             (*problems, *lines),
             distributions={name: each.distributions() for name, each in sorted(ratios.items())},
+            others=others,
         )
     comparisons, unlike = _comparisons(detailed)
-    return Collected(tuple(listed), tuple(detailed), (*problems, *unlike), comparisons)
+    return Collected(tuple(listed), tuple(detailed), (*problems, *unlike), comparisons, others=others)
 
 
 def _listed(each: Loaded) -> Listed:

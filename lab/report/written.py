@@ -17,6 +17,8 @@ from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading,
 def default_title(found: Collected) -> str:
     """What the report is about."""
     experiments = list(dict.fromkeys(each.experiment for each in found.listed))
+    if not experiments and found.others:
+        return found.others[0].title
     if len(found.listed) == 1:
         return f"Report on {experiments[0]}"
     if len(experiments) == 1:
@@ -66,7 +68,7 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
         notes += cautions(each.record)
         if notes:
             parts.append("\n".join(("Be careful:", "", *(f"{bullet}{line(note)}" for note in notes))))
-    parts += [_form(table, is_markdown) for table in _tables_of_many(found)]
+    parts += [_form(table, is_markdown) for table in (*_tables_of_many(found), *found.others)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -135,6 +135,7 @@ def build_page(found: Collected, title: str) -> Page:
             tables = (distribution_table(experiment, distributions),)
             group = PageGroup("Ratios over all results", plots=plots)
             sections.append(PageSection(_anchor(experiment), experiment, lead, groups=(group,), tables=tables))
+    sections += [PageSection(_anchor(table.title), table.title, tables=(table,)) for table in found.others]
     return Page(
         title,
         _lead(found),
@@ -172,7 +173,7 @@ def _lead(found: Collected) -> str:
     experiments = len({each.experiment for each in found.listed})
     dates = sorted(each.created_utc[:10] for each in found.listed)
     if not dates:
-        return "No result could be read."
+        return "" if found.others else "No result could be read."
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     results = "1 result" if count == 1 else f"{count} results"
     return f"{results} of {experiments} experiment{'s' if experiments > 1 else ''}, measured {span} (UTC)."

@@ -13,6 +13,10 @@ import pytest
 
 from lab.classroom.bundle import export_results
 from lab.cli.main import run
+from lab.errors import ExitCode
+from lab.fault_lab.fault_store import begun_run
+from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome
+from lab.machine import Host
 from lab.results.record import ResultRecord, encode_record
 from lab.results.store import ResultStore
 from tests.unit.compare.platform_records import HDD, SSD, machine
@@ -133,3 +137,25 @@ def test_results_that_share_nothing_are_named_and_reported(store: Stored, capfd:
     said = capfd.readouterr()
     assert "x: nothing can be compared" in said.err
     assert "105" in said.out
+
+
+def test_verdicts_on_faults_are_told_beside_results_and_alone(
+    store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", "--faults", "latest"]) == ExitCode.FAILED
+    assert "no scenario has been played yet" in capfd.readouterr().err
+    begun_run(Host.real("tests"), "uml:", 3, ["fail-one"]).add(
+        ScenarioOutcome(
+            number=1, id="fail-one", title="One fails", model="m", must=("it holds",), sources=("md(4)",),
+            verdict=FaultVerdict.AS_EXPECTED, variants=(),
+        )
+    )  # fmt: skip
+    assert run(["report", "--faults", "latest"]) == 0
+    alone = capfd.readouterr().out
+    assert run(["report", "--faults", "latest", "--format", "csv"]) == ExitCode.USAGE
+    assert "One fails" in alone
+    store(ONE)
+    assert run(["report", "latest", "--faults", "latest", "-o", str(tmp_path / "a.html")]) == 0
+    page = (tmp_path / "a.html").read_text()
+    assert "One fails" in page
+    assert "105" in page
