@@ -94,12 +94,17 @@ class FaultRuns:
 
 
 def all_items() -> tuple[FaultItem, ...]:
-    """Scenarios in their order, then crash points, then a campaign."""
+    """Scenarios in their order, then crash points, then campaigns."""
     from lab.fault_lab.configuration import all_configurations
+    from lab.fault_lab.history import LEVELS
     from lab.fault_lab.scenario import all_scenarios
 
     points = [each for each in all_configurations() if each.moment == "idle" and each.load == "mixed"]
-    return (*map(_scenario_item, all_scenarios()), *map(_points_item, points))
+    return (
+        *map(_scenario_item, all_scenarios()),
+        *map(_points_item, points),
+        *map(_campaign_item, ("", *LEVELS)),
+    )
 
 
 def _target(frontend: Frontend) -> Target:
@@ -124,6 +129,7 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
     about += [("", "plain"), ("Sources", "title"), *((each, "muted") for each in scenario.sources)]
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
+        from lab.fault_lab.fault_store import begun_run
         from lab.fault_lab.place import open_place
         from lab.fault_lab.scenario_run import ScenarioHooks, ScenarioRunner
         from lab.fault_lab.verdict import FaultVerdict
@@ -137,8 +143,12 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
             on_variant=lambda variant: progress((variant.name or scenario.title, "title")), on_step=on_step
         )
         progress(("a machine starts", "muted"))
-        with open_place(_target(frontend), frontend.client.host) as place:
+        target, host = _target(frontend), frontend.client.host
+        journal = begun_run(host, str(target), SEED, [scenario.id])
+        with open_place(target, host) as place:
+            journal.note_place(place)
             outcome = ScenarioRunner(place, SEED, hooks).play(scenario)
+        journal.add(outcome)
         is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
         for line in outcome.unmet:
             progress((line, "bad"))
@@ -201,3 +211,48 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
         return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
 
     return FaultItem(f"points-{configuration.name}", name, about, work)
+
+
+def _campaign_item(level: str) -> FaultItem:
+    about: tuple[Line, ...] = (
+        (f"Random histories of {f'RAID {level}' if level else 'all levels'}", "title"),
+        ("", "plain"),
+        (
+            f"{CAMPAIGN_SEEDS} histories, each from its seed: writes, failures, removals, rebuilds, growths, "
+            "corruption, power cuts, restarts. The level arithmetic says what must survive, and the data are judged "
+            "after each.",
+            "plain",
+        ),
+        ("", "plain"),
+        (
+            "What should not be is a finding: it is kept, shrunk to the fewest operations that still show it, and "
+            "replayed by 'raidlab fault replay'. Known defects of md are counted by their names (docs/findings.md).",
+            "plain",
+        ),
+    )
+
+    def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
+        from lab.fault_lab.campaign import Campaign, CampaignHooks
+        from lab.fault_lab.campaign_record import begun_campaign
+        from lab.fault_lab.history_play import Arena
+        from lab.fault_lab.place import with_own_kernel
+
+        def on_progress(done: int, wanted: int) -> None:
+            _stop_if(cancelled)
+            if done % 5 == 0:
+                progress((f"{done} of {wanted} histories", "muted"))
+
+        host = frontend.client.host
+        target = with_own_kernel(_target(frontend), host)
+        asked = {"first": SEED, "seeds": CAMPAIGN_SEEDS, "seconds": 0, "level": level}
+        progress(("machines start", "muted"))
+        with begun_campaign(host, str(target), **asked) as journal:
+            hooks = CampaignHooks(lambda text: progress((text, "bad")), on_progress)
+            summary = Campaign(journal, Arena(target, host), hooks).run()
+        for word, count in summary.explained.items():
+            progress((f"explained: {word}: {count}", "plain"))
+        found = len(summary.findings)
+        told = f"{summary.seeds} histories: {found or 'no'} finding{'' if found == 1 else 's'}"
+        return told, "bad" if found else "good"
+
+    return FaultItem(f"campaign-{level or 'all'}", f"RAID {level}" if level else "all levels", about, work)

@@ -79,14 +79,9 @@ def run(
     def opened() -> AbstractContextManager[FaultPlace]:
         return open_place(target, context.host, drives=DRIVES, seed=seed, on_notice=context.narrator.notice)
 
-    def note_place(place: FaultPlace) -> None:
-        machine = place.lab.machine
-        version = machine.run(("mdadm", "--version"), check=False)
-        journal.note_machine(machine.facts.kernel_release, (version.stdout or version.stderr).strip())
-
     hooks = narrator.hooks(journal if keep else None)
     try:
-        for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=note_place):
+        for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
             journal.add(outcome)
             narrator.tell(outcome)
     finally:

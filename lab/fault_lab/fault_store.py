@@ -19,6 +19,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import ResultError
+from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome
 from lab.gates.files import read_plain
 from lab.gates.names import Name
@@ -84,9 +85,12 @@ class ScenarioJournal:
         """The run as it is now."""
         return StoredScenarios(run=self.run, outcomes=tuple(self.outcomes))
 
-    def note_machine(self, kernel: str, mdadm: str) -> None:
+    def note_place(self, place: FaultPlace) -> None:
         """Where it is played. Raises ResultError."""
-        self.run = msgspec.structs.replace(self.run, kernel=kernel, mdadm=mdadm)
+        machine = place.lab.machine
+        version = machine.run(("mdadm", "--version"), check=False)
+        told = (version.stdout or version.stderr).strip()
+        self.run = msgspec.structs.replace(self.run, kernel=machine.facts.kernel_release, mdadm=told)
         self.save()
 
     def save(self) -> None:

@@ -9,6 +9,7 @@ from textual.widgets import OptionList
 
 from lab.errors import LabError
 from lab.fault_lab.configuration import all_configurations
+from lab.fault_lab.history import LEVELS
 from lab.fault_lab.scenario import all_scenarios
 from lab.fault_lab.verdict import StepOutcome
 from tests.tui.still import quiet, run_app, still_app, text_of
@@ -43,6 +44,7 @@ def test_every_scenario_and_every_policy_can_be_picked() -> None:
     assert ids[: len(all_scenarios())] == [f"scenario-{each.number}" for each in all_scenarios()]
     policies = {(each.level, each.policy.name) for each in all_configurations()}
     assert len([each for each in ids if each.startswith("points-")]) == len(policies)
+    assert [each for each in ids if each.startswith("campaign-")] == [f"campaign-{word}" for word in ("all", *LEVELS)]
 
 
 def test_what_must_hold_stands_there_before_and_what_was_seen_after(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from lab.fault_lab.scenario import Scenario, find_scenario
 from lab.fault_lab.scenario_run import Heard, ScenarioRunner, play_all
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
 from lab.machine import Host
+from tests.unit.fakes import FACTS, FakeMachine, Scripted
 
 
 def outcome(number: int, verdict: FaultVerdict = FaultVerdict.AS_EXPECTED, *, found: str = "0") -> ScenarioOutcome:
@@ -139,13 +141,15 @@ def test_a_verdict_on_the_whole() -> None:
 
 def test_outcomes_are_kept_one_by_one_and_shown_again(host: Host) -> None:
     journal = begun_run(host, "uml:?time=virtual", 7, ["scenario-1", "scenario-2"])
-    journal.note_machine("6.1", "mdadm - v4.2")
+    machine = FakeMachine(answers={("mdadm", "--version"): Scripted(stderr="mdadm - v4.2\n")})
+    journal.note_place(SimpleNamespace(lab=SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
     journal.add(outcome(1))
     assert load_run(host).left == ("scenario-2",)
     journal.add(outcome(2, FaultVerdict.NOT_AS_EXPECTED, found="8"))
     found = load_run(host, journal.run.id[:8])
     assert found == journal.stored
-    assert (found.run.kernel, found.run.seed, found.left) == ("6.1", 7, ())
+    assert (found.run.kernel, found.run.mdadm, found.run.seed) == (FACTS.kernel_release, "mdadm - v4.2", 7)
+    assert found.left == ()
     assert not found.is_expected
     text = outcome_table(found).as_text()
     assert "NOT as expected" in text
@@ -252,7 +256,7 @@ def test_no_machine_at_all_is_an_error() -> None:
         list(play_all([find_scenario("1")], open_one))
 
 
-class FakeMachine:
+class ClosableMachine:
     def __init__(self) -> None:
         self.closed = threading.Event()
 
@@ -261,14 +265,14 @@ class FakeMachine:
 
 
 def test_a_machine_that_is_not_heard_any_more_is_closed() -> None:
-    machine = FakeMachine()
+    machine = ClosableMachine()
     with Heard(machine, 0.05) as ear:  # type: ignore[arg-type]
         assert machine.closed.wait(20)
     assert ear.is_silent
 
 
 def test_one_that_is_heard_is_not() -> None:
-    machine = FakeMachine()
+    machine = ClosableMachine()
     with Heard(machine, 3600.0) as ear:  # type: ignore[arg-type]
         ear.note()
     assert not machine.closed.is_set()
