@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MD_MAJOR = 9
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 4096, 4096
 MD_MAGIC = 0xA92B4EFC
+RESHAPE_ACTIVE = 4
 # linux/raid/md_u.h
 SET_ARRAY_INFO, ADD_NEW_DISK, RUN_ARRAY, STOP_ARRAY = 0x40480923, 0x40140921, 0x400C0930, 0x932
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
@@ -124,6 +125,8 @@ class MemberLabel:
         self.features, self.level = struct.unpack_from("<I", data, 8)[0], struct.unpack_from("<i", data, 72)[0]
         self.data_offset, self.recovery_offset, self.number = struct.unpack_from("<Q16xQI", data, 128)
         self.size = struct.unpack_from("<Q", data, 80)[0]
+        self.raid_disks, position = struct.unpack_from("<I8xQ", data, 92)
+        self.reshape_position = position if self.features & RESHAPE_ACTIVE else None
         self.events, self.resync_offset = struct.unpack_from("<QQ", data, 200)
         most = struct.unpack_from("<I", data, 220)[0]
         roles = struct.unpack_from(f"<{min(most, 1920)}H", data, 256)

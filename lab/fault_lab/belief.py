@@ -13,7 +13,7 @@ The exceptions to "every acknowledged write is there" are few, each bound to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,12 +81,14 @@ class ArrayBelief:
     """md was asked to fail a member that it cannot do without: it refuses writes from then on (MD_BROKEN, raid1_error()
     in drivers/md/raid1.c).
     """
+    has_died: bool = False
+    """More members failed than it can do without: a start by force marks it as clean, and no log is replayed."""
     was_rebuilding: bool = False
     """A member was being rebuilt when the power failed."""
     unflushed: KnownBug | None = None
     """By which known bug flushed data may be lost in a power cut that is not settled yet."""
-    is_stale: bool = False
-    """By a known bug of mdadm a member was taken that had missed writes."""
+    stale_by: KnownBug | None = None
+    """The known bug by which a member was taken that has not all that was written."""
     is_reshaping: bool = False
     reshaped_blocks: int = 0
     """How many blocks of the array a reshape has moved."""
@@ -133,7 +135,7 @@ class ArrayBelief:
     def is_consistent(self) -> bool:
         """Whether parity and copies must fit everywhere."""
         return self.has_synced and not (
-            self.torn or self.loose or self.bad_pages or self.is_broken or self.lost_new_part or self.is_stale
+            self.torn or self.loose or self.bad_pages or self.is_broken or self.lost_new_part or self.stale_by
         )
 
     def on_line(self, line: str) -> None:
@@ -173,8 +175,10 @@ class ArrayBelief:
                 self.shape.policy
             )
 
-    def on_settled(self, bad: Iterable[int]) -> None:
+    def on_settled(self, bad: Collection[int]) -> None:
         """All was read after a power cut: what is right now, stays right, where there are no copies."""
+        if self.unflushed:
+            self.loose |= dict.fromkeys(bad, str(self.unflushed))
         self.unflushed = None
         if self.has_parity:
             self.loose = {block: reason for block, reason in self.loose.items() if block in set(bad)}
@@ -183,6 +187,7 @@ class ArrayBelief:
         """These blocks were being written when the power failed, or the array died."""
         blocks = set(blocks)
         self.open_blocks |= blocks
+        self.has_died |= not is_cut
         # A journal has whole stripes, hence it closes the hole (raid5-cache.rst).
         if self.has_parity and not (is_cut and self.shape.policy.has_journal):
             for each in self.maps.values():
@@ -193,7 +198,7 @@ class ArrayBelief:
         if not self.torn:
             return
         exposed = self.map.blocks_in(self.torn, self.missing)
-        if self.shape.policy is HistoryPolicy.PPL:
+        if self.shape.policy is HistoryPolicy.PPL and not self.has_died:
             self.loose |= dict.fromkeys(exposed & self.open_blocks, WRITTEN)
             if self.was_rebuilding:
                 self.loose |= dict.fromkeys(exposed - self.open_blocks, str(PPL_LEFT_OUT))
@@ -210,11 +215,12 @@ class ArrayBelief:
             self.loose |= dict.fromkeys(self.open_blocks, str(BITMAP_CHUNK))
         if self.shape.policy is HistoryPolicy.PPL:
             self.torn, self.open_blocks = set(), set()
+        self.has_died = False
 
     def on_filled(self, blocks: Iterable[int] | None = None) -> None:
         """These blocks, or all, were written again."""
         if blocks is None:
-            self.torn, self.open_blocks, self.loose, self.is_stale = set(), set(), {}, False
+            self.torn, self.open_blocks, self.loose, self.stale_by = set(), set(), {}, None
         else:
             for block in blocks:
                 self.loose.pop(block, None)

@@ -287,12 +287,13 @@ class CampaignPlayer(Player):
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
         """Start the array by mdadm from all of these drives that have a superblock; by force if refused and allowed."""
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
+        labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         while (other := STRANGER.search(done["output"])) and other[1] in nodes:
             # One that failed before the array got another shape: mdadm wants it left out by whoever names drives.
             nodes.remove(other[1])
             done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
-        seen = {"nodes": nodes, **done}
+        seen: dict[str, Any] = {"nodes": nodes, **done}
         # mdadm marks the array as clean only if it thinks that too few members are there, and it takes one that is
         # being rebuilt for one that is there (enough() in Assemble.c): then md itself must be told to start.
         for way in ("--force", START_DEGRADED) if is_forced else ():
@@ -306,7 +307,7 @@ class CampaignPlayer(Player):
             seen = {"nodes": nodes, "forced": way, "refusal": done["output"], **again}
         if not self.is_running():
             self.stopped()
-        return {**seen, **self.state()}
+        return {**seen, "labels": labels, **self.state()}
 
     def is_running(self) -> bool:
         return read_text(f"{self.folder}/array_state") not in ("", "clear", "inactive")

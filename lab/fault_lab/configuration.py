@@ -76,9 +76,12 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     finding: str
     what: tuple[str, ...]
-    """``rows`` whose copies or parity do not fit, ``blocks`` with a verdict, or both."""
+    """``rows`` whose copies or parity do not fit, ``blocks`` with a verdict, the ``start`` of the array."""
     where: str
-    """``stripe``: all of a stripe with a write that a drive might lose; ``written``: its blocks that were written."""
+    """``stripe``: all of a stripe with a write that a drive might lose; ``written``: its blocks that were written;
+    ``first rows``: what a reshape has overwritten and its recorded position does not cover; ``offsets differ``,
+    ``shapes differ``: all, but only if superblocks differ in the data offset, or in the number of members.
+    """
     why: str
     levels: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()

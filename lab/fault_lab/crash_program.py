@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from lab.fault_lab.arrays_program import QuickArray, pause, skip_modprobe, wrong_rows
+    from lab.fault_lab.arrays_program import MemberLabel, QuickArray, freshest, pause, skip_modprobe, wrong_rows
     from lab.fault_lab.blocks_program import Content
     from lab.fault_lab.ledger_program import Ledger
     from lab.fault_lab.player_program import command, drives, read_record, say
@@ -45,6 +45,8 @@ class Points:
         if event not in self.allowed:
             self.allowed = {event: self.ledger.allowed(event, is_power_cut=True)}
         seen: dict[str, Any] = {"cut": word}
+        if self.job.get("tells_labels"):
+            seen["labels"] = told_labels(nodes)
         if not self.begin(nodes, seen):
             return seen
         try:
@@ -95,6 +97,13 @@ class Points:
             shape = self.job["geometry"]
             seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
         return seen
+
+
+def told_labels(nodes: list[str]) -> list[dict[str, Any]]:
+    """What the superblocks say that an array is started from, the freshest first."""
+    chosen, _ = freshest(nodes)
+    names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")
+    return [{name: getattr(label, name) for name in names} for label in map(MemberLabel, chosen)]
 
 
 def crash_main() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.arrays.levels import LevelName
+from lab.fault_lab.arrays_program import JOURNAL_ROLE, SPARE_ROLE
 from lab.fault_lab.belief import CORRUPTION, ArrayBelief, Standing
 from lab.fault_lab.block_map import BLOCK_BYTES
 from lab.fault_lab.history import Act, ActKind, FaultHistory, HistoryPolicy
@@ -22,8 +23,10 @@ from lab.fault_lab.known import (
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
+    JOURNAL_BEHIND,
     NEW_PART,
     RESHAPE_READS,
+    SPARE_IN_SYNC,
     WRITE_BACK_FLUSH,
 )
 from lab.fault_lab.ledger_program import LOST, UNREADABLE
@@ -190,16 +193,35 @@ class HistoryJudge:
             return
         if seen.get("forced") and "as it reports" in seen.get("refusal", "") and was_cut:
             self.explained[str(GOOD_MEMBERS_IGNORED)] += 1
+        elif seen.get("forced") and "stale journal" in seen.get("refusal", "") and self._is_journal_behind(seen):
+            self.explained[str(JOURNAL_BEHIND)] += 1
         elif seen.get("forced") and not was_dead and not self._may_need_force():
             self.differ("started only by force", step, seen.get("refusal", "")[-300:])
         needed = len(self.missing_before) - belief.shape.raid.parity_members
         if was_dead and seen.get("output", "").count("forcing event count") > max(0, needed):
-            belief.is_stale = True
+            belief.stale_by = FORCE_TAKES_STALE
+        if was_cut and self._is_spare_taken(seen):
+            belief.stale_by = SPARE_IN_SYNC
         if seen.get("forced", "--force") != "--force":
             self.explained[str(FORCE_NOT_CLEAN)] += 1
         belief.on_started()
         self.is_first_look = True
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
+
+    def _is_journal_behind(self, seen: dict[str, Any]) -> bool:
+        """Whether the power failed between the members' superblocks and the journal's."""
+        newest = max(events for events, _ in seen["labels"].values())
+        return any(role == JOURNAL_ROLE and events == newest - 1 for events, role in seen["labels"].values())
+
+    def _is_spare_taken(self, seen: dict[str, Any]) -> bool:
+        """Whether one is in sync that was to be rebuilt, and whose own superblock tells of a spare."""
+        return any(
+            role == SPARE_ROLE
+            and (drive := int(node.removeprefix("/dev/drive"))) in self.belief.in_sync
+            and drive in self.before
+            and self.before[drive].is_waiting
+            for node, (_, role) in seen["labels"].items()
+        )
 
     def _may_need_force(self) -> bool:
         """Dirty and degraded (md(4), start_dirty_degraded), where no log makes it whole."""
@@ -247,8 +269,8 @@ class HistoryJudge:
                 self.explained[reason] += 1
             elif verdict == UNREADABLE and not self._is_readable(block, missing):
                 self.explained[DECLARED] += 1
-            elif belief.is_stale:
-                self.explained[str(FORCE_TAKES_STALE)] += 1
+            elif belief.stale_by:
+                self.explained[str(belief.stale_by)] += 1
             elif (bug := belief.unflushed) and (verdict == LOST or bug is WRITE_BACK_FLUSH):
                 self.explained[str(bug)] += 1
             elif self._is_read_from_old_place(block):

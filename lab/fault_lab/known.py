@@ -74,6 +74,17 @@ GOOD_MEMBERS_IGNORED = KnownBug(
     "a power cut while a spare takes the place of a failed member: mdadm leaves out all the others",
     "the spare's superblock may be the newest, and mdadm's Assemble.c believes it though it is not rebuilt",
 )
+JOURNAL_BEHIND = KnownBug(
+    "journal-behind",
+    "a power cut between the members' superblocks and the journal's: mdadm starts the array by force only",
+    "mdadm's Assemble.c calls a journal stale whose superblock is one event behind, and lets members be",
+)
+SPARE_IN_SYNC = KnownBug(
+    "spare-in-sync",
+    "a power cut while a spare takes the place of a failed member: md takes the spare for a member in sync",
+    "super_1_validate() in drivers/md/md.c has the role from the freshest superblock, and from the spare's own that "
+    "there is nothing to be rebuilt",
+)
 KNOWN_BUGS = (
     RAID1_REBUILD,
     BITMAP_CHUNK,
@@ -85,5 +96,7 @@ KNOWN_BUGS = (
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
+    JOURNAL_BEHIND,
+    SPARE_IN_SYNC,
 )
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)

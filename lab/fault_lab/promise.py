@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -51,6 +51,17 @@ class PointVerdict:
     seen: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Of what a known defect tells at one cut."""
+
+    defect: KnownDefect
+    blocks: frozenset[int]
+    rows: frozenset[int]
+    is_start: bool
+    """Whether the array may be refused, also by force."""
+
+
 @dataclass
 class Tally:
     """What a configuration's points came to."""
@@ -93,26 +104,31 @@ class Judge:
         cut = cut_of(seen["cut"])
         if "broke" in seen:
             return PointVerdict(seen["cut"], PointJudgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
+        exempt, excuses = self._exempt(cut), [*self._excuses(cut, seen)]
         reasons = [*self._of_the_start(cut, seen)]
-        exempt, known = self._exempt(cut), self._known(cut)
-        was_exempt = is_known = False
+        used = [each for each in excuses if reasons and each.is_start]
+        reasons = [] if used else reasons
+        was_exempt = False
         for stage in ("started", "settled"):
             look = seen.get(stage, {})
             wrong = [each for each in look.get("bad", ()) if each[0] not in exempt]
             was_exempt = was_exempt or len(wrong) < self._bad_blocks(look)
-            new = [each for each in wrong if each[0] not in known.get("blocks", ())]
-            rows = [row for row in look.get("wrong_rows", ()) if row not in known.get("rows", ())]
-            is_known = is_known or len(new) < len(wrong) or len(rows) < len(look.get("wrong_rows", ()))
-            reasons += [f"{stage}: block {b} is {v} ({f}; allowed {a})" for b, v, f, a in new[:4]]
+            rows = list(look.get("wrong_rows", ()))
+            for each in excuses:
+                if any(one[0] in each.blocks for one in wrong) or any(row in each.rows for row in rows):
+                    used.append(each)
+                    wrong = [one for one in wrong if one[0] not in each.blocks]
+                    rows = [row for row in rows if row not in each.rows]
+            reasons += [f"{stage}: block {b} is {v} ({f}; allowed {a})" for b, v, f, a in wrong[:4]]
             if rows:
                 reasons.append(f"{stage}: parity or copies do not fit in rows {rows[:8]}")
         if seen.get("idle") is False:
             reasons.append("md did not come to rest")
         if reasons:
             return PointVerdict(seen["cut"], PointJudgement.BROKEN, tuple(reasons), seen)
-        if is_known:
-            why = tuple(f"{each.why} (docs/findings.md, {each.finding})" for each in self._known_defects)
-            return PointVerdict(seen["cut"], PointJudgement.KNOWN, why, seen)
+        if used:
+            why = dict.fromkeys(f"{each.defect.why} (docs/findings.md, {each.defect.finding})" for each in used)
+            return PointVerdict(seen["cut"], PointJudgement.KNOWN, tuple(why), seen)
         if was_exempt:
             return PointVerdict(seen["cut"], PointJudgement.EXEMPT, (), seen)
         return PointVerdict(seen["cut"], PointJudgement.MORE if exempt else PointJudgement.KEPT, (), seen)
@@ -121,19 +137,53 @@ class Judge:
     def _known_defects(self) -> tuple[KnownDefect, ...]:
         return tuple(each for each in promises().known if each.covers(self.configuration))
 
-    def _known(self, cut: Cut) -> dict[str, set[int]]:
-        """Blocks and rows of which known defects tell: only where a drive had a write that it might lose."""
-        found: dict[str, set[int]] = {}
-        pages = {page for _, page in self._places(cut)} if self._known_defects else set()
+    def _excuses(self, cut: Cut, seen: Mapping[str, Any]) -> Iterator[Excuse]:
+        """Of what in particular known defects tell at this cut."""
+        labels = seen.get("labels", ())
         for defect in self._known_defects:
-            if "rows" in defect.what:
-                found["rows"] = {page // _BLOCKS_PER_CHUNK for page in pages}
-            if "blocks" in defect.what:
-                written = self._places(cut, only_open=False) if defect.where == "written" else set(self.places.values())
-                found["blocks"] = {
-                    block for block, place in self.places.items() if place[1] in pages and place in written
-                }
-        return found
+            pages = {page for _, page in self._places(cut)}
+            rows = self._rows(pages)
+            blocks = {block for block, (_, page) in self.places.items() if page in pages}
+            is_start = "start" in defect.what
+            match defect.where:
+                case "written":
+                    written = self._places(cut, only_open=False)
+                    blocks = {block for block in blocks if self.places[block] in written}
+                case "first rows":
+                    blocks = self._overwritten(cut, labels)
+                case "offsets differ":
+                    if len({each["data_offset"] for each in labels}) < 2:
+                        continue
+                    blocks, rows = set(self.places), self._rows(range(MEMBER_BYTES // BLOCK_BYTES))
+                case "shapes differ":
+                    is_start = len({each["raid_disks"] for each in labels}) > 1
+            is_of = {name: name in defect.what for name in ("blocks", "rows")}
+            yield Excuse(
+                defect,
+                frozenset(blocks if is_of["blocks"] else ()),
+                frozenset(rows if is_of["rows"] else ()),
+                is_start,
+            )
+
+    def _rows(self, pages: Iterable[int]) -> set[int]:
+        """Rows of what is compared that have one of these pages of a member."""
+        chunks = {page // _BLOCKS_PER_CHUNK for page in pages}
+        return {number for number, row in enumerate(self.configuration.geometry["rows"]) if chunks & _chunks_of(row)}
+
+    def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
+        """What a reshape that moves data by a chunk reads again though it has written there.
+
+        Only what lies beyond its recorded position, and before the place from which on it reads so far ahead of where
+        it writes that it records the position in time (reshape_request() in drivers/md/raid5.c).
+        """
+        if not labels or labels[0]["reshape_position"] is None:
+            return set()
+        raid, before, after = self.configuration.raid, self.configuration.members, self.configuration.final_members
+        few, many = (members - raid.parity_members for members in (before, after))
+        first = labels[0]["reshape_position"] * SECTOR_BYTES // BLOCK_BYTES
+        end = 2 * _BLOCKS_PER_CHUNK * few * many // (many - few)
+        written = self._places(cut, only_open=False)
+        return {block for block, place in self.places.items() if first <= block < end and place in written}
 
     def _bad_blocks(self, look: Mapping[str, Any]) -> int:
         return sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
@@ -191,3 +241,8 @@ class Judge:
                 pages = range(max(0, start) // BLOCK_BYTES, -(-end // BLOCK_BYTES)) if end > 0 else ()
                 places.update((slot, page) for page in pages)
         return places
+
+
+def _chunks_of(row: Sequence[Any]) -> set[int]:
+    """Which chunks of members a row has (arrays_program.py, ``disagreeing``)."""
+    return {chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]}

@@ -119,6 +119,7 @@ def judge_points(
         # What lies where a reshape stands is read only once that goes on: until then the reader spins, and in virtual
         # time nothing else would ever have its turn (raid5_make_request() in drivers/md/raid5.c).
         "looks_first": configuration.moment != "reshape",
+        "tells_labels": configuration.moment in ("rebuild", "reshape"),
         "cuts": [cut.word() for cut in cuts],
     }
     for seen in run_program(place.lab.machine, CRASH, job):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.fault_lab.arrays_program import JOURNAL_ROLE, SPARE_ROLE
 from lab.fault_lab.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy
 from lab.fault_lab.history_steps import PlannedStep, Purpose
 from lab.fault_lab.judge import DECLARED, HistoryJudge
@@ -104,7 +105,7 @@ def cut(judge: HistoryJudge, open_: list[int], kind: str = "subset") -> None:
 
 
 def start(judge: HistoryJudge, states: dict[int, tuple[int, str]], **more: Any) -> list[str]:
-    seen = told(states, judge.belief.members, status=0, output="", **more)
+    seen = told(states, judge.belief.members, status=0, output="", **{"labels": {}, **more})
     return hear(judge, Purpose.START, ["assemble", [0, 1, 2, 3], True], seen)
 
 
@@ -139,6 +140,52 @@ def test_a_log_closes_the_write_hole_and_needs_no_force(policy: HistoryPolicy) -
     assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
 
 
+@pytest.mark.parametrize(("behind", "expected"), [(1, []), (2, ["started only by force"])])
+def test_a_journal_may_be_one_event_behind(behind: int, expected: list[str]) -> None:
+    judge = judge_of(Act(ActKind.CUT, word="ended"), policy=HistoryPolicy.JOURNAL)
+    cut(judge, [])
+    labels = {"/dev/drive0": [7, 0], "/dev/drive7": [7 - behind, JOURNAL_ROLE]}
+    assert start(judge, WHOLE, forced="--force", refusal="missing or stale journal device", labels=labels) == expected
+
+
+@pytest.mark.parametrize(("role", "expected"), [(SPARE_ROLE, []), (1, [CORRUPT])])
+def test_a_spare_that_is_taken_for_a_member_in_sync_excuses_what_it_does_not_have(
+    role: int, expected: list[str]
+) -> None:
+    judge = judge_of(Act(ActKind.CUT, word="ended"))
+    judge.belief.excused.add(1)
+    assert look(judge, {**without(1), 4: (1, "spare")}) == []
+    cut(judge, [])
+    states = {**without(1), 4: (1, IN_SYNC)}
+    assert start(judge, states, labels={"/dev/drive0": [7, 0], "/dev/drive4": [6, role]}) == []
+    assert look(judge, states, [8, CORRUPT, ["zeros"], [1]]) == expected
+    assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
+    assert look(judge, states, [8, CORRUPT, ["zeros"], [1]]) == [CORRUPT]
+
+
+def test_what_a_known_bug_has_lost_stays_lost_until_it_is_written_again() -> None:
+    judge = judge_of(Act(ActKind.CUT, word="flushed"), policy=HistoryPolicy.WRITE_BACK)
+    cut(judge, [], "flushed")
+    assert start(judge, WHOLE) == []
+    bad = [9, CORRUPT, ["zeros"], [1]]
+    assert hear(judge, Purpose.SETTLE, ["settle"], told(WHOLE, verdicts={}, bad=[bad])) == []
+    assert look(judge, WHOLE, bad) == []
+    assert look(judge, WHOLE, [10, CORRUPT, ["zeros"], [1]]) == [CORRUPT]
+
+
+def test_a_log_is_not_replayed_where_an_array_that_died_is_started_by_force() -> None:
+    judge = judge_of(Act(ActKind.FORCE), policy=HistoryPolicy.PPL)
+    found = judge.belief.map
+    block = next(block for block in range(12, 24) if found.places(block)[0][0] == 0)
+    (neighbour, *_) = sorted(found.blocks_in(found.strips([block]), {1, 2, 3}))
+    look(judge, {**without(0, 1), 0: (-1, "faulty"), 1: (1, "faulty")})
+    judge.differences.clear()
+    hear(judge, Purpose.UNSURE, ["unsure"], {"open": [neighbour]})
+    assert start(judge, without(0), forced="--force", refusal="not enough") == []
+    assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == []
+    assert judge.explained["write hole"] == 1
+
+
 def test_after_all_is_written_again_nothing_is_excused_any_more() -> None:
     judge = judge_of(Act(ActKind.CUT, 0, word="ended"))
     block, _, _ = lose_with_power(judge)
@@ -153,7 +200,7 @@ def test_members_that_were_in_sync_are_taken_and_those_that_had_failed_are_not()
     judge = judge_of(Act(ActKind.FAIL, 3), Act(ActKind.RESTART))
     hear(judge, Purpose.TOOL, ["manage", "fail", "/dev/drive3"], {"refused": ""})
     look(judge, {**without(3), 3: (-1, "faulty")})
-    seen = told(WHOLE, status=0, output="")
+    seen = told(WHOLE, status=0, output="", labels={})
     assert hear(judge, Purpose.START, ["assemble", [0], False], seen, 1) == ["stale member taken"]
 
 
