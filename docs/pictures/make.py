@@ -161,6 +161,35 @@ async def hours_in_seconds(story: Story) -> None:
     await story.press("w")
 
 
+async def write_hole(story: Story) -> None:
+    """Scenario 17, until its verdict is there."""
+    from textual.widgets import OptionList
+
+    app = story.app
+    await story.press("7")
+    choose = app.screen.query_one(OptionList)
+    choose.highlighted = choose.get_option_index("scenario-17")
+    await story.press("r")
+    await story.until(lambda: app.faults.view and app.faults.view.outcome, "the verdict is there")
+    await story.take("faults")
+
+
+async def one_stripe(story: Story) -> None:
+    """A byte of a member is flipped, and the stripe looked at."""
+    app = story.app
+    await story.press("2", "b")
+    await story.confirm()
+    await story.until(lambda: app.lab.arrays and not app.lab.arrays[0].sync_action.is_busy, "the array is whole")
+    await story.press("m")
+    await story.until(lambda: "md0" in app.lab.marks, "known data are written")
+    await story.press("8")
+    await story.for_seconds(2)
+    await story.press("f")
+    await story.confirm()
+    await story.for_seconds(2)
+    await story.take("stripe")
+
+
 async def course(story: Story) -> None:
     """The lessons, before the first one."""
     await story.press("6")
@@ -230,8 +259,8 @@ def command(*arguments: str) -> None:
 
 
 def main() -> None:
-    """All pictures, or those of the parts that are named: clock, course, session, theory."""
-    wanted = set(sys.argv[1:]) or {"clock", "course", "session", "theory"}
+    """All pictures, or those of the parts that are named: clock, course, faults, session, stripe, theory."""
+    wanted = set(sys.argv[1:]) or {"clock", "course", "faults", "session", "stripe", "theory"}
     with tempfile.TemporaryDirectory(prefix="raidlab-pictures-") as folder:
         os.environ.update(TEXTUAL_ANIMATIONS="none", COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
         os.environ["RAIDLAB_STATE"] = f"{folder}/session"
@@ -240,6 +269,11 @@ def main() -> None:
             play(course)
         if "session" in wanted:
             play(first_session)
+        for name, act in (("faults", write_hole), ("stripe", one_stripe)):
+            os.environ["RAIDLAB_STATE"] = f"{folder}/{name}"
+            Path(f"{folder}/{name}").mkdir()
+            if name in wanted:
+                play(act)
         os.environ["RAIDLAB_STATE"] = f"{folder}/theory"
         Path(f"{folder}/theory").mkdir()
         if "theory" in wanted:

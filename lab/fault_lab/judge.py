@@ -23,7 +23,7 @@ from lab.fault_lab.known import (
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
-    JOURNAL_BEHIND,
+    JOURNAL_AHEAD,
     NEW_PART,
     RESHAPE_READS,
     SPARE_IN_SYNC,
@@ -193,8 +193,8 @@ class HistoryJudge:
             return
         if seen.get("forced") and "as it reports" in seen.get("refusal", "") and was_cut:
             self.explained[str(GOOD_MEMBERS_IGNORED)] += 1
-        elif seen.get("forced") and "stale journal" in seen.get("refusal", "") and self._is_journal_behind(seen):
-            self.explained[str(JOURNAL_BEHIND)] += 1
+        elif seen.get("forced") and "stale journal" in seen.get("refusal", "") and self._is_journal_ahead(seen):
+            self.explained[str(JOURNAL_AHEAD)] += 1
         elif seen.get("forced") and not was_dead and not self._may_need_force():
             self.differ("started only by force", step, seen.get("refusal", "")[-300:])
         needed = len(self.missing_before) - belief.shape.raid.parity_members
@@ -208,10 +208,12 @@ class HistoryJudge:
         self.is_first_look = True
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
 
-    def _is_journal_behind(self, seen: dict[str, Any]) -> bool:
-        """Whether the power failed between the members' superblocks and the journal's."""
-        newest = max(events for events, _ in seen["labels"].values())
-        return any(role == JOURNAL_ROLE and events == newest - 1 for events, role in seen["labels"].values())
+    def _is_journal_ahead(self, seen: dict[str, Any]) -> bool:
+        """Whether the power failed when the journal's superblock was written, and no member's that is still there."""
+        labels = list(seen["labels"].values())
+        journal = next((events for events, role in labels if role == JOURNAL_ROLE), None)
+        newest = max((events for events, role in labels if role < JOURNAL_ROLE), default=None)
+        return journal is not None and newest is not None and journal == newest + 1
 
     def _is_spare_taken(self, seen: dict[str, Any]) -> bool:
         """Whether one is in sync that was to be rebuilt, and whose own superblock tells of a spare."""

@@ -74,10 +74,10 @@ GOOD_MEMBERS_IGNORED = KnownBug(
     "a power cut while a spare takes the place of a failed member: mdadm leaves out all the others",
     "the spare's superblock may be the newest, and mdadm's Assemble.c believes it though it is not rebuilt",
 )
-JOURNAL_BEHIND = KnownBug(
-    "journal-behind",
-    "a power cut between the members' superblocks and the journal's: mdadm starts the array by force only",
-    "mdadm's Assemble.c calls a journal stale whose superblock is one event behind, and lets members be",
+JOURNAL_AHEAD = KnownBug(
+    "journal-ahead",
+    "a power cut when the journal's superblock is written and the members' are not: mdadm wants to be forced",
+    "mdadm's Assemble.c takes a journal that is one event ahead of the members for a stray spare; one behind it takes",
 )
 SPARE_IN_SYNC = KnownBug(
     "spare-in-sync",
@@ -96,7 +96,7 @@ KNOWN_BUGS = (
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
-    JOURNAL_BEHIND,
+    JOURNAL_AHEAD,
     SPARE_IN_SYNC,
 )
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)

@@ -14,6 +14,7 @@ from lab.fault_lab.judge import DECLARED, HistoryJudge
 from lab.fault_lab.ledger_program import CORRUPT, LOST, UNREADABLE
 
 IN_SYNC = "in_sync"
+FORCED = ["started only by force"]
 MEMBERS = {"5": 4, "1": 2, "6": 5, "10": 4}
 
 
@@ -140,8 +141,8 @@ def test_a_log_closes_the_write_hole_and_needs_no_force(policy: HistoryPolicy) -
     assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
 
 
-@pytest.mark.parametrize(("behind", "expected"), [(1, []), (2, ["started only by force"])])
-def test_a_journal_may_be_one_event_behind(behind: int, expected: list[str]) -> None:
+@pytest.mark.parametrize(("behind", "expected"), [(-1, []), (0, FORCED), (1, FORCED), (-2, FORCED)])
+def test_a_journal_may_be_one_event_ahead(behind: int, expected: list[str]) -> None:
     judge = judge_of(Act(ActKind.CUT, word="ended"), policy=HistoryPolicy.JOURNAL)
     cut(judge, [])
     labels = {"/dev/drive0": [7, 0], "/dev/drive7": [7 - behind, JOURNAL_ROLE]}
