@@ -3,7 +3,8 @@
 Runs inside the agent of a machine as a part of other programs, standard library alone.
 
 A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, least significant first: a magic word,
-the block's number, its generation, and a CRC-32 of all else in the sector with these two numbers. The rest follows
+the block's number, its generation, and a sum (BLAKE2b) of all else in the sector with these two numbers: not a CRC,
+which holds as well for the exclusive or of three sectors, and so for what wrong parity gives. The rest follows
 from seed, block, generation and place (SHAKE-128), so that any
 sector can be made again, is never zeros, and none is like another.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import zlib
 
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512
@@ -49,8 +49,9 @@ class Content:
 
 
 def sum_of(number: int, generation: int, rest: bytes) -> int:
-    """The CRC-32 of a sector."""
-    return zlib.crc32(rest, zlib.crc32(struct.pack("<II", number, generation)))
+    """The sum of a sector."""
+    words = struct.pack("<II", number, generation)
+    return int.from_bytes(hashlib.blake2b(words + rest, digest_size=4).digest(), "little")
 
 
 def told_by(sector: bytes) -> tuple[int, int] | None:

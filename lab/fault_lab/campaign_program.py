@@ -294,8 +294,8 @@ class CampaignPlayer(Player):
             nodes.remove(other[1])
             done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         seen: dict[str, Any] = {"nodes": nodes, **done}
-        # mdadm marks the array as clean only if it thinks that too few members are there, and it takes one that is
-        # being rebuilt for one that is there (enough() in Assemble.c): then md itself must be told to start.
+        # mdadm does not mark a RAID 4 without its parity member as clean (enough() in util.c), and md refuses it then:
+        # md itself must be told to start.
         for way in ("--force", START_DEGRADED) if is_forced else ():
             if self.is_running():
                 break

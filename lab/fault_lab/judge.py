@@ -203,7 +203,10 @@ class HistoryJudge:
         if was_cut and self._is_spare_taken(seen):
             belief.stale_by = SPARE_IN_SYNC
         if seen.get("forced", "--force") != "--force":
-            self.explained[str(FORCE_NOT_CLEAN)] += 1
+            if belief.shape.raid.name is LevelName.RAID4 and belief.members - 1 in belief.missing:
+                self.explained[str(FORCE_NOT_CLEAN)] += 1
+            else:
+                self.differ("not started by force", step, seen.get("refusal", "")[-300:])
         belief.on_started()
         self.is_first_look = True
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)

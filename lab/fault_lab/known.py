@@ -61,8 +61,8 @@ WRITE_BACK_FLUSH = KnownBug(
 )
 FORCE_NOT_CLEAN = KnownBug(
     "force-not-clean",
-    "mdadm --assemble --force does not mark a dirty array as clean whose member is being rebuilt, and md refuses it",
-    "enough() in mdadm's Assemble.c takes that member for one that is there; start_dirty_degraded of md_mod helps",
+    "mdadm --assemble --force does not mark a dirty RAID 4 as clean whose parity member is missing, and md refuses it",
+    "enough() in mdadm's util.c says that it can be started as it is; start_dirty_degraded of md_mod helps",
 )
 FORCE_TAKES_STALE = KnownBug(
     "force-takes-stale",

@@ -15,7 +15,7 @@ from lab.fault_lab.ledger_program import CORRUPT, LOST, UNREADABLE
 
 IN_SYNC = "in_sync"
 FORCED = ["started only by force"]
-MEMBERS = {"5": 4, "1": 2, "6": 5, "10": 4}
+MEMBERS = {"4": 4, "5": 4, "1": 2, "6": 5, "10": 4}
 
 
 def judge_of(*acts: Act, level: str = "5", policy: HistoryPolicy = HistoryPolicy.RESYNC) -> HistoryJudge:
@@ -147,6 +147,15 @@ def test_a_journal_may_be_one_event_ahead(behind: int, expected: list[str]) -> N
     cut(judge, [])
     labels = {"/dev/drive0": [7, 0], "/dev/drive7": [7 - behind, JOURNAL_ROLE]}
     assert start(judge, WHOLE, forced="--force", refusal="missing or stale journal device", labels=labels) == expected
+
+
+@pytest.mark.parametrize(("level", "expected"), [("4", []), ("5", ["not started by force"])])
+def test_only_a_raid4_without_parity_needs_more_than_force(level: str, expected: list[str]) -> None:
+    judge = judge_of(Act(ActKind.CUT, 3, word="ended"), level=level)
+    judge.belief.excused.add(3)
+    cut(judge, [])
+    hear(judge, Purpose.PART, ["line", "pull 3"], {})
+    assert start(judge, without(3), forced="1", refusal="failed to RUN_ARRAY") == expected
 
 
 @pytest.mark.parametrize(("role", "expected"), [(SPARE_ROLE, []), (1, [CORRUPT])])

@@ -109,3 +109,11 @@ def test_what_is_none_of_a_blocks_generations_is_named() -> None:
     assert generations_of(content, 7, turned) == [None] * 8
     assert looks_like(b"\xff" * BLOCK_BYTES) == "unknown bytes"
     assert looks_like(content.block(7, 3)[:SECTOR_BYTES] + bytes(BLOCK_BYTES - SECTOR_BYTES)) == "a mixture"
+
+
+def test_what_wrong_parity_gives_does_not_look_like_a_block() -> None:
+    content = Content("x")
+    blocks = [content.block(number, generation) for number, generation in ((7, 1), (8, 2), (9, 4))]
+    wrong = bytes(a ^ b ^ c for a, b, c in zip(*blocks, strict=True))
+    assert looks_like(wrong) == "unknown bytes"
+    assert generations_of(content, 7 ^ 8 ^ 9, wrong) == [None] * 8
