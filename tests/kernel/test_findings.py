@@ -97,3 +97,68 @@ def test_a_power_cut_loses_what_a_reshape_did_beyond_the_shift_of_the_data(
     assert done
     # Three data chunks in a row of chunks, four KiB in a block.
     assert lost_blocks(result) == max(0, int(done[1]) - shift_kib) * 3 // 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "lost", "mismatches"),
+    [
+        ((), REPRODUCED, 768, 8192),
+        (("LEVEL=10", "CREATE=--layout=f2"), REPRODUCED, 448, 8192),
+        (("LEVEL=1",), REPRODUCED, 0, 16384),
+        (("LATE=1",), REFUTED, 0, 0),
+    ],
+    ids=["raid5", "raid10-far", "raid1", "spare-knows"],
+)
+def test_a_power_cut_while_a_spare_takes_a_place_makes_it_a_member_in_sync(
+    lab: Lab, settings: tuple[str, ...], verdict: int, lost: int, mismatches: int
+) -> None:
+    result = run(lab, "spare-in-sync.sh", 4, *settings)
+    assert (result.status, lost_blocks(result)) == (verdict, lost), result.stdout + result.stderr
+    assert f"mismatches that a check counts, in sectors: {mismatches}\n" in result.stdout
+    # The kernel counts the blank spare as a member; mdadm still says that it is a spare.
+    assert ("drive3: Events 4,Device Role spare" in result.stdout) == (verdict == REPRODUCED)
+    assert ("and 1 spare." in result.stderr) == (verdict == REPRODUCED)
+    assert "spare is in_sync, degraded 0" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "drives", "verdict", "mismatches"),
+    [
+        ((), 2, REPRODUCED, 4096),
+        (("LEVEL=5",), 4, REPRODUCED, 4096),
+        (("LEVEL=10",), 4, REPRODUCED, 8192),
+        (("BITMAP=none",), 2, REFUTED, 0),
+    ],
+    ids=["raid1", "raid5", "raid10", "no-bitmap"],
+)
+def test_the_new_part_of_a_larger_array_with_a_bitmap_is_not_synced_after_a_restart(
+    lab: Lab, settings: tuple[str, ...], drives: int, verdict: int, mismatches: int
+) -> None:
+    result = run(lab, "larger-array-bitmap.sh", drives, *settings)
+    assert result.status == verdict, result.stdout + result.stderr
+    assert "before the stop: resync, resync_start" in result.stdout
+    assert "afterwards: idle, resync_start none" in result.stdout
+    assert f"mismatches that a check counts, in sectors: {mismatches}\n" in result.stdout
+
+
+def test_a_reshape_of_raid_10_that_stands_still_is_read_from_the_old_place(lab: Lab) -> None:
+    result = run(lab, "reshape-read-only.sh", 5)
+    assert result.status == REPRODUCED, result.stdout + result.stderr
+    position = re.search(r"Reshape pos'n : (\d+)", result.stdout)
+    assert position
+    # All that had been moved: KiB of the array, four in a block.
+    assert lost_blocks(result) == int(position[1]) // 4
+    assert "after the reshape: 0 of 4096" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "lost", "members"),
+    [((), REPRODUCED, 768, "[4/4] [UUUU]"), (("ORDER=0 1 2 3",), REFUTED, 0, "[4/3] [UUU_]")],
+    ids=["other-order", "order-of-slots"],
+)
+def test_mdadm_forces_an_older_member_into_the_array_than_it_needs(
+    lab: Lab, settings: tuple[str, ...], verdict: int, lost: int, members: str
+) -> None:
+    result = run(lab, "force-stale.sh", 4, *settings)
+    assert (result.status, lost_blocks(result)) == (verdict, lost), result.stdout + result.stderr
+    assert members in result.stdout
