@@ -89,6 +89,8 @@ def killed_while_at_work(oracle: Oracle, root: Path, events: int) -> None:
     watcher.start()
     with oracle.going_on():
         watcher.join()
+    # It may have been between two operations at that moment.
+    oracle.lab.machine.read(["/proc/uptime"])
 
 
 def checked_and_killed(host: Host, root: Path, turn: int, events: int) -> None:

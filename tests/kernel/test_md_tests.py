@@ -27,7 +27,10 @@ from tests.unit.md_tests.checkouts import make_checkout, picture
 pytestmark = pytest.mark.kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-COMMAND = "from lab.cli.main import main; main()"
+# Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
+COMMAND = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lab.cli.main import main; main()"
+)
 CHECKOUT_VARIABLE = "RAIDLAB_MDADM_CHECKOUT"
 PATIENCE_SECONDS = 60.0
 # The suite's files for loop devices, an array on two of them, and what is to be heard of it.
