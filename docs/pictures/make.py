@@ -185,6 +185,8 @@ async def one_stripe(story: Story) -> None:
     await story.press("8")
     await story.for_seconds(2)
     await story.press("f")
+    await story.for_seconds(1)
+    await story.press("enter")
     await story.confirm()
     await story.for_seconds(2)
     await story.take("stripe")
