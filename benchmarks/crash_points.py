@@ -35,7 +35,9 @@ def report(found: list[Explored], seconds: float, least: float) -> None:
         for each in found
         for one in each.tally.broken
     ]
-    errors = [f"{each.configuration.name} seed {each.seed}: {each.error}" for each in found if each.error]
+    errors = [
+        f"{each.configuration.name} seed {each.seed} {each.last}: {each.error.message}" for each in found if each.error
+    ]
     finish(
         "crash_points",
         "crash points a second, each judged by what md promises; 0 if a promise is broken",
@@ -80,7 +82,9 @@ def main() -> None:
         for explored in explore_all(exploration, work, machines=options.machines):
             found.append(explored)
             tally = explored.tally
-            told = explored.error or f"{tally.points} points, {len(tally.broken)} broken"
+            told = f"{tally.points} points, {len(tally.broken)} broken"
+            if explored.error:
+                told = f"{explored.error.message} after {told}"
             print(f"{explored.configuration.name}: {told}, {explored.seconds:.1f} s", file=sys.stderr, flush=True)
         report(found, time.monotonic() - started, options.least)
 

@@ -249,5 +249,6 @@ def main(on: str | None = None) -> int:
             status = app.run()
         app.keep_settings()
     finally:
+        app.background.end()
         app.client.close()
     return status if isinstance(status, int) else app.return_code or 0

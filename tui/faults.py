@@ -145,10 +145,13 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
         progress(("a machine starts", "muted"))
         target, host = _target(frontend), frontend.client.host
         journal = begun_run(host, str(target), SEED, [scenario.id])
-        with open_place(target, host) as place:
-            journal.note_place(place)
-            outcome = ScenarioRunner(place, SEED, hooks).play(scenario)
-        journal.add(outcome)
+        try:
+            with open_place(target, host) as place:
+                journal.note_place(place)
+                outcome = ScenarioRunner(place, SEED, hooks).play(scenario)
+            journal.add(outcome)
+        finally:
+            journal.forget_if_empty()
         is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
         for line in outcome.unmet:
             progress((line, "bad"))
@@ -207,6 +210,8 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
                 place, configuration, seed=str(SEED), points=POINTS, on_point=on_point, is_stopped=cancelled
             )
         _stop_if(cancelled)
+        if found.error:
+            raise found.error
         counted = ", ".join(f"{count} {word.value}" for word, count in sorted(found.tally.judgements.items()))
         return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
 

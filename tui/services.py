@@ -29,6 +29,7 @@ T = TypeVar("T")
 Progress = Callable[[Any], None]
 Cancelled = Callable[[], bool]
 KEPT_CHARACTERS = 200_000
+_END_SECONDS = 10.0
 _ASKS_FOR_VERDICT = ("restored", "sync-finished")
 # Colours and other orders to a terminal, and characters that would disturb the app's own.
 _ORDERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
@@ -302,6 +303,8 @@ class Background:
         self._job: Job[Any] | None = None
         self._on_progress: Progress | None = None
         self._cancelled = threading.Event()
+        self._is_over = threading.Event()
+        self._is_over.set()
 
     def run(
         self,
@@ -327,9 +330,22 @@ class Background:
         job: Job[T] = Job(title, lambda _: work(tell, cancelled.is_set), on_done, on_error, is_shown=False)
         self._job = job
         self._frontend.lab.background = title
-        threading.Thread(target=do, args=(job, None, post), name=title, daemon=True).start()
+        is_over = self._is_over = threading.Event()
+
+        def work_on() -> None:
+            try:
+                do(job, None, post)
+            finally:
+                is_over.set()
+
+        threading.Thread(target=work_on, name=title, daemon=True).start()
         self._frontend.show_soon()
         return True
+
+    def end(self) -> None:
+        """The app closes: let the work close what it has opened, for so long as somebody waits for a prompt."""
+        self.cancel()
+        self._is_over.wait(_END_SECONDS)
 
     def cancel(self) -> None:
         """Ask it to end; what it has kept so far stays."""

@@ -349,4 +349,5 @@ def main(on: str | None, run_line: Callable[[list[str]], int]) -> int:
     try:
         return app.run()
     finally:
+        app.background.end()
         app.client.close()

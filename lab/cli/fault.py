@@ -85,7 +85,8 @@ def run(
             journal.add(outcome)
             narrator.tell(outcome)
     finally:
-        if journal.stored.left:
+        journal.forget_if_empty()
+        if journal.outcomes and journal.stored.left:
             told = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
             context.narrator.notice(f"{told}; to see them again: raidlab fault show {journal.run.id}")
     return _shown(context, journal.stored)

@@ -128,7 +128,7 @@ def findings(
     if name is None:
         if forget:
             raise SpecError("--forget needs a finding", hint="name one: raidlab fault findings ID --forget")
-        records = tuple(each.record for each in store.all())
+        records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
         if context.json:
             out_json(records)
         else:
@@ -138,8 +138,10 @@ def findings(
     if found is None:
         raise SpecError(f"no finding '{name}' is kept", hint="raidlab fault findings lists those that are")
     if forget:
-        store.remove(found.record.id)
-        context.narrator.notice(f"{found.record.id} is forgotten")
+        store.forget(found)
+        context.narrator.notice(f"{found.folder.name} is forgotten")
+        if context.json:
+            out_json({"forgotten": found.folder.name})
     elif context.json:
         out_json({"finding": found.record, "history": found.history, "folder": str(found.folder)})
     else:
@@ -182,9 +184,11 @@ def replay(
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
     """From the folder if it is kept, which also knows a history that this version would not make; else from the id."""
     kept: KeptFinding | None = FindingStore(context.host).find(name)
-    finding_id = parse_id(kept.record.id if kept else name)
-    history, earlier = history_of(finding_id) if not kept or finding_id.before else (kept.history, [])
-    return finding_id, kept.history if kept else history, earlier
+    if kept is None:
+        finding_id = parse_id(name)
+        return finding_id, *history_of(finding_id)
+    finding_id = parse_id(kept.record.id, is_any_version=True)
+    return finding_id, kept.history, history_of(finding_id)[1] if finding_id.before else []
 
 
 def _tell_replays(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -12,8 +13,8 @@ from lab.cli.context import Context, current
 from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
-from lab.errors import LabError, SpecError
-from lab.fault_lab.configuration import all_configurations, find_configuration, promises
+from lab.errors import ExitCode, LabError, MachineLost, SpecError
+from lab.fault_lab.configuration import CutConfiguration, all_configurations, find_configuration, promises
 from lab.fault_lab.crash_points import MOST_DRIVES, Exploration, Explored, explore_all
 from lab.fault_lab.place import open_place
 from lab.fault_lab.promise import Judge, PointJudgement
@@ -54,12 +55,11 @@ def points(
     if listed:
         show_list(context)
         return None
-    chosen = [
-        each for each in all_configurations() if not names or any(each.name.startswith(name) for name in names)
-    ] or [find_configuration(name) for name in names]
+    chosen = chosen_configurations(names)
     if cut is not None:
         return one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
     found: list[Explored] = []
+    told: set[int] = set()
     total, done = len(chosen) * count, Counter[str]()
     ended = threading.Event()
     with ProgressBar(quiet=context.quiet) as bar:
@@ -77,22 +77,50 @@ def points(
             is_stopped=ended.is_set,
         )
         try:
-            for explored in explore_all(exploration, [(each, seed) for each in chosen]):
+            for explored in explore_all(exploration, [(each, seed) for each in chosen], on_rest=found.append):
                 found.append(explored)
                 tell_broken(context, explored)
+                told.add(id(explored))
         finally:
             ended.set()
+            for explored in found:
+                if id(explored) not in told:
+                    tell_broken(context, explored)
             show_outcome(context, found, seed)
-    return 1 if any(each.tally.broken or each.error for each in found) else 0
+    return exit_code(found)
+
+
+def chosen_configurations(names: Sequence[str]) -> list[CutConfiguration]:
+    """Those whose names begin so, without names all. Raises SpecError for a name that fits none."""
+    known = all_configurations()
+    chosen = list(known) if not names else []
+    for name in names:
+        chosen += [each for each in known if each.name.startswith(name)] or [find_configuration(name)]
+    return list(dict.fromkeys(chosen))
+
+
+def exit_code(found: Sequence[Explored]) -> int:
+    """A lost machine outweighs a broken promise, and that what could not be tried."""
+    errors = [each.error for each in found if each.error]
+    if any(isinstance(error, MachineLost) for error in errors):
+        return ExitCode.MACHINE_LOST
+    if any(each.tally.broken for each in found):
+        return ExitCode.FAILED
+    return errors[0].exit_code if errors else ExitCode.DONE
 
 
 def tell_broken(context: Context, explored: Explored) -> None:
     """What broke a promise, and how to see it again."""
+    name, seed = explored.configuration.name, explored.seed
     if explored.error:
-        context.narrator.notice(f"{explored.configuration.name}: {explored.error}")
+        context.narrator.notice(f"{name}: {explored.error.message}")
+        if explored.last:
+            err(f"  next: raidlab fault points {name} --seed {seed} --cut {explored.last}")
+        elif explored.error.hint:
+            err(f"  next: {explored.error.hint}")
     for verdict in explored.tally.broken:
-        context.narrator.notice(f"{explored.configuration.name} {verdict.cut}: {'; '.join(verdict.reasons)}")
-        err(f"  next: raidlab fault points {explored.configuration.name} --seed {explored.seed} --cut {verdict.cut}")
+        context.narrator.notice(f"{name} {verdict.cut}: {'; '.join(verdict.reasons)}")
+        err(f"  next: raidlab fault points {name} --seed {seed} --cut {verdict.cut}")
 
 
 def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
@@ -109,7 +137,8 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
                     "refused": each.tally.refused,
                     "seconds": round(each.seconds, 2),
                     "broken": [{"cut": one.cut, "reasons": one.reasons} for one in each.tally.broken],
-                    "error": each.error,
+                    "error": each.error.message if each.error else "",
+                    "last": each.last,
                 }
                 for each in found
             ]
@@ -121,7 +150,7 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
             each.tally.points,
             *(each.tally.judgements[word] or "" for word in PointJudgement),
             each.tally.refused or "",
-            each.error and "could not be tried",
+            "" if not each.error else "not to its end" if each.tally.points else "could not be tried",
         )
         for each in sorted(found, key=lambda each: each.configuration.name)
     ]
@@ -141,6 +170,7 @@ def one_cut(context: Context, name: str, seed: str, word: str, operations: int |
     configuration = find_configuration(name)
     with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
         recording = make_recording(place, configuration, seed, operations=operations)
+        recording.require(cut)
         for seen in judge_points(place, recording, [cut], by_mdadm=True):
             verdict = Judge(recording).verdict(seen)
             if context.json:

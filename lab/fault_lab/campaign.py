@@ -89,19 +89,23 @@ class Campaign:
         """Until it is over. Raises what made it end early; all that was found until then is kept."""
         self._began = time.monotonic()
         self.store.sweep()
-        threads = [threading.Thread(target=self._work, name=f"raidlab-campaign-{n}") for n in range(self.workers)]
+        if self.stops_at_first and self.journal.findings and not self._has_found():
+            return self.summary()
+        # Not Thread.join(): a signal that is raised out of it leaves a living thread marked as ended (CPython 3.11).
+        begun: list[threading.Event] = []
         try:
-            for thread in threads:
+            for number in range(self.workers):
+                is_over = threading.Event()
+                thread = threading.Thread(target=self._work, args=(is_over,), name=f"raidlab-campaign-{number}")
+                begun.append(is_over)
                 thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(JOIN_SECONDS)
+            for is_over in begun:
+                while not is_over.wait(JOIN_SECONDS):
                     self._look_at_time()
         finally:
             self._stopped.set()
-            for thread in threads:
-                if thread.ident:
-                    thread.join()
+            for is_over in begun:
+                is_over.wait()
         if self._failure:
             raise self._failure
         return self.summary()
@@ -109,7 +113,12 @@ class Campaign:
     def summary(self) -> CampaignSummary:
         """What it has come to so far."""
         seconds = time.monotonic() - self._began
-        kept = {each.record.id: each.record for each in self.store.all() if each.record.run == self.journal.run.id}
+        mine = set(self.journal.findings)
+        kept = {
+            each.record.id: each.record
+            for each in self.store.all()
+            if each.record.id in mine or each.record.shrunk_from in mine
+        }
         wanted = self.journal.run.seeds
         return CampaignSummary(
             run=self.journal.run.id,
@@ -132,7 +141,7 @@ class Campaign:
         """Whether no more histories are to be played; what was found is looked into all the same."""
         return self._over.is_set() or self._stopped.is_set()
 
-    def _work(self) -> None:
+    def _work(self, is_over: threading.Event) -> None:
         try:
             while (rest := self._take_found()) is not None:
                 self._investigate(rest)
@@ -144,6 +153,19 @@ class Campaign:
         except BaseException as error:  # told by the thread that waits
             self._failure = self._failure or error
             self._stopped.set()
+        finally:
+            is_over.set()
+
+    def _has_found(self) -> bool:
+        """Whether something is left that nobody has looked into."""
+        return any(
+            each.record.run == self.journal.run.id and each.record.status == "found" for each in self.store.all()
+        )
+
+    def _is_mine(self, finding_id: str) -> bool:
+        """Whether no other campaign has found and kept the same."""
+        kept = self.store.find(finding_id)
+        return kept is not None and kept.record.run == self.journal.run.id
 
     def _take_found(self) -> FindingRecord | None:
         """One that an earlier part of this campaign has found and not looked into."""
@@ -257,10 +279,14 @@ class Campaign:
                 kept = kept_word(whole, history) if history != whole else ""
                 finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), kept)
                 status = "shrunk" if kept else "confirmed"
-                more = {"run": record.run, "replays": 2, "shrunk_from": record.id if kept else ""}
+                more = {
+                    "run": record.run,
+                    "replays": 2,
+                    "shrunk_from": "" if str(finding_id) == record.id else record.id,
+                }
                 final = record_of(finding_id, evidence.outcome, record.kind, self.arena, status=status, **more)
                 self._store(final, history, evidence.files)
-                if final.id != record.id:
+                if final.id != record.id and self._is_mine(record.id):
                     self.store.remove(record.id)
                 self.hooks.notice(f"kept as {final.id}: {final.operations} operations, {final.writes} writes")
                 return

@@ -13,11 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from lab.errors import ResultError, SpecError
 from lab.gates.files import read_plain
+from lab.gates.names import Name
+from lab.gates.numbers import Seed
 from lab.gates.own import read_own_json
 from lab.host.clock import utc_second_text
 from lab.host.files import storage_error, write_all, write_file
@@ -35,16 +38,16 @@ class CampaignRun(msgspec.Struct, frozen=True, kw_only=True):
     """campaign.json. ``seeds`` 0: as many as there is time for."""
 
     format_version: int = FORMAT_VERSION
-    id: str
+    id: Name
     created_utc: str
     target: str
-    first: int
-    seeds: int
-    seconds: float
+    first: Seed
+    seeds: Seed
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
     """0: as long as it takes."""
     level: str = ""
     policy: str = ""
-    planted: int = 0
+    planted: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class SeedDone(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,10 +116,14 @@ def resumed_campaign(host: Host, word: str) -> Iterator[CampaignJournal]:
     root = host.state.root / "faults" / "campaigns"
     runs = {}
     for path in sorted(root.glob(f"*/{_RUN}")):
-        with suppress(ResultError, OSError):
+        try:
             run = read_own_json(path, CampaignRun)
-            if run.format_version == FORMAT_VERSION:
-                runs[run.id] = run
+        except (ResultError, OSError):
+            if word == path.parent.name:
+                raise
+            continue
+        if run.format_version == FORMAT_VERSION and run.id == path.parent.name:
+            runs[run.id] = run
     chosen = max(runs, default="") if word == LATEST else word
     if chosen not in runs:
         raise SpecError(f"there is no campaign '{word}' to go on with", hint=f"kept are: {', '.join(runs) or 'none'}")

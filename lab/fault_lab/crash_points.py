@@ -5,10 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
-from lab.errors import LabError
+from lab.errors import LabError, MachineLost
 from lab.fault_lab.configuration import CutConfiguration
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.promise import Judge, PointVerdict, Tally
@@ -29,8 +29,10 @@ class Explored:
     tally: Tally
     seconds: float
     """Of this computer's clock."""
-    error: str = ""
+    error: LabError | None = None
     """Why it could not be tried, or not to its end."""
+    last: str = ""
+    """The crash point that was being tried then."""
 
 
 def explore(
@@ -43,17 +45,24 @@ def explore(
     on_point: Callable[[PointVerdict], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Record a configuration and try so many of its crash points (None: every one of a short recording)."""
+    """Record a configuration and try so many of its crash points (None: every one of a short recording).
+
+    A machine that is lost ends it with what was tried until then. Raises LabError if it cannot be recorded.
+    """
     started, tally = time.monotonic(), Tally()
     recording = make_recording(place, configuration, seed, operations=operations)
-    judge = Judge(recording)
-    for seen in judge_points(place, recording, recording.cuts(points)):
-        verdict = judge.verdict(seen)
-        tally.add(verdict)
-        on_point(verdict)
-        if is_stopped():
-            break
-    return Explored(configuration, seed, recording.fingerprint, tally, time.monotonic() - started)
+    judge, cuts, failure = Judge(recording), recording.cuts(points), None
+    try:
+        for seen in judge_points(place, recording, cuts):
+            verdict = judge.verdict(seen)
+            tally.add(verdict)
+            on_point(verdict)
+            if is_stopped():
+                break
+    except MachineLost as error:
+        failure = error
+    last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
+    return Explored(configuration, seed, recording.fingerprint, tally, time.monotonic() - started, failure, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +94,19 @@ class Exploration:
                     is_stopped=self.is_stopped,
                 )
         except LabError as error:
-            return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error=error.message)
+            return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error)
 
 
 def explore_all(
-    exploration: Exploration, work: Sequence[tuple[CutConfiguration, str]], *, machines: int = 2
-) -> Iterator[Explored]:
+    exploration: Exploration,
+    work: Sequence[tuple[CutConfiguration, str]],
+    *,
+    machines: int = 2,
+    on_rest: Callable[[Explored], object] = lambda _: None,
+) -> Generator[Explored, None, None]:
     """The outcome of each configuration and seed, as they end; ``on_point`` is called on the machines' threads.
 
-    Closing the iterator ends all of it.
+    Closing the iterator ends all of it; ``on_rest`` is told what was tried until then of those that were under way.
     """
     todo: queue.SimpleQueue[tuple[CutConfiguration, str]] = queue.SimpleQueue()
     done: queue.SimpleQueue[Explored | None] = queue.SimpleQueue()
@@ -124,5 +137,8 @@ def explore_all(
                 yield found
     finally:
         ended.set()
-        for thread in threads:
-            thread.join()
+        while left:
+            if (found := done.get()) is None:
+                left -= 1
+            else:
+                on_rest(found)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -96,6 +97,11 @@ class ScenarioJournal:
     def save(self) -> None:
         """Write the header. Raises ResultError."""
         write_file(self.folder / _RUN, msgspec.json.format(msgspec.json.encode(self.run), indent=1))
+
+    def forget_if_empty(self) -> None:
+        """Nothing stays of a run that has told nothing."""
+        if not self.outcomes and not (self.folder / _DOCUMENTS).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def add(self, outcome: ScenarioOutcome) -> None:
         """Keep an outcome, durably. Raises ResultError."""

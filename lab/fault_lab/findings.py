@@ -17,8 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,18 +107,33 @@ class FindingStore:
             shutil.rmtree(temporary, ignore_errors=True)
         return folder
 
-    def all(self) -> list[KeptFinding]:
-        """Those that can be read, by their ids."""
+    def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[KeptFinding]:
+        """Those that can be read, by their ids; ``on_damage`` is told of each other."""
         found = []
-        for path in sorted(self.root.glob(f"[!.]*/{_FINDING}")):
-            with suppress(ResultError, FileNotFoundError):
-                found.append(self._read(path.parent))
+        for folder in sorted(self.root.glob("[!.]*")):
+            try:
+                kept = self._read(folder)
+            except ResultError as error:
+                on_damage(f"finding {folder.name} cannot be read: {error.message}")
+            except OSError as error:
+                on_damage(f"finding {folder.name} cannot be read: {error.strerror}")
+            else:
+                if kept.record.id == folder.name:
+                    found.append(kept)
+                else:
+                    on_damage(f"finding {folder.name} cannot be read: it says that it is another")
         return found
 
     def find(self, word: str) -> KeptFinding | None:
         """One by its id or its folder; None if it is not kept. Raises ResultError for one that is damaged."""
         folder = Path(word) if "/" in word else self.root / checked_name(word, "finding", error=SpecError)
         return self._read(folder) if (folder / _FINDING).is_file() else None
+
+    def forget(self, finding: KeptFinding) -> None:
+        """Remove it from the store. Raises SpecError for a folder that is elsewhere."""
+        if finding.folder.parent.resolve() != self.root.resolve():
+            raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
+        self.remove(finding.folder.name)
 
     def remove(self, finding_id: str) -> None:
         """Forget one."""

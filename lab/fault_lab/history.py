@@ -23,6 +23,7 @@ from lab.units import KIB
 NOTHING = "none"
 """In an id: no act is left, what the array begins with is enough."""
 VERSION = 1
+MOST_SEED = 2**32 - 1
 """Of what a seed chooses: another number, other histories."""
 LEVELS = ("1", "4", "5", "6", "10")
 LAYOUTS = ("n2", "f2", "o2")
@@ -213,18 +214,21 @@ class FindingId:
         return f"c{VERSION}-{self.bounds.words()}{planted}{self.seed}{before}" + (f"-s{self.kept}" if self.kept else "")
 
 
-def parse_id(text: str) -> FindingId:
+def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     """Raises SpecError for what is no id, or one of another version."""
     match = _ID.fullmatch(text)
     if not match:
         raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists those that are kept")
-    if int(match[1]) != VERSION:
+    if int(match[1]) != VERSION and not is_any_version:
         raise SpecError(
             f"'{text}' is of version {match[1]}, and this raidlab makes histories of version {VERSION}",
             hint="replay its folder: the history itself is kept there",
         )
     bounds = Bounds(match[2] or "", match[3] or "")
-    return FindingId(bounds, int(match[5]), int(match[4] or 0), int(match[6] or 0), match[7] or "")
+    found = FindingId(bounds, int(match[5]), int(match[4] or 0), int(match[6] or 0), match[7] or "")
+    if found.before > found.seed or found.seed > MOST_SEED:
+        raise SpecError(f"'{text}' is not the id of a finding: there are no such seeds", hint="check the id")
+    return found
 
 
 def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
@@ -246,11 +250,15 @@ def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
 
 def part_of(whole: FaultHistory, word: str) -> FaultHistory:
     """The part that ``kept_word`` tells. Raises SpecError for a word of something else."""
-    acts = []
+    acts: list[Act] = []
+    last = -1
     try:
         for each in () if word == NOTHING else word.split("_"):
             index, has_writes, numbers = each.partition("w")
-            act = whole.acts[int(index)]
+            if int(index) <= last:
+                raise ValueError(word)
+            last = int(index)
+            act = whole.acts[last]
             if has_writes:
                 chosen = tuple(act.writes[int(number)] for number in filter(None, numbers.split(".")))
                 act = msgspec.structs.replace(act, writes=chosen)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import LabError, SpecError
 from lab.fault_lab.configuration import CutConfiguration, steps_of
 from lab.fault_lab.ledger_program import Ledger
 from lab.fault_lab.place import FaultPlace
@@ -52,6 +52,28 @@ class DriveRecording:
             units = chance.choice((1, 8))
             found.append(chosen_cut(self.record, at, kind, chance, chance.choice(losses), units))
         return found
+
+    def require(self, cut: Cut) -> None:
+        """Raises SpecError for a cut of another recording."""
+        moments = self.record.moments()
+        wrong = "" if moments and moments[0] <= cut.at <= moments[-1] else f"it has no event {cut.at}"
+        counts: dict[int, int] = {}
+        for drive, indices in cut.kept.items():
+            open_ = {each.index: each.count for each in self.record.split(drive, cut.at)[1]}
+            counts |= open_
+            for index in indices:
+                if index not in open_:
+                    wrong = f"after event {cut.at} drive {drive} has no open write {index}"
+        for index, (first, last) in cut.torn.items():
+            if not 0 <= first <= last < counts.get(index, 0):
+                wrong = f"write {index} has no sectors {first} to {last}"
+        if len(cut.missing) > 1 or not set(cut.missing) <= set(self.configuration.may_be_lost):
+            wrong = f"drives {', '.join(map(str, cut.missing))} may not be lost in it"
+        if wrong:
+            raise SpecError(
+                f"'{cut.word()[:60]}' is no crash point of this recording: {wrong}",
+                hint="give --seed, --operations and the kernel as they were when 'fault points' printed it",
+            )
 
     def _every_cut(self) -> Iterator[Cut]:
         chance = random.Random(self.seed)

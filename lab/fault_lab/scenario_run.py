@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.errors import DeviceRefused, LabError, MachineLost
+from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.played import PlayedVariant, judged_step
 from lab.fault_lab.program import CRASH, run_program
 from lab.fault_lab.scenario import NEEDS, ReadyVariant, Scenario
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
 from lab.host.clock import HostClock
+from lab.host.signals import Interrupted
 from lab.machine import Machine, parse_target
 from lab.plans import Plan, Step
 
@@ -94,7 +95,7 @@ class ScenarioRunner:
             with ear:
                 for outcome in self._variants(scenario, ear):
                     done.append(outcome)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interrupted):
             # In the middle of a scenario there is nothing to be closed in good order.
             with suppress(LabError):
                 self.place.lab.machine.close()
@@ -102,7 +103,8 @@ class ScenarioRunner:
         except MachineLost as error:
             silent = f"nothing was heard of it for {self.longest_silence:g} s: it waits, or computes, without end"
             verdict, reason = FaultVerdict.MACHINE_LOST, silent if ear.is_silent else error.message
-        except DeviceRefused:
+        except (DeviceRefused, RunCancelled, ResultError):
+            # Nothing that md has done: there is no outcome.
             raise
         except LabError as error:
             verdict, reason = FaultVerdict.NOT_AS_EXPECTED, error.message

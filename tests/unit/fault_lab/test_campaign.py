@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -196,6 +200,64 @@ def test_only_one_goes_on_with_a_campaign_and_only_with_one_that_is_kept(played:
             again.__enter__()
     with pytest.raises(SpecError), resumed_campaign(played.host, "20200101T000000Z"):
         pass
+
+
+def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: PlayedByRule) -> None:
+    at_work = threading.Event()
+
+    class Signalled(BaseException):
+        pass
+
+    def handle(*_: object) -> None:
+        raise Signalled
+
+    def rule(_: FaultHistory) -> str:
+        # As a machine that takes a while to close.
+        os.kill(os.getpid(), signal.SIGUSR1)
+        at_work.set()
+        time.sleep(0.5)
+        at_work.clear()
+        return ""
+
+    played.rule = rule
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(Signalled):
+            run(played, workers=1)
+        assert not at_work.is_set()
+        assert not [each for each in threading.enumerate() if each.name.startswith("raidlab-campaign")]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_planted_bug_that_was_found_is_not_looked_for_again(played: PlayedByRule) -> None:
+    found = run(played, stops_at_first=True)
+    count = len(played.played)
+    assert run(played, resume=LATEST, stops_at_first=True).findings == found.findings
+    assert len(played.played) == count
+
+
+@pytest.mark.parametrize("change", [("id", "../evil"), ("id", "20200101T000000Z"), ("first", -1), ("seeds", -5)])
+def test_a_campaign_that_somebody_has_written_anew_is_not_gone_on_with(
+    played: PlayedByRule, change: tuple[str, object]
+) -> None:
+    played.rule = lambda _: ""
+    name = run(played).run
+    path = played.host.state.root / "faults" / "campaigns" / name / "campaign.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), change[0]: change[1]}))
+    for word in (name, str(change[1])):
+        with pytest.raises((SpecError, ResultError)), resumed_campaign(played.host, word):
+            pass
+
+
+def test_what_another_campaign_has_found_too_stays(played: PlayedByRule) -> None:
+    first = run(played)
+    second = run(played, shrinks=False)
+    third = run(played)
+    ids = {record.id for record in (*first.findings, *second.findings)}
+    assert {each.record.id for each in FindingStore(played.host).all()} <= ids
+    assert {record.id for record in third.findings} >= {record.id for record in first.findings}
+    assert len(run(played, resume=first.run).findings) >= 2
 
 
 def test_rules_are_heard() -> None:

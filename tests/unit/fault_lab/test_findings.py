@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -103,3 +104,28 @@ def test_a_script_writes_what_the_history_writes() -> None:
         -history.shape.block_map().blocks // 64
     )
     assert sum(line == "flush" for line in lines) == sum(count == 0 for _, count, _ in writes) + 1
+
+
+def test_only_what_is_in_the_store_is_forgotten_and_by_its_folder(tmp_path: Path) -> None:
+    store = FindingStore(host_in(tmp_path))
+    folder = store.keep(RECORD, generated(7), {})
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    elsewhere = store.find(str(copy))
+    assert elsewhere is not None
+    with pytest.raises(SpecError, match="is not in the lab's store"):
+        store.forget(elsewhere)
+    assert folder.is_dir()
+    kept = store.find("c1-7")
+    assert kept is not None
+    store.forget(kept)
+    assert not folder.exists()
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    store, told = FindingStore(host_in(tmp_path)), list[str]()
+    folder = store.keep(RECORD, generated(7), {})
+    shutil.copytree(folder, store.root / "c1-9")
+    (shutil.copytree(folder, store.root / "c1-8") / "finding.json").write_text("{", encoding="utf-8")
+    (store.root / "c1-6").mkdir()
+    assert [each.record.id for each in store.all(told.append)] == ["c1-7"]
+    assert [line.split(":")[0] for line in told] == [f"finding c1-{n} cannot be read" for n in (6, 8, 9)]

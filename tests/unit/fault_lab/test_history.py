@@ -82,7 +82,7 @@ def test_bounds_bind_and_are_told_in_the_id() -> None:
         "c1-l10-7",
         "c1-write-back-31",
         "c1-l5-ppl-p7-31",
-        "c1-p20-3-a5",
+        "c1-p20-30-a5",
         "c1-31-s0_2w1.4_5",
         "c1-l6-journal-p3-8-a2-snone",
     ],
@@ -144,3 +144,15 @@ def test_a_grown_array_has_another_geometry() -> None:
     found = [(each["members"], each["size_kib"]) for each in geometries(grown)]
     assert found == [(shape.members, 1024), (shape.members + 1, 1024), (shape.members, 1536)]
     assert all(each["rows"] for each in geometries(grown))
+
+
+@pytest.mark.parametrize("word", ["c1-3-a5", "c1-99999999999999999999999"])
+def test_an_id_of_seeds_that_there_are_not_is_refused(word: str) -> None:
+    with pytest.raises(SpecError, match="there are no such seeds"):
+        parse_id(word)
+
+
+@pytest.mark.parametrize("word", ["0_0", "2_1"])
+def test_a_part_has_its_acts_in_order(word: str) -> None:
+    with pytest.raises(SpecError, match="is no part"):
+        part_of(generated(1), word)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from lab.errors import SpecError
 from lab.fault_lab.configuration import find_configuration
 from lab.fault_lab.ledger_program import CORRUPT
 from lab.fault_lab.promise import Judge, PointJudgement
-from lab.fault_lab.record_program import DRIVE_WRITE, RECORD, Record
+from lab.fault_lab.record_program import DRIVE_WRITE, RECORD, Record, cut_of
 from lab.fault_lab.recording import DriveRecording
 
 BROKEN, KNOWN, KEPT = PointJudgement.BROKEN, PointJudgement.KNOWN, PointJudgement.KEPT
@@ -81,3 +82,26 @@ def test_where_no_defect_is_known_nothing_is_excused() -> None:
     assert judged(judge) is KEPT
     assert judged(judge, blocks=(4,)) is BROKEN
     assert judged(judge, rows=(0,)) is BROKEN
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("0", "it has no event 0"),
+        ("99", "it has no event 99"),
+        ("4:9=1", "drive 9 has no open write 1"),
+        ("4:0=7", "drive 0 has no open write 7"),
+        ("2:1=1", "drive 1 has no open write 1"),
+        ("4:1=1:1=0-8", "write 1 has no sectors 0 to 8"),
+        ("4:1=1:1=5-1", "write 1 has no sectors 5 to 1"),
+        ("4::1=0-3", "write 1 has no sectors 0 to 3"),
+        ("4:::9", "drives 9 may not be lost"),
+        ("4:::0+1", "drives 0, 1 may not be lost"),
+    ],
+)
+def test_a_cut_of_another_recording_is_refused(word: str, reason: str) -> None:
+    recording = judge_of("raid5/resync/idle/mixed", (0, 0, 8), (1, 0, 8)).recording
+    for cut in ("2", "4:0=0,1=1:1=0-3", "4:1=1::2"):
+        recording.require(cut_of(cut))
+    with pytest.raises(SpecError, match=reason):
+        recording.require(cut_of(word))

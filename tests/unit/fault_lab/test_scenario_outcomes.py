@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from lab.cli.fault import exit_code
-from lab.errors import ExitCode, MachineLost, ResultError
+from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultError, RunCancelled
 from lab.fault_lab import fault_store, scenario_run
 from lab.fault_lab.facts import FactCheck
 from lab.fault_lab.fault_store import StoredScenarios, begun_run, load_run, stored_runs
@@ -23,6 +23,7 @@ from lab.fault_lab.played import PlayedVariant, judged_step
 from lab.fault_lab.scenario import Scenario, find_scenario
 from lab.fault_lab.scenario_run import Heard, ScenarioRunner, play_all
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
+from lab.host.clock import HostClock
 from lab.machine import Host
 from tests.unit.fakes import FACTS, FakeMachine, Scripted
 
@@ -177,6 +178,25 @@ def test_a_run_that_is_not_there_is_told_with_what_is(host: Host) -> None:
     with pytest.raises(ResultError, match="'2099' names 0 runs") as caught:
         load_run(host, "2099")
     assert first.run.id in caught.value.hint
+
+
+def test_nothing_stays_of_a_run_that_has_told_nothing(host: Host) -> None:
+    kept, empty = (begun_run(host, "uml:", 1, ["scenario-1"]) for _ in range(2))
+    kept.add(outcome(1))
+    kept.forget_if_empty()
+    empty.forget_if_empty()
+    assert [run.id for run in stored_runs(host)] == [kept.run.id]
+
+
+@pytest.mark.parametrize("error", [RunCancelled("ended"), ResultError("no space"), DeviceRefused("not a lab disk")])
+def test_what_md_has_not_done_is_no_verdict(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Iterator[VariantOutcome]:
+        raise error
+
+    monkeypatch.setattr(ScenarioRunner, "_variants", fail)
+    place = SimpleNamespace(lab=SimpleNamespace(machine=ClosableMachine(), host=SimpleNamespace(clock=HostClock())))
+    with pytest.raises(type(error)):
+        ScenarioRunner(place, 1).play(find_scenario("1"))  # type: ignore[arg-type]
 
 
 def test_a_full_disk_is_told_with_what_to_do(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,89 @@
+"""Exploring crash points: what was tried is told, whatever ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.cli.fault_points import chosen_configurations, exit_code
+from lab.errors import ExitCode, LabError, MachineLost, SpecError, ToolMissing
+from lab.fault_lab import crash_points
+from lab.fault_lab.configuration import find_configuration
+from lab.fault_lab.crash_points import Exploration, Explored, explore_all
+from lab.fault_lab.promise import PointJudgement, PointVerdict, Tally
+from lab.fault_lab.record_program import Cut
+from lab.machine import Host, parse_target
+
+CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")
+CUTS = [Cut(number, {}) for number in range(1, 9)]
+
+
+@pytest.fixture
+def exploration(monkeypatch: pytest.MonkeyPatch) -> Exploration:
+    """On a machine that is lost at the fourth crash point."""
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[object]:
+        yield object()
+
+    def judged(_place: object, _recording: object, cuts: list[Cut]) -> Iterator[dict[str, Any]]:
+        for number, cut in enumerate(cuts):
+            if number == 3:
+                raise MachineLost("the kernel crashed")
+            yield {"cut": cut.word()}
+
+    class KeepsAll:
+        def __init__(self, _: object) -> None:
+            pass
+
+        def verdict(self, seen: dict[str, Any]) -> PointVerdict:
+            return PointVerdict(seen["cut"], PointJudgement.KEPT, (), seen)
+
+    recording = SimpleNamespace(cuts=lambda _: CUTS, fingerprint="f")
+    monkeypatch.setattr(crash_points, "open_place", opened)
+    monkeypatch.setattr(crash_points, "make_recording", lambda *_, **__: recording)
+    monkeypatch.setattr(crash_points, "judge_points", judged)
+    monkeypatch.setattr(crash_points, "Judge", KeepsAll)
+    return Exploration(parse_target("uml:?time=virtual"), Host.real("tests"), points=8)
+
+
+def test_a_lost_machine_is_told_with_the_point_at_which_it_died(exploration: Exploration) -> None:
+    (found,) = explore_all(exploration, [(CONFIGURATION, "1")])
+    assert (found.tally.points, found.last) == (3, "4")
+    assert isinstance(found.error, MachineLost)
+    assert exit_code([found]) == ExitCode.MACHINE_LOST
+
+
+def test_what_was_under_way_is_told_to_whoever_ends_it(exploration: Exploration) -> None:
+    rest: list[Explored] = []
+    running = explore_all(exploration, [(CONFIGURATION, str(seed)) for seed in range(50)], on_rest=rest.append)
+    first = next(running)
+    running.close()
+    assert first.tally.points == 3
+    assert all(each.tally.points for each in rest)
+
+
+def test_the_exit_status_says_what_outweighs() -> None:
+    def one(error: LabError | None, *, is_broken: bool = False) -> Explored:
+        tally = Tally()
+        if is_broken:
+            tally.add(PointVerdict("1", PointJudgement.BROKEN, ("x",), {}))
+        return Explored(CONFIGURATION, "1", "", tally, 1.0, error)
+
+    good, broken, lost = one(None), one(None, is_broken=True), one(MachineLost("x"))
+    missing = one(ToolMissing("make", hint="make uml-kernel"))
+    assert exit_code([good]) == ExitCode.DONE
+    assert exit_code([good, broken]) == ExitCode.FAILED
+    assert exit_code([broken, lost, missing]) == ExitCode.MACHINE_LOST
+    assert exit_code([good, missing]) == ExitCode.MISSING
+
+
+def test_each_name_must_fit_something() -> None:
+    assert chosen_configurations(["raid5/ppl/idle/mixed", "raid5/ppl/idle"])[0] == CONFIGURATION
+    assert len(chosen_configurations([])) > 70
+    with pytest.raises(SpecError):
+        chosen_configurations(["raid5", "raid9"])
