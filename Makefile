@@ -12,7 +12,7 @@ EXPERIMENT ?= antioquia-quick
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab vm test test-fast test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: help lab vm test test-fast test-faults test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -25,10 +25,13 @@ vm: setup-vm ## set up what is missing, bake the image, start the virtual machin
 	@vagrant up
 
 test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (ten minutes on two processors)
-	@$(PYTEST) -m "not vm"
+	@$(PYTEST) -m "not vm and not wide"
 
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
 	@$(PYTEST) -m "not vm and not kernel and not slow"
+
+test-faults: setup-test ## the widest tests of the fault lab: campaigns, findings, planted bugs, mdadm's suite (three minutes)
+	@$(PYTEST) -m wide
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm

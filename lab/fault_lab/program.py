@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.disks.lab import packed
 from lab.errors import LabError
+from lab.host.signals import Interrupted
 from lab.machine import RUN_FOLDER, Machine
 
 _HERE = Path(__file__).resolve().parent
@@ -52,7 +53,7 @@ def run_program(
                 document = _document(line)
                 has_ended = has_ended or "end" in document
                 yield document
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         # Who interrupts closes the machine too: in virtual time its agent hears of a stop only after a while.
         has_ended = True
         raise

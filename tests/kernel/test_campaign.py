@@ -18,7 +18,7 @@ from lab.fault_lab.place import with_own_kernel
 from lab.fault_lab.planted import find_planted_bug
 from lab.machine import Host, parse_target
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 SEEDS = 16
 STEPS_OF_A_REPLAY = 30
 

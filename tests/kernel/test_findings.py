@@ -15,7 +15,7 @@ from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.machine import CommandResult, Host, parse_target
 from lab.units import MIB
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "docs" / "findings"
 DRIVES = tuple(

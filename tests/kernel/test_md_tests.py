@@ -24,7 +24,7 @@ from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from tests.unit.md_tests.checkouts import make_checkout, picture
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.

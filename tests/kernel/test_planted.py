@@ -11,7 +11,7 @@ from lab.fault_lab.planted import PlantedBug, on_planted_kernel, planted_bugs
 from lab.machine import Host, parse_target
 from tests.kernel.planted_rig import ARRAY, CHUNK_BLOCKS, PLAIN, SLOW_SECONDS, Bench
 
-pytestmark = [pytest.mark.kernel, pytest.mark.planted]
+pytestmark = [pytest.mark.kernel, pytest.mark.planted, pytest.mark.wide]
 
 BLOCK = 5
 """In the first chunk. RAID 5 of four: on slot 0, its parity on slot 3. RAID 6 of five: on slot 1, P on 4, Q on 0."""
