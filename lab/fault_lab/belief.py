@@ -23,9 +23,12 @@ from lab.fault_lab.history import FaultHistory, HistoryPolicy
 from lab.fault_lab.known import (
     BITMAP_CHUNK,
     COPY_LEVELS,
+    JOURNAL_LEFT_OUT,
     PPL_FLUSH,
     PPL_LEFT_OUT,
     RAID1_REBUILD,
+    READDED_SPARE,
+    REPLACED_BESIDE_REBUILD,
     WRITE_BACK_FLUSH,
     KnownBug,
 )
@@ -53,6 +56,11 @@ class Standing:
         """A spare, or one that is being rebuilt."""
         return "spare" in self.words and "faulty" not in self.words
 
+    @property
+    def is_being_replaced(self) -> bool:
+        """It takes over from a member that is there still."""
+        return self.is_waiting and "replacement" in self.words and self.slot >= 0
+
     def __str__(self) -> str:
         return ",".join(sorted(self.words)) + (f" in slot {self.slot}" if self.slot >= 0 else "")
 
@@ -70,6 +78,8 @@ class ArrayBelief:
     pulled: set[int] = field(default_factory=set)
     torn: set[int] = field(default_factory=set)
     """Strips in which parity may not fit the data."""
+    unlogged: set[int] = field(default_factory=set)
+    """Strips that were being written while a member was rebuilt: a journal has nothing of them."""
     open_blocks: set[int] = field(default_factory=set)
     """Blocks that were being written when that began."""
     loose: dict[int, str] = field(default_factory=dict)
@@ -89,6 +99,8 @@ class ArrayBelief:
     """By which known bug flushed data may be lost in a power cut that is not settled yet."""
     stale_by: KnownBug | None = None
     """The known bug by which a member was taken that has not all that was written."""
+    readded: set[int] = field(default_factory=set)
+    """Drives that were added again while all slots were taken."""
     is_reshaping: bool = False
     reshaped_blocks: int = 0
     """How many blocks of the array a reshape has moved."""
@@ -135,7 +147,13 @@ class ArrayBelief:
     def is_consistent(self) -> bool:
         """Whether parity and copies must fit everywhere."""
         return self.has_synced and not (
-            self.torn or self.loose or self.bad_pages or self.is_broken or self.lost_new_part or self.stale_by
+            self.torn
+            or self.unlogged
+            or self.loose
+            or self.bad_pages
+            or self.is_broken
+            or self.lost_new_part
+            or self.stale_by
         )
 
     def on_line(self, line: str) -> None:
@@ -163,13 +181,27 @@ class ArrayBelief:
         self.is_reshaping = position != "none"
         self.reshaped_blocks = int(position) * SECTOR_BYTES // BLOCK_BYTES if self.is_reshaping else 0
         self.bad_pages = set(_bad_pages(seen["members"].values()))
+        is_more_due = bool(self.missing) or state.get("resync_start", "none") != "none"
+        if self.has_parity and is_more_due and any(each.is_being_replaced for each in self.drives.values()):
+            self.stale_by = REPLACED_BESIDE_REBUILD
+        if taken := self.readded & self.in_sync:
+            self.readded -= taken
+            self.stale_by = READDED_SPARE
         self.loosen()
+
+    def on_readded(self, drive: int) -> None:
+        """Md has taken a former member back: where no slot is vacant, only as a spare."""
+        if not self.missing and self.shape.policy is HistoryPolicy.BITMAP:
+            self.readded.add(drive)
 
     def cut(self, blocks: Iterable[int], kind: str) -> None:
         """The power failed while these blocks were being written; ``kind`` is what was left (record_program.py)."""
+        blocks = set(blocks)
         self.tear(blocks, is_cut=True)
         self.is_broken = False
         self.was_rebuilding = any(each.is_waiting and each.slot >= 0 for each in self.drives.values())
+        if self.was_rebuilding and self.shape.policy.has_journal:
+            self.unlogged |= self.map.strips(blocks)
         if kind not in (ALL, EVERYTHING):
             self.unflushed = {HistoryPolicy.PPL: PPL_FLUSH, HistoryPolicy.WRITE_BACK: WRITE_BACK_FLUSH}.get(
                 self.shape.policy
@@ -195,6 +227,7 @@ class ArrayBelief:
 
     def loosen(self) -> None:
         """What was being written and now lies on a member that is missing may be anything."""
+        self.loose |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), str(JOURNAL_LEFT_OUT))
         if not self.torn:
             return
         exposed = self.map.blocks_in(self.torn, self.missing)
@@ -220,7 +253,8 @@ class ArrayBelief:
     def on_filled(self, blocks: Iterable[int] | None = None) -> None:
         """These blocks, or all, were written again."""
         if blocks is None:
-            self.torn, self.open_blocks, self.loose, self.stale_by = set(), set(), {}, None
+            self.torn, self.unlogged, self.open_blocks = set(), set(), set()
+            self.loose, self.stale_by = {}, None
         else:
             for block in blocks:
                 self.loose.pop(block, None)

@@ -20,11 +20,14 @@ from lab.fault_lab.block_map import BLOCK_BYTES
 from lab.fault_lab.history import Act, ActKind, FaultHistory, HistoryPolicy
 from lab.fault_lab.history_steps import PlannedStep, Purpose
 from lab.fault_lab.known import (
+    BAD_BLOCK_REBUILD,
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
     JOURNAL_AHEAD,
+    JOURNAL_LEFT_OUT,
     NEW_PART,
+    REPLACED_BESIDE_REBUILD,
     RESHAPE_READS,
     SPARE_IN_SYNC,
     WRITE_BACK_FLUSH,
@@ -59,6 +62,8 @@ class HistoryJudge:
     is_scrub_refused: bool = False
     has_spoiled: bool = False
     """Bytes of a member in sync were turned over, and not of a spare."""
+    has_replaced_beside: bool = False
+    """A member was being replaced while another slot was rebuilt."""
     is_first_look: bool = False
     """Nothing was read since the array was started."""
 
@@ -85,6 +90,7 @@ class HistoryJudge:
         self.before, self.missing_before = dict(self.belief.drives), self.belief.missing
         if "members" in seen:
             self.belief.observe(seen)
+            self.has_replaced_beside |= self.belief.stale_by is REPLACED_BESIDE_REBUILD
             if step.purpose is not Purpose.START and seen["members"]:
                 self._watch_members(step, seen)
         getattr(self, "_on_" + step.purpose.value)(step, seen)
@@ -145,6 +151,8 @@ class HistoryJudge:
         if "status" in seen and seen["status"] is None:
             self.differ("stood still", step, f"{' '.join(step.step[1])} did not end")
         self.is_scrub_refused = bool(refused)
+        if act and not refused and act.kind is ActKind.READD:
+            self.belief.on_readded(act.drive)
         if act and not refused and (act.kind is ActKind.ENLARGE or self._is_grown_by_copies(act, step)):
             self.belief.is_enlarged = True
         if refused and act:
@@ -313,6 +321,9 @@ class HistoryJudge:
             filled = {each.slot for each in belief.drives.values() if each.is_in_sync}
             vacant = sorted(set(range(belief.members)) - filled)
             idle = [drive for drive in spares if belief.drives[drive].slot >= 0 or vacant]
+            if idle and belief.shape.raid.name is LevelName.RAID10 and belief.bad_pages:
+                self.explained[str(BAD_BLOCK_REBUILD)] += 1
+                idle = []
             for drive in idle:
                 self.differ(
                     "not rebuilt", step, f"drive{drive} is {belief.drives[drive]}, and slots {vacant} are vacant"
@@ -325,8 +336,14 @@ class HistoryJudge:
         belief = self.belief
         if "absent" in seen or not belief.has_synced or belief.is_broken or not belief.is_alive:
             return
+        if belief.stale_by and seen["wrong"]:
+            self.explained[str(belief.stale_by)] += 1
+            return
         excused = belief.map.rows(belief.torn, set(belief.loose), belief.bad_pages)
-        wrong = sorted(set(seen["wrong"]) - excused)
+        unlogged = belief.map.rows(belief.unlogged, (), ()) if belief.unlogged else set()
+        if unlogged & set(seen["wrong"]) - excused:
+            self.explained[str(JOURNAL_LEFT_OUT)] += 1
+        wrong = sorted(set(seen["wrong"]) - excused - unlogged)
         new_part = [row for row in wrong if row >= belief.maps[0].row_count] if belief.lost_new_part else []
         if new_part:
             self.explained[str(NEW_PART)] += 1
@@ -372,5 +389,12 @@ class HistoryJudge:
             self.belief.loose |= dict.fromkeys(blocks, CORRUPTION)
 
     def _on_trouble(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        if seen["trouble"]:
+        if self.has_replaced_beside and seen["trouble"] and all(map(_is_of_replacing, seen["trouble"])):
+            self.explained[str(REPLACED_BESIDE_REBUILD)] += 1
+        elif seen["trouble"]:
             self.differ("kernel complained", step, " / ".join(seen["trouble"][:TOLD]))
+
+
+def _is_of_replacing(line: str) -> bool:
+    """Whether this is the warning that known bug gives."""
+    return ("WARNING" in line and "raid5.c" in line and "handle_stripe" in line) or line.startswith("Call Trace")

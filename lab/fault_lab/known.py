@@ -54,6 +54,11 @@ PPL_LEFT_OUT = KnownBug(
     "PPL: a write that meets a stripe that is being rebuilt has no entry in the log, and leaves the write hole open",
     "ppl_write_stripe() in drivers/md/raid5-ppl.c turns away a stripe that is STRIPE_SYNCING: it is written without",
 )
+JOURNAL_LEFT_OUT = KnownBug(
+    "journal-left-out",
+    "a journal: a write into a stripe that is being rebuilt is not logged: parity may not fit after a power cut",
+    "r5l_write_stripe() in drivers/md/raid5-cache.c turns away a stripe that is STRIPE_SYNCING: it is written without",
+)
 WRITE_BACK_FLUSH = KnownBug(
     "write-back-flush",
     "a write-back journal: what members have in their caches alone is lost in a power cut",
@@ -85,6 +90,21 @@ SPARE_IN_SYNC = KnownBug(
     "super_1_validate() in drivers/md/md.c has the role from the freshest superblock, and from the spare's own that "
     "there is nothing to be rebuilt",
 )
+REPLACED_BESIDE_REBUILD = KnownBug(
+    "replaced-beside-rebuild",
+    "RAID 4, 5, 6: a member is copied to its replacement while a slot is rebuilt or a resync is due: it gets wrong data",
+    "handle_stripe() in drivers/md/raid5.c writes out what is not up to date, and warns of it (R5_NeedReplace)",
+)
+READDED_SPARE = KnownBug(
+    "re-added-spare",
+    "a member that is added again while all slots are taken waits as a spare; later it gets only what the bitmap tells",
+    "saved_raid_disk of drivers/md/md.c is kept while the bitmap forgets what was written in the meantime",
+)
+BAD_BLOCK_REBUILD = KnownBug(
+    "bad-block-rebuild",
+    "RAID 10: a rebuild gives up where the only source has a bad block in its list",
+    "raid10_sync_request() in drivers/md/raid10.c, 'insufficient working devices for recovery'",
+)
 KNOWN_BUGS = (
     RAID1_REBUILD,
     BITMAP_CHUNK,
@@ -92,11 +112,15 @@ KNOWN_BUGS = (
     RESHAPE_READS,
     PPL_FLUSH,
     PPL_LEFT_OUT,
+    JOURNAL_LEFT_OUT,
     WRITE_BACK_FLUSH,
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
     JOURNAL_AHEAD,
     SPARE_IN_SYNC,
+    REPLACED_BESIDE_REBUILD,
+    READDED_SPARE,
+    BAD_BLOCK_REBUILD,
 )
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)

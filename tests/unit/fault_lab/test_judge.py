@@ -173,6 +173,63 @@ def test_a_spare_that_is_taken_for_a_member_in_sync_excuses_what_it_does_not_hav
     assert look(judge, states, [8, CORRUPT, ["zeros"], [1]]) == [CORRUPT]
 
 
+@pytest.mark.parametrize(("gone", "expected"), [(1, []), (None, [CORRUPT])])
+def test_a_member_that_is_replaced_beside_a_rebuild_excuses_what_is_wrong_then(
+    gone: int | None, expected: list[str]
+) -> None:
+    judge = judge_of(Act(ActKind.REPLACE, 0), level="6")
+    judge.belief.excused |= {0, 1}
+    states = {drive: (drive, IN_SYNC) for drive in range(5) if drive != gone}
+    assert look(judge, {**states, 0: (0, "in_sync,want_replacement"), 5: (0, "spare,replacement")}) == []
+    whole = {**states, 0: (0, IN_SYNC), 1: (1, IN_SYNC)}
+    assert look(judge, whole, [8, CORRUPT, ["zeros"], [1]]) == expected
+    warning = ["WARNING: CPU: 0 PID: 41 at drivers/md/raid5.c:5238 handle_stripe+0x22b5/0x26e0", "Call Trace:"]
+    trouble = [] if gone else ["kernel complained"]
+    assert hear(judge, Purpose.TROUBLE, ["trouble"], {"trouble": warning}) == trouble
+    assert hear(judge, Purpose.TROUBLE, ["trouble"], {"trouble": ["BUG: other"]}) == ["kernel complained"]
+
+
+@pytest.mark.parametrize(("there", "expected"), [(WHOLE, []), (without(3), [LOST])])
+def test_a_former_member_that_waits_as_a_spare_excuses_what_it_has_missed(
+    there: dict[int, tuple[int, str]], expected: list[str]
+) -> None:
+    judge = judge_of(Act(ActKind.READD, 7), policy=HistoryPolicy.BITMAP)
+    judge.belief.excused |= {3, 7}
+    assert look(judge, there) == []
+    assert hear(judge, Purpose.TOOL, ["run", ["mdadm", "--re-add"], 1], {"status": 0, "output": ""}) == []
+    assert look(judge, {**there, 7: (-1, "spare")}) == []
+    assert look(judge, {**without(3), 7: (3, IN_SYNC)}, [8, LOST, [1], [3]]) == expected
+
+
+@pytest.mark.parametrize(("rebuilding", "expected"), [(True, []), (False, ["redundancy does not fit"])])
+def test_parity_of_what_a_journal_did_not_log_is_excused_until_all_is_written_again(
+    rebuilding: bool, expected: list[str]
+) -> None:
+    judge = judge_of(Act(ActKind.CUT, word="ended"), policy=HistoryPolicy.JOURNAL)
+    judge.belief.excused.add(1)
+    states = {**without(1), 4: (1, "spare")} if rebuilding else WHOLE
+    assert look(judge, states) == []
+    cut(judge, [40])
+    assert start(judge, states) == []
+    whole = {**without(1), 4: (1, IN_SYNC)} if rebuilding else WHOLE
+    (row,) = judge.belief.map.rows(judge.belief.map.strips([40]), (), ())
+    assert hear(judge, Purpose.REST, ["idle", 1], told(whole, idle=True)) == []
+    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row])) == expected
+    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row + 1])) == ["redundancy does not fit"]
+    assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
+    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row])) == ["redundancy does not fit"]
+
+
+def test_only_raid10_gives_up_a_rebuild_for_a_bad_block() -> None:
+    for level, expected in (("10", []), ("1", ["not rebuilt"])):
+        judge = judge_of(Act(ActKind.ADD, 7), level=level)
+        judge.belief.excused |= {0, 2, 3}
+        seen = told({1: (1, IN_SYNC), 7: (-1, "spare")}, members=2, idle=True)
+        seen["members"]["/dev/drive1"] = [1, IN_SYNC, [[1920, 8]]]
+        judge.belief.members = 2
+        assert hear(judge, Purpose.REST, ["idle", 1], seen) == expected
+
+
 def test_what_a_known_bug_has_lost_stays_lost_until_it_is_written_again() -> None:
     judge = judge_of(Act(ActKind.CUT, word="flushed"), policy=HistoryPolicy.WRITE_BACK)
     cut(judge, [], "flushed")
