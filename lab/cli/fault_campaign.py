@@ -211,8 +211,10 @@ def _tell_replays(
         out(f"  {place}: {act.title()}")
     for kind, act_number, text in next(iter(verdicts)):
         out(f"act {act_number}: {kind}: {text}")
+    for word, count in outcomes[0].explained.items():
+        out(f"explained: {word}: {count}")
     if not next(iter(verdicts)):
-        out("nothing that should not be")
+        out("nothing else that should not be" if outcomes[0].explained else "nothing that should not be")
     if len(outcomes) > 1:
         same = "the same verdict each time" if len(verdicts) == 1 else f"{len(verdicts)} different verdicts"
         out(f"{len(outcomes)} replays: {same}")

@@ -92,7 +92,7 @@ SPARE_IN_SYNC = KnownBug(
 )
 REPLACED_BESIDE_REBUILD = KnownBug(
     "replaced-beside-rebuild",
-    "RAID 4, 5, 6: a member is copied to its replacement while a slot is rebuilt or a resync is due: it gets wrong data",
+    "a member of RAID 4, 5 or 6 is replaced while a slot is rebuilt or a resync is due: wrong data on the replacement",
     "handle_stripe() in drivers/md/raid5.c writes out what is not up to date, and warns of it (R5_NeedReplace)",
 )
 READDED_SPARE = KnownBug(

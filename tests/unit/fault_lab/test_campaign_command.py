@@ -102,7 +102,7 @@ def test_a_replay_is_of_the_history_that_the_id_tells(
     assert asked == [(generated(9, bounds), [generated(7, bounds), generated(8, bounds)], 7)] * 3
     assert "3 replays: the same verdict each time" in capsys.readouterr().out
     assert fault("replay", "c1-9") == ExitCode.DONE
-    assert "nothing that should not be" in capsys.readouterr().out
+    assert "nothing else that should not be" in capsys.readouterr().out
 
 
 def test_a_kept_finding_is_replayed_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
