@@ -189,6 +189,11 @@ class ArrayBelief:
             self.stale_by = READDED_SPARE
         self.loosen()
 
+    def on_enlarged(self, *, is_by_member: bool) -> None:
+        """There is a new part, which is to be synced: with a bitmap that may be forgotten."""
+        self.is_enlarged = True
+        self.lost_new_part |= is_by_member and self.shape.policy is HistoryPolicy.BITMAP
+
     def on_readded(self, drive: int) -> None:
         """Md has taken a former member back: where no slot is vacant, only as a spare."""
         if not self.missing and self.shape.policy is HistoryPolicy.BITMAP:

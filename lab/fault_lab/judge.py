@@ -154,7 +154,7 @@ class HistoryJudge:
         if act and not refused and act.kind is ActKind.READD:
             self.belief.on_readded(act.drive)
         if act and not refused and (act.kind is ActKind.ENLARGE or self._is_grown_by_copies(act, step)):
-            self.belief.is_enlarged = True
+            self.belief.on_enlarged(is_by_member=act.kind is ActKind.GROW)
         if refused and act:
             self.said_no[act.kind] += 1
             if act.kind is ActKind.FAIL:

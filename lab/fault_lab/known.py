@@ -35,7 +35,8 @@ BITMAP_CHUNK = KnownBug(
 )
 NEW_PART = KnownBug(
     "new-part",
-    "an array with a bitmap whose members were made larger, and that stops before the new part is synced: it never is",
+    "an array with a bitmap that was made larger and stops before the new part is synced: it never is; a RAID 10 that "
+    "got a member may leave it out at once",
     "md_bitmap_resize() in drivers/md/md-bitmap.c marks the new part in memory and not on the disks",
 )
 RESHAPE_READS = KnownBug(
