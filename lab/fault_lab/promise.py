@@ -165,10 +165,15 @@ class Judge:
                 is_start,
             )
 
+    @cached_property
+    def _row_chunks(self) -> list[set[int]]:
+        """Which chunks of members each row has."""
+        return [_chunks_of(row) for row in self.configuration.geometry["rows"]]
+
     def _rows(self, pages: Iterable[int]) -> set[int]:
         """Rows of what is compared that have one of these pages of a member."""
         chunks = {page // _BLOCKS_PER_CHUNK for page in pages}
-        return {number for number, row in enumerate(self.configuration.geometry["rows"]) if chunks & _chunks_of(row)}
+        return {number for number, row in enumerate(self._row_chunks) if chunks & row}
 
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
         """What a reshape that moves data by a chunk reads again though it has written there.
