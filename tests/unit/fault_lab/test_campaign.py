@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from lab.errors import MachineBusy, ResultError, SpecError
@@ -258,6 +259,24 @@ def test_what_another_campaign_has_found_too_stays(played: PlayedByRule) -> None
     assert {each.record.id for each in FindingStore(played.host).all()} <= ids
     assert {record.id for record in third.findings} >= {record.id for record in first.findings}
     assert len(run(played, resume=first.run).findings) >= 2
+
+
+def test_what_another_campaign_has_kept_meanwhile_is_not_removed(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, gather = FindingStore(played.host), vars(campaigns)["gathered"]
+
+    def gathered(*words: Any) -> Evidence:
+        for kept in store.all():
+            if kept.record.status == "found":
+                store.keep(msgspec.structs.replace(kept.record, run="another", status="confirmed"), kept.history, {})
+        found: Evidence = gather(*words)
+        return found
+
+    monkeypatch.setattr(campaigns, "gathered", gathered)
+    run(played, workers=1)
+    kept = {each.record.id: each.record.run for each in store.all()}
+    assert {kept.get(f"c1-{seed}") for seed in CUT_SEEDS[:2]} == {"another"}
 
 
 def test_rules_are_heard() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,11 +62,21 @@ def test_a_lost_machine_is_told_with_the_point_at_which_it_died(exploration: Exp
 
 def test_what_was_under_way_is_told_to_whoever_ends_it(exploration: Exploration) -> None:
     rest: list[Explored] = []
-    running = explore_all(exploration, [(CONFIGURATION, str(seed)) for seed in range(50)], on_rest=rest.append)
-    first = next(running)
+    points: list[PointVerdict] = []
+    is_closing = threading.Event()
+
+    def on_point(verdict: PointVerdict) -> None:
+        points.append(verdict)
+        if len(points) > 3:
+            # The first of the second configuration, until all is being ended.
+            is_closing.wait(20)
+
+    work = [(CONFIGURATION, str(seed)) for seed in range(9)]
+    running = explore_all(replace(exploration, on_point=on_point), work, machines=1, on_rest=rest.append)
+    assert next(running).tally.points == 3
+    threading.Timer(0.3, is_closing.set).start()
     running.close()
-    assert first.tally.points == 3
-    assert all(each.tally.points for each in rest)
+    assert [(each.seed, each.tally.points) for each in rest] == [("1", 1)]
 
 
 def test_the_exit_status_says_what_outweighs() -> None:

@@ -220,6 +220,22 @@ def test_parity_of_what_a_journal_did_not_log_is_excused_until_all_is_written_ag
     assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row])) == ["redundancy does not fit"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [(HistoryPolicy.BITMAP, []), (HistoryPolicy.RESYNC, ["redundancy does not fit"])],
+)
+def test_with_a_bitmap_the_new_part_of_a_raid10_that_got_a_member_may_not_fit(
+    policy: HistoryPolicy, expected: list[str]
+) -> None:
+    judge = judge_of(Act(ActKind.GROW, 4), level="10", policy=policy)
+    step = ["run", ["mdadm", "--grow", "/dev/md0", "--raid-devices=5"], 1]
+    assert hear(judge, Purpose.TOOL, step, {"status": 0, "output": ""}) == []
+    whole = {drive: (drive, IN_SYNC) for drive in range(5)}
+    rows = judge.belief.maps[0].row_count
+    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, 5, wrong=[rows])) == expected
+    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, 5, wrong=[rows - 1])) == ["redundancy does not fit"]
+
+
 def test_only_raid10_gives_up_a_rebuild_for_a_bad_block() -> None:
     for level, expected in (("10", []), ("1", ["not rebuilt"])):
         judge = judge_of(Act(ActKind.ADD, 7), level=level)
