@@ -18,7 +18,7 @@ def default_title(found: Collected) -> str:
     """What the report is about."""
     experiments = list(dict.fromkeys(each.experiment for each in found.listed))
     if not experiments and found.others:
-        return found.others[0].title
+        return "Report on faults"
     if len(found.listed) == 1:
         return f"Report on {experiments[0]}"
     if len(experiments) == 1:

@@ -154,6 +154,8 @@ def test_verdicts_on_faults_are_told_beside_results_and_alone(
     alone = capfd.readouterr().out
     assert run(["report", "--faults", "latest", "--format", "csv"]) == ExitCode.USAGE
     assert "One fails" in alone
+    assert alone.startswith("Report on faults\n")
+    assert alone.count("Faults: run ") == 1
     store(ONE)
     assert run(["report", "latest", "--faults", "latest", "-o", str(tmp_path / "a.html")]) == 0
     page = (tmp_path / "a.html").read_text()
