@@ -74,7 +74,7 @@ class Campaign:
         self._failure: BaseException | None = None
         self._began = 0.0
         self._played = 0
-        self._taken: set[str] = set()
+        self._left: list[FindingRecord] = []
         self._found_after: float | None = None
 
     def _undone(self) -> Iterator[int]:
@@ -89,7 +89,8 @@ class Campaign:
         """Until it is over. Raises what made it end early; all that was found until then is kept."""
         self._began = time.monotonic()
         self.store.sweep()
-        if self.stops_at_first and self.journal.findings and not self._has_found():
+        self._left = self._left_by_an_earlier_part()
+        if self.stops_at_first and self.journal.findings and not self._left:
             return self.summary()
         # Not Thread.join(): a signal that is raised out of it leaves a living thread marked as ended (CPython 3.11).
         begun: list[threading.Event] = []
@@ -143,7 +144,7 @@ class Campaign:
 
     def _work(self, is_over: threading.Event) -> None:
         try:
-            while (rest := self._take_found()) is not None:
+            while (rest := self._take_left()) is not None:
                 self._investigate(rest)
             while not self._is_over() and (seeds := self._next_batch()):
                 found = self._play_batch(seeds)
@@ -156,26 +157,24 @@ class Campaign:
         finally:
             is_over.set()
 
-    def _has_found(self) -> bool:
-        """Whether something is left that nobody has looked into."""
-        return any(
-            each.record.run == self.journal.run.id and each.record.status == "found" for each in self.store.all()
-        )
+    def _left_by_an_earlier_part(self) -> list[FindingRecord]:
+        """What was found and not looked into. Its seeds count as done: none is played beside the look at it."""
+        left = []
+        for each in self.store.all():
+            if each.record.run == self.journal.run.id and each.record.status == "found":
+                left.append(each.record)
+                if each.history.seed not in self.journal.done:
+                    self.journal.add(SeedDone(each.history.seed, each.record.id, dict(each.record.explained)))
+        return left
 
     def _is_mine(self, finding_id: str) -> bool:
         """Whether no other campaign has found and kept the same."""
         kept = self.store.find(finding_id)
         return kept is not None and kept.record.run == self.journal.run.id
 
-    def _take_found(self) -> FindingRecord | None:
-        """One that an earlier part of this campaign has found and not looked into."""
+    def _take_left(self) -> FindingRecord | None:
         with self._lock:
-            for each in self.store.all():
-                record = each.record
-                if record.run == self.journal.run.id and record.status == "found" and record.id not in self._taken:
-                    self._taken.add(record.id)
-                    return record
-        return None
+            return self._left.pop() if self._left else None
 
     def _next_batch(self) -> list[int]:
         """Seeds one after the other, so that an id can tell what was played before."""
@@ -218,10 +217,8 @@ class Campaign:
             self._store(record, outcome.history, {"seen.jsonl": seen_lines(outcome)})
             self.hooks.notice(f"{record.id}: {record.kind}: {record.text}")
         with self._lock:
-            if record:
-                self._taken.add(record.id)
-                if self._found_after is None:
-                    self._found_after = round(time.monotonic() - self._began, 1)
+            if record and self._found_after is None:
+                self._found_after = round(time.monotonic() - self._began, 1)
             self.journal.add(SeedDone(seed, record.id if record else "", dict(outcome.explained)))
             self.said_no.update(outcome.said_no)
             self._played += 1
