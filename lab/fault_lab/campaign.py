@@ -90,8 +90,8 @@ class Campaign:
         self._began = time.monotonic()
         self.store.sweep()
         self._left = self._left_by_an_earlier_part()
-        if self.stops_at_first and self.journal.findings and not self._left:
-            return self.summary()
+        if self.stops_at_first and self.journal.findings:
+            self._over.set()
         # Not Thread.join(): a signal that is raised out of it leaves a living thread marked as ended (CPython 3.11).
         begun: list[threading.Event] = []
         try:
@@ -144,7 +144,7 @@ class Campaign:
 
     def _work(self, is_over: threading.Event) -> None:
         try:
-            while (rest := self._take_left()) is not None:
+            while not self._stopped.is_set() and (rest := self._take_left()):
                 self._investigate(rest)
             while not self._is_over() and (seeds := self._next_batch()):
                 found = self._play_batch(seeds)

@@ -17,10 +17,10 @@ import pytest
 from lab.errors import MachineBusy, ResultError, SpecError
 from lab.fault_lab import campaign as campaigns
 from lab.fault_lab import shrink
-from lab.fault_lab.campaign import Campaign, CampaignSummary, history_of
-from lab.fault_lab.campaign_record import LATEST, begun_campaign, resumed_campaign
+from lab.fault_lab.campaign import Campaign, CampaignHooks, CampaignSummary, history_of
+from lab.fault_lab.campaign_record import LATEST, CampaignJournal, SeedDone, begun_campaign, resumed_campaign
 from lab.fault_lab.evidence import Evidence, seen_lines
-from lab.fault_lab.findings import FindingStore
+from lab.fault_lab.findings import FindingStore, KeptFinding
 from lab.fault_lab.generator import generated
 from lab.fault_lab.history import ActKind, FaultHistory, parse_id
 from lab.fault_lab.history_play import Arena
@@ -156,6 +156,59 @@ def test_an_interrupted_campaign_has_lost_nothing_and_goes_on(played: PlayedByRu
     assert summary.seeds == 60
     assert sorted(parse_id(record.id).seed for record in summary.findings) == CUT_SEEDS[:2]
     assert {record.status for record in summary.findings} == {"shrunk"}
+
+
+def interrupted_before_noting(played: PlayedByRule, monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[str]:
+    """A campaign that ends between keeping a finding and noting its seed; then what is told when it is gone on with."""
+    told: list[str] = []
+
+    def add(journal: CampaignJournal, line: SeedDone) -> None:
+        if line.finding:
+            raise Stop
+        real(journal, line)
+
+    real = CampaignJournal.add
+    with monkeypatch.context() as patched:
+        patched.setattr(CampaignJournal, "add", add)
+        with pytest.raises(Stop):
+            run(played, workers=1, **more)
+    assert [each.record.status for each in FindingStore(played.host).all()] == ["found"]
+    summary = run(played, resume=LATEST, workers=1, hooks=CampaignHooks(notice=told.append), **more)
+    assert {record.status for record in summary.findings} == {"shrunk"}
+    return told
+
+
+def test_what_was_kept_and_not_noted_is_looked_into_and_not_played_again(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = f"c1-{CUT_SEEDS[0]}"
+    told = interrupted_before_noting(played, monkeypatch)
+    assert [words for words in told if words.startswith(f"kept as {first}-s")]
+    assert not [words for words in told if words.startswith(f"{first}: {KIND}")]
+
+
+def test_no_other_bug_is_looked_for_once_what_was_left_is_looked_into(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = interrupted_before_noting(played, monkeypatch, stops_at_first=True)
+    assert [words for words in told if words.startswith("kept as ")]
+    assert not [words for words in told if words.startswith(f"c1-{CUT_SEEDS[1]}")]
+
+
+def test_what_is_left_over_is_listed_before_any_worker_begins(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    real = FindingStore.all
+
+    def listing(store: FindingStore) -> list[KeptFinding]:
+        listed.append(threading.current_thread().name)
+        return real(store)
+
+    monkeypatch.setattr(FindingStore, "all", listing)
+    run(played)
+    # Whoever lists later takes up what another worker has only just kept.
+    assert not [name for name in listed if name.startswith("raidlab-campaign")]
 
 
 def test_a_folder_that_takes_no_more_is_told_with_the_id_that_replays(
