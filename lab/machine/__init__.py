@@ -1,7 +1,17 @@
 """Machines: where the md driver runs, opened by target and driven through the agent."""
 
 from lab.machine.agent import RUN_FOLDER
-from lab.machine.api import AgentProgram, CommandResult, Machine, MachineFacts, RawSample, RunningCommand, SampleRequest
+from lab.machine.api import (
+    AgentProgram,
+    CommandResult,
+    Machine,
+    MachineFacts,
+    RawSample,
+    RunningCommand,
+    SampleRequest,
+    Terminal,
+    TypedCommand,
+)
 from lab.machine.embedded import EmbeddedOptions, UbdDisk
 from lab.machine.opening import Host, default_target, open_machine
 from lab.machine.target import Target, TargetKind, parse_target
@@ -19,6 +29,8 @@ __all__ = [
     "SampleRequest",
     "Target",
     "TargetKind",
+    "Terminal",
+    "TypedCommand",
     "UbdDisk",
     "default_target",
     "open_machine",

@@ -11,7 +11,7 @@ and of short ones can mix. The last answer to a request has ``"done": true``.
     read    paths                -> {"files": {path: text or null}}
     list    paths                -> {"names": {path: [name, ...]}}
     write   path, base64         -> {}
-    load    name, source         -> {}; a file as this one with a further verb of that name, or a program to call
+    load    name, source         -> {}; a file as this one with a verb of that name, with several, or a program to call
     stop    target, signal       -> ends the request with that id: a signal for a command, the end for anything else
     exit                         -> kills what still runs; an embedded kernel also writes all out, and then powers off
 
@@ -236,7 +236,7 @@ class Agent:
 
     def on_wake(self, fd: int) -> None:
         os.read(fd, 512)
-        by_pid = {task.pid: task for task in self.running.values() if isinstance(task, ChildProcess)}
+        by_pid = {child.pid: child for child in self.children()}
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] in by_pid:
@@ -300,8 +300,9 @@ class Agent:
         """A file is sent when it is first needed: what an embedded kernel never needs, it shall not compile."""
         self.loaded[request["name"]] = names = {"__name__": request["name"]}
         exec(compile(request["source"], request["name"], "exec"), names)
-        if verb := names.get("verb"):
-            setattr(self, "verb_" + request["name"], lambda request: verb(self, request))
+        verbs = names.get("verbs") or ({request["name"]: names["verb"]} if "verb" in names else {})
+        for name, verb in verbs.items():
+            setattr(self, "verb_" + name, functools.partial(verb, self))
         self.send({"id": request["id"], "done": True})
 
     def verb_stop(self, request: dict[str, Any]) -> None:
@@ -316,9 +317,13 @@ class Agent:
         self.send({"id": request["id"], "done": True})
         self.is_over = True
 
+    def children(self) -> list[Any]:
+        """Requests that are processes: commands and the shells of terminals."""
+        return [task for task in self.running.values() if hasattr(task, "pid")]
+
     def kill_all(self) -> None:
         """Kill what still runs, and give it a moment to be gone; what waits for a disk may take as long as that."""
-        children = [task for task in self.running.values() if isinstance(task, ChildProcess) and task.status is None]
+        children = [child for child in self.children() if child.status is None]
         for child in children:
             child.stop(signal.SIGKILL)
         until = time.monotonic() + END_SECONDS

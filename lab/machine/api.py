@@ -108,6 +108,48 @@ class RunningCommand(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TypedCommand:
+    """A line that was typed at the prompt of a terminal's shell, and has ended."""
+
+    line: str
+    status: int
+    """As bash has it: 128 + N if signal N ended it."""
+    seconds: float
+    """On the machine's clock."""
+    folder: str
+    """Where the shell is now."""
+
+
+class Terminal(Protocol):
+    """A terminal on a machine, with a shell of root in it. Iterate ``chunks`` on one thread; the rest from any."""
+
+    @property
+    def status(self) -> int | None:
+        """How the shell ended, 128 + N if signal N ended it; None while it runs."""
+        ...
+
+    def chunks(self) -> Iterator[bytes]:
+        """What is printed, in pieces, as xterm-256color understands it; ends when the shell ends.
+
+        Whoever asks for the next piece has shown the one before: a program that prints faster waits.
+        Raises LabError if there is no shell to open, MachineLost when the machine goes.
+        """
+        ...
+
+    def type(self, data: bytes) -> None:
+        """Hand over what was typed, of any length; returns at once."""
+        ...
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The window has another size, in characters; returns at once."""
+        ...
+
+    def stop(self) -> None:
+        """End it as when a window is closed: SIGHUP to all in it, SIGKILL two seconds later to what is left."""
+        ...
+
+
 class Machine(Protocol):
     """An open machine. All methods raise MachineLost when it is gone."""
 
@@ -176,6 +218,16 @@ class Machine(Protocol):
         ...
 
     def sample(self, request: SampleRequest) -> SampleStream: ...
+
+    def terminal(
+        self, columns: int, rows: int, *, on_command: Callable[[TypedCommand], None] = lambda _: None
+    ) -> Terminal:
+        """A terminal of that many characters, with bash as root in it.
+
+        ``on_command`` is told of each line typed at its prompt that has ended, on the thread that iterates ``chunks``.
+        In virtual time a command takes its time; while a key is waited for, at the prompt or in an editor, none passes.
+        """
+        ...
 
     def is_answering(self, within_seconds: float) -> bool:
         """Whether a question that costs nothing is answered in so much of this computer's time."""

@@ -53,11 +53,12 @@ class _Answer(TypedDict, total=False):
     names: dict[str, list[str]]
     sample: _Sample
     failed: str
+    base64: str
     error: str
     text: str
 
 
-_OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("names",)}
+_OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("names",), "terminal": ("status",)}
 """What the last answer to a request has, if it is no refusal."""
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.host.clock import Clock, HostClock
-from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest
+from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest, TypedCommand
 from lab.machine.channel import Channel, Message, Pending
+from lab.machine.terminal import ChannelTerminal
 
 STDERR_TAIL_CHARACTERS = 2000
 # Short requests are answered in milliseconds; a kernel under heavy load, or waiting for a lock of md, takes longer.
@@ -161,6 +162,13 @@ class ChannelMachine:
             thread_prefixes=list(request.thread_prefixes),
         )
         return ChannelSamples(self, pending)
+
+    def terminal(
+        self, columns: int, rows: int, *, on_command: Callable[[TypedCommand], None] = lambda _: None
+    ) -> ChannelTerminal:
+        """See Machine.terminal."""
+        self._load("terminal", _HERE / "agent_terminal.py")
+        return ChannelTerminal(self, self._channel, columns, rows, on_command)
 
     def is_answering(self, within_seconds: float) -> bool:
         """See Machine.is_answering."""

@@ -5,12 +5,13 @@ Fill ``FakeMachine`` with captured files and scripted results; what ran is in ``
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from lab.errors import CommandFailed, LabError, MachineLost
-from lab.machine.api import AgentProgram, CommandResult, Machine, MachineFacts, RawSample, SampleRequest
+from lab.machine.api import AgentProgram, CommandResult, Machine, MachineFacts, RawSample, SampleRequest, TypedCommand
 
 FACTS = MachineFacts(
     target="fake:",
@@ -83,6 +84,40 @@ class FakeRunningCommand:
         self.signals.append(signal_number)
 
 
+class FakeTerminal:
+    """A terminal that prints what the test puts in it; what was typed is in ``typed``."""
+
+    def __init__(self, columns: int, rows: int, on_command: Callable[[TypedCommand], None]) -> None:
+        self.sizes = [(columns, rows)]
+        self.on_command = on_command
+        self.typed = b""
+        self.status: int | None = None
+        self._printed: queue.SimpleQueue[bytes | TypedCommand | int | MachineLost] = queue.SimpleQueue()
+
+    def put(self, printed: bytes | TypedCommand | int | MachineLost) -> None:
+        """Print this; or let a command have ended, the shell end with a status, or the machine be lost."""
+        self._printed.put(printed)
+
+    def chunks(self) -> Iterator[bytes]:
+        while not isinstance(printed := self._printed.get(), int):
+            if isinstance(printed, MachineLost):
+                raise printed
+            if isinstance(printed, TypedCommand):
+                self.on_command(printed)
+            else:
+                yield printed
+        self.status = printed
+
+    def type(self, data: bytes) -> None:
+        self.typed += data
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.sizes.append((columns, rows))
+
+    def stop(self) -> None:
+        self.put(129)
+
+
 @dataclass
 class FakeMachine:
     """Satisfies ``lab.machine.api.Machine``.
@@ -107,6 +142,7 @@ class FakeMachine:
     reads: list[tuple[str, ...]] = field(default_factory=list)
     listings: list[tuple[str, ...]] = field(default_factory=list)
     sample_requests: list[SampleRequest] = field(default_factory=list)
+    terminals: list[FakeTerminal] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
     """What the machine has waited for a processor, one for each time it is asked; the last stays."""
     clock: FakeClock = field(default_factory=lambda: FakeClock())
@@ -151,6 +187,13 @@ class FakeMachine:
         self._require_alive()
         self.listings.append(tuple(paths))
         return {path: self._names_in(path) for path in paths}
+
+    def terminal(
+        self, columns: int, rows: int, *, on_command: Callable[[TypedCommand], None] = lambda _: None
+    ) -> FakeTerminal:
+        self._require_alive()
+        self.terminals.append(FakeTerminal(columns, rows, on_command))
+        return self.terminals[-1]
 
     def is_answering(self, within_seconds: float) -> bool:
         return not self.is_closed

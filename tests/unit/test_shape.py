@@ -13,7 +13,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 MODULES = sorted(path for package in ("lab", "tui") for path in (REPOSITORY / package).rglob("*.py"))
 STAND_ALONE = {"lab/disks/pace_program.py"} | {
     f"lab/machine/{name}.py"
-    for name in ("agent", "agent_call", "agent_sample", "confinement", "disk_rescue", "kernel_init", "supervisor")
+    for name in (
+        *("agent", "agent_call", "agent_sample", "agent_terminal"),
+        *("confinement", "disk_rescue", "kernel_init", "supervisor"),
+    )
 }
 WAITS = {"lab/host/clock.py"} | STAND_ALONE
 OPENS_KERNEL_FILES = {"lab/host/files.py"} | STAND_ALONE

@@ -1,0 +1,257 @@
+"""The agent's verbs for a terminal, sent to it when a client first needs one. Stand-alone like the agent.
+
+    terminal  columns, rows, argv, environ, window -> {"base64": what it printed} pieces, then {"status"}
+    type      target, base64                       -> {} once the terminal has taken all of it in
+    resize    target, columns, rows                -> {}; its programs get SIGWINCH
+    taken     target, bytes                        -> {}; so much of what was printed has been shown
+
+Of what is printed no more than ``window`` bytes are under way: whoever prints more waits, as at any terminal, so a
+flood takes no memory and the other requests are answered between its pieces. Pieces are base64: a program may print any
+bytes, a piece may end within a character, and in JSON each control character would take six.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import os
+import selectors
+import signal
+import struct
+import termios
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from lab.machine.agent import Agent
+
+PIECE_BYTES = 4096
+# A program that was left behind may hold the terminal open: it is over this long after its shell.
+DRAIN_SECONDS = 0.2
+# What it printed last is kept so long for a client that is slow to show what came before.
+LAST_PIECES_SECONDS = 5.0
+KILL_AFTER_SECONDS = 2.0
+# In virtual time so much of it passes for each piece and each key: computing takes none, but a disk does, and a
+# full-screen program may wait whether more follows an Esc (vim's ttimeoutlen is a tenth of a second).
+PIECE_SETTLES_SECONDS = 0.001
+SHELL_SETTLES_SECONDS = 0.01
+PROGRAM_SETTLES_SECONDS = 0.2
+LOCAL_MODES = 3
+SESSION = 3
+
+
+class PseudoTerminal:
+    """A pseudo-terminal with a shell that leads a session of its own."""
+
+    def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
+        self.agent = agent
+        self.id: int = request["id"]
+        self.status: int | None = None
+        self.room = int(request["window"])
+        self.typed = b""
+        self.typing: list[int] = []
+        self.settled = self.last_seen = time.monotonic() + PROGRAM_SETTLES_SECONDS
+        self.due: float | None = self.settled
+        self.watched = 0
+        self.master, slave = os.openpty()
+        try:
+            self.resize(request)
+            os.set_blocking(self.master, False)
+            name = os.ttyname(slave)
+            # The first terminal that the leader of a new session opens is the one that controls it (tty_ioctl(4)).
+            self.pid = os.posix_spawnp(
+                request["argv"][0],
+                request["argv"],
+                {**agent.child_environ, **request["environ"]},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, name, os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, 0, 1),
+                    (os.POSIX_SPAWN_DUP2, 0, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT],
+            )
+        except BaseException:
+            os.close(self.master)
+            raise
+        finally:
+            os.close(slave)
+        self.watch()
+        agent.running[self.id] = self
+
+    @property
+    def passes_time(self) -> bool:
+        """In virtual time the clock goes on while a command runs, and stands still while the next key is waited for.
+
+        Who waits for single keys, an editor as the shell itself, has the terminal hand out characters and not lines.
+        """
+        if self.status is not None or time.monotonic() < self.settled:
+            return True
+        return self.room > 0 and self.takes_lines()
+
+    def settle(self, seconds: float) -> None:
+        self.settled = self.due = max(self.settled, time.monotonic() + seconds)
+
+    def takes_lines(self) -> bool:
+        with contextlib.suppress(termios.error):
+            return bool(termios.tcgetattr(self.master)[LOCAL_MODES] & termios.ICANON)
+        return True
+
+    def watch(self) -> None:
+        """Read while there is room for it with the client, write while something waits to be typed."""
+        wanted = (selectors.EVENT_READ if self.room > 0 else 0) | (selectors.EVENT_WRITE if self.typed else 0)
+        if wanted == self.watched or self.is_hung_up:
+            return
+        if self.watched:
+            self.agent.selector.unregister(self.master)
+        if wanted:
+            self.agent.selector.register(self.master, wanted, self.on_ready)
+        self.watched = wanted
+
+    def on_ready(self, master: int) -> None:
+        self.write()
+        self.read()
+
+    def read(self) -> bool:
+        """Pass one piece on, if there is room; False if nothing comes just now, or ever again."""
+        if self.room <= 0:
+            return False
+        try:
+            data = os.read(self.master, min(PIECE_BYTES, self.room))
+        except BlockingIOError:
+            return False
+        except OSError:
+            # EIO: nobody has the terminal open any more.
+            data = b""
+        if not data:
+            self.hang_up()
+            return False
+        self.room -= len(data)
+        if self.status is None:
+            # Whoever prints is not done with it: a shell has its terminal ready for the next key before its prompt.
+            self.settle(PIECE_SETTLES_SECONDS)
+        self.agent.send({"id": self.id, "base64": base64.b64encode(data).decode("ascii")})
+        self.watch()
+        return True
+
+    def write(self) -> None:
+        try:
+            self.typed = self.typed[os.write(self.master, self.typed) :] if self.typed else b""
+        except BlockingIOError:
+            return
+        except OSError:
+            self.typed = b""
+        if not self.typed:
+            self.answer_typing()
+        self.watch()
+
+    def answer_typing(self) -> None:
+        for request_id in self.typing:
+            self.agent.send({"id": request_id, "done": True})
+        self.typing.clear()
+
+    def type(self, request: dict[str, Any]) -> None:
+        is_shell = False
+        with contextlib.suppress(OSError):
+            is_shell = os.tcgetpgrp(self.master) == self.pid
+        if self.status is None:
+            self.settle(SHELL_SETTLES_SECONDS if is_shell else PROGRAM_SETTLES_SECONDS)
+        self.typed += base64.b64decode(request["base64"])
+        self.write()
+        if self.typed:
+            self.typing.append(request["id"])
+
+    def resize(self, request: dict[str, Any]) -> None:
+        size = struct.pack("HHHH", int(request["rows"]), int(request["columns"]), 0, 0)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def take(self, request: dict[str, Any]) -> None:
+        self.room += int(request["bytes"])
+        if self.status is None:
+            # There may be something to read already.
+            self.settle(PIECE_SETTLES_SECONDS)
+        self.watch()
+
+    def on_exit(self, wait_status: int) -> None:
+        self.status = os.waitstatus_to_exitcode(wait_status)
+        now = time.monotonic()
+        self.due, self.last_seen = now + DRAIN_SECONDS, now + LAST_PIECES_SECONDS
+        if self.master < 0:
+            self.finish()
+
+    def on_time(self, now: float) -> None:
+        self.due = None
+        if self.status is None:
+            if self.is_hung_up:
+                self.kill()
+            return
+        while self.read():
+            pass
+        if self.room <= 0 and now < self.last_seen:
+            self.due = now + DRAIN_SECONDS
+        else:
+            self.hang_up()
+
+    def stop(self, number: int) -> None:
+        """As when the window of a terminal is closed; what does not go by that is killed."""
+        if self.status is None and number == signal.SIGKILL:
+            self.kill()
+        elif self.status is None:
+            self.hang_up()
+
+    @property
+    def is_hung_up(self) -> bool:
+        return self.master < 0
+
+    def hang_up(self) -> None:
+        """The kernel tells the session (SIGHUP, SIGCONT): tty_ioctl(4), and __tty_hangup in drivers/tty/tty_io.c."""
+        if not self.is_hung_up:
+            if self.watched:
+                self.agent.selector.unregister(self.master)
+            os.close(self.master)
+            self.master, self.watched, self.typed = -1, 0, b""
+            self.answer_typing()
+            # For a shell that does not care.
+            self.settled = self.due = time.monotonic() + KILL_AFTER_SECONDS
+        if self.status is not None:
+            self.finish()
+
+    def kill(self) -> None:
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                    fields = file.read().rpartition(")")[2].split()
+                # proc(5): the sixth field of the line, of which two stand before.
+                if int(fields[SESSION]) == self.pid:
+                    os.kill(int(pid), signal.SIGKILL)
+
+    def finish(self) -> None:
+        if self.agent.running.pop(self.id, None) is not None:
+            self.agent.send({"id": self.id, "done": True, "status": self.status})
+
+
+def about(act: Callable[[PseudoTerminal, dict[str, Any]], None]) -> Callable[[Agent, dict[str, Any]], None]:
+    """A verb that is about a terminal; one that has just ended is no error."""
+
+    def verb(agent: Agent, request: dict[str, Any]) -> None:
+        terminal = agent.running.get(request["target"])
+        if isinstance(terminal, PseudoTerminal) and not terminal.is_hung_up:
+            act(terminal, request)
+            if request["id"] in terminal.typing:
+                # Answered when it is all taken in.
+                return
+        agent.send({"id": request["id"], "done": True})
+
+    return verb
+
+
+verbs = {
+    "terminal": PseudoTerminal,
+    "type": about(PseudoTerminal.type),
+    "resize": about(PseudoTerminal.resize),
+    "taken": about(PseudoTerminal.take),
+}

@@ -1,0 +1,184 @@
+"""The client's end of a terminal on a machine: what it prints, what is typed, and which commands have ended."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote
+
+from lab.errors import LabError, MachineLost
+from lab.gates.text import visible
+from lab.machine.agent import RUN_FOLDER
+from lab.machine.api import TypedCommand
+from lab.machine.channel import Channel, Message, Pending
+
+HISTORY_FILE = f"{RUN_FOLDER}/history"
+"""What was typed in terminals, each line with its time before it (bash(1), HISTTIMEFORMAT)."""
+BASHRC = Path(__file__).resolve().parent / "terminal.bashrc"
+WINDOW_BYTES = 32 * 1024
+"""What may be printed and not yet shown: an answer to another request waits behind as much."""
+_TAKEN_BYTES = WINDOW_BYTES // 4
+# With what base64 adds, a request has room on an embedded kernel's line beside others (lab/machine/channel.py).
+_TYPED_BYTES = 1200
+_SIGHUP = 1
+# A sequence of the lab's own, as terminal.bashrc prints it; 7777 is a number that no terminal knows.
+_MARK_START = b"\x1b]7777;"
+_MARK = re.compile(rb"\x1b\]7777;([^\x07\x1b]*)\x07")
+_MOST_OF_A_MARK = 128 * 1024
+
+
+class TerminalMachine(Protocol):
+    """What a terminal asks of its machine."""
+
+    def next_message(self, pending: Pending) -> Message: ...
+    def write(self, path: str, text: str) -> None: ...
+    def stop_request(self, pending: Pending, signal_number: int) -> None: ...
+
+
+class MarkFilter:
+    """Takes the shell's marks out of what a terminal prints. ``word`` is what the shell alone knows."""
+
+    def __init__(self, word: str, on_command: Callable[[TypedCommand], None]) -> None:
+        self._word = word
+        self._on_command = on_command
+        self._rest = b""
+
+    def clean(self, data: bytes) -> bytes:
+        """What is to be shown of it. The start of a mark is kept back until its end has come."""
+        data = self._rest + data
+        self._rest = b""
+        shown = _MARK.sub(self._hear, data)
+        start = shown.rfind(_MARK_START)
+        if start < 0:
+            tail = shown[-len(_MARK_START) + 1 :]
+            at = tail.rfind(b"\x1b")
+            start = len(shown) - len(tail) + at if at >= 0 and _MARK_START.startswith(tail[at:]) else -1
+        if start >= 0 and len(shown) - start < _MOST_OF_A_MARK:
+            shown, self._rest = shown[:start], shown[start:]
+        return shown
+
+    def _hear(self, mark: re.Match[bytes]) -> bytes:
+        word, *fields = mark.group(1).decode("utf-8", "replace").split(";")
+        if word == self._word and len(fields) == 4:
+            status, micros, folder, line = fields
+            if status.isdecimal() and micros.isdecimal():
+                seconds = min(int(micros[:18]) / 1e6, 1e12)
+                typed = visible(unquote(line), lines=True)
+                self._on_command(TypedCommand(typed, int(status[:3]), seconds, visible(unquote(folder))))
+        # Of whomever it is, it is for no terminal.
+        return b""
+
+
+class ChannelTerminal:
+    """See lab.machine.api.Terminal. What is typed goes out on a thread of its own: nobody waits for a machine."""
+
+    def __init__(
+        self,
+        machine: TerminalMachine,
+        channel: Channel,
+        columns: int,
+        rows: int,
+        on_command: Callable[[TypedCommand], None],
+        folder: str = RUN_FOLDER,
+    ) -> None:
+        """``folder`` is where the machine keeps the shell's start file and history."""
+        word = secrets.token_hex(8)
+        self._machine = machine
+        self._channel = channel
+        self._filter = MarkFilter(word, on_command)
+        environ = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "SHELL": "/bin/bash"}
+        machine.write(f"{folder}/{BASHRC.name}", BASHRC.read_text(encoding="utf-8"))
+        self._pending = channel.request(
+            "terminal",
+            columns=columns,
+            rows=rows,
+            argv=["bash", "--noprofile", "--rcfile", f"{folder}/{BASHRC.name}", "-i"],
+            environ={**environ, "RAIDLAB_WORD": word, "RAIDLAB_RUN": folder},
+            window=WINDOW_BYTES,
+        )
+        self._status: int | None = None
+        self._wanted = threading.Condition()
+        self._typed = bytearray()
+        self._size: tuple[int, int] | None = None
+        self._is_over = False
+        self._sender = threading.Thread(target=self._send, name="terminal input", daemon=True)
+        self._sender.start()
+
+    @property
+    def status(self) -> int | None:
+        """128 + N if signal N ended the shell; None while it runs."""
+        return self._status
+
+    def chunks(self) -> Iterator[bytes]:
+        """See lab.machine.api.Terminal."""
+        shown = 0
+        try:
+            while not (message := self._machine.next_message(self._pending)).get("done"):
+                data = _decoded(message)
+                if clean := self._filter.clean(data):
+                    yield clean
+                shown += len(data)
+                if shown >= _TAKEN_BYTES:
+                    self._channel.request("taken", target=self._pending.request_id, bytes=shown)
+                    shown = 0
+        finally:
+            with self._wanted:
+                self._is_over = True
+                self._wanted.notify_all()
+        if "error" in message:
+            raise LabError(
+                f"the machine could not open a terminal: {message['text']}",
+                hint="see that bash is installed there; without a terminal: raidlab exec -- COMMAND",
+            )
+        status = message["status"]
+        self._status = status if status >= 0 else 128 - status
+
+    def type(self, data: bytes) -> None:
+        """See lab.machine.api.Terminal."""
+        with self._wanted:
+            self._typed += data
+            self._wanted.notify_all()
+
+    def resize(self, columns: int, rows: int) -> None:
+        """See lab.machine.api.Terminal."""
+        with self._wanted:
+            self._size = columns, rows
+            self._wanted.notify_all()
+
+    def stop(self) -> None:
+        """See lab.machine.api.Terminal."""
+        with contextlib.suppress(MachineLost):
+            self._machine.stop_request(self._pending, _SIGHUP)
+
+    def _send(self) -> None:
+        target = self._pending.request_id
+        # Who waits for output learns of a machine that is gone, and why.
+        with contextlib.suppress(LabError):
+            while True:
+                with self._wanted:
+                    self._wanted.wait_for(lambda: self._is_over or self._typed or self._size)
+                    if self._is_over:
+                        return
+                    size, self._size = self._size, None
+                    piece = bytes(self._typed[:_TYPED_BYTES])
+                    del self._typed[:_TYPED_BYTES]
+                if size:
+                    self._channel.request("resize", target=target, columns=size[0], rows=size[1])
+                if piece:
+                    text = base64.b64encode(piece).decode("ascii")
+                    # Answered when all of it is taken in, which may be long: what follows waits here, not there.
+                    self._machine.next_message(self._channel.request("type", target=target, base64=text))
+
+
+def _decoded(message: Message) -> bytes:
+    try:
+        return base64.b64decode(message.get("base64", ""), validate=True)
+    except (binascii.Error, ValueError):
+        raise MachineLost("the machine's agent is not understood: what its terminal printed is no base64") from None

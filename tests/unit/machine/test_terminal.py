@@ -1,0 +1,206 @@
+"""A terminal of the agent's with a real pty and a real bash on this computer."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.errors import MachineLost
+from lab.host.clock import HostClock, wait_for
+from lab.machine.api import TypedCommand
+from lab.machine.remote import _HERE
+from lab.machine.terminal import ChannelTerminal, MarkFilter
+from tests.unit.machine.test_agent import AgentHere, here, is_running
+
+__all__ = ["here"]
+
+
+class Sitting:
+    """Somebody at a terminal."""
+
+    def __init__(self, here: AgentHere, folder: Path) -> None:
+        self.shown = bytearray()
+        self.commands: list[TypedCommand] = []
+        self.failure: MachineLost | None = None
+        here.machine._load("terminal", _HERE / "agent_terminal.py")
+        self.terminal = ChannelTerminal(here.machine, here.channel, 80, 24, self.commands.append, str(folder))
+        self.thread = threading.Thread(target=self._look)
+        self.thread.start()
+        self.until(lambda: b"# " in self.shown, "a prompt")
+
+    def _look(self) -> None:
+        try:
+            for chunk in self.terminal.chunks():
+                self.shown += chunk
+        except MachineLost as error:
+            self.failure = error
+
+    def until(self, is_reached: Callable[[], bool], what: str) -> None:
+        wait_for(lambda: None, lambda _: is_reached(), what=what, timeout_seconds=20, clock=HostClock())
+
+    def run(self, line: str) -> tuple[TypedCommand, str]:
+        """Type a line and wait for its end; what it printed, the line itself left out."""
+        count, start = len(self.commands), len(self.shown)
+        self.terminal.type(f"{line}\r".encode())
+        self.until(lambda: len(self.commands) > count and self.shown.endswith(b"# "), line)
+        printed = bytes(self.shown[start:]).partition(b"\x1b[?2004l\r")[2].partition(b"\x1b[?2004h")[0]
+        return self.commands[-1], printed.decode()
+
+    def leave(self) -> None:
+        self.terminal.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def sitting(here: AgentHere, tmp_path: Path) -> Iterator[Sitting]:
+    found = Sitting(here, tmp_path)
+    yield found
+    found.leave()
+
+
+def test_it_is_a_terminal_with_job_control_and_follows_its_size(sitting: Sitting) -> None:
+    assert b"cannot set terminal process group" not in sitting.shown
+    command, printed = sitting.run("stty size; [ -t 0 ] && [ -t 2 ] && echo $TERM")
+    assert (command.status, printed) == (0, "24 80\r\nxterm-256color\r\n")
+    sitting.terminal.resize(101, 33)
+    assert sitting.run("stty size")[1].endswith("33 101\r\n")
+    sitting.run("sleep 50 &")
+    assert sitting.run("kill %1; wait %1")[0].status == 143
+
+
+def test_what_is_typed_is_told_when_it_has_ended_and_kept_in_a_history(sitting: Sitting, tmp_path: Path) -> None:
+    sitting.run(f"mkdir {tmp_path}/'a;b'; cd {tmp_path}/'a;b'")
+    assert sitting.commands[-1].folder == f"{tmp_path}/a;b"
+    told, _ = sitting.run("false 'a; 100 %' é")
+    assert (told.line, told.status) == ("false 'a; 100 %' é", 1)
+    assert sitting.run("sleep 0.2")[0].seconds == pytest.approx(0.2, abs=2.0)
+    before = len(sitting.commands)
+    # Nothing typed is no command, nor what was given up.
+    sitting.terminal.type(b"\rnot this\x03\r")
+    again, _ = sitting.run("false 'a; 100 %' é")
+    assert (again.line, len(sitting.commands)) == (told.line, before + 1)
+    kept = (tmp_path / "history").read_text().splitlines()
+    assert kept[-1] == told.line
+    assert kept[-2].startswith("#")
+    assert abs(int(kept[-2][1:]) - time.time()) < 60
+
+
+def test_its_users_own_start_file_is_not_read(sitting: Sitting) -> None:
+    assert sitting.run("echo ${RAIDLAB_WORD-none} ${RAIDLAB_RUN-none}; env | grep -c ^_lab")[1] == "none none\r\n0\r\n"
+
+
+def test_ctrl_c_gets_through_a_flood_that_delays_nobody(sitting: Sitting, here: AgentHere) -> None:
+    sitting.terminal.type(b"yes\r")
+    sitting.until(lambda: len(sitting.shown) > 1_000_000, "a flood")
+    for _ in range(20):
+        assert here.ask_raw("read", paths=["/proc/uptime"])["done"]
+    sitting.terminal.type(b"\x03")
+    sitting.until(lambda: bool(sitting.commands), "the flood's end")
+    assert (sitting.commands[-1].line, sitting.commands[-1].status) == ("yes", 130)
+
+
+def test_who_does_not_look_makes_the_program_wait(here: AgentHere, tmp_path: Path) -> None:
+    here.machine._load("terminal", _HERE / "agent_terminal.py")
+    terminal = ChannelTerminal(here.machine, here.channel, 80, 24, lambda _: None, str(tmp_path))
+    chunks = terminal.chunks()
+    shown = next(chunks)
+    terminal.type(f"yes | tee {tmp_path}/printed\r".encode())
+    while len(shown) < 40_000:
+        shown += next(chunks)
+    printed = tmp_path / "printed"
+    sizes = [0, -1]
+    while sizes[-1] != sizes[-2]:
+        time.sleep(0.3)
+        sizes.append(printed.stat().st_size)
+    # What is under way, the terminal's own store (128 KiB at most: TTYB_DEFAULT_MEM_LIMIT twice) and the pipe's.
+    assert sizes[-1] < 40_000 + 32_768 + 131_072 + 2 * 65_536
+    terminal.stop()
+    for _ in chunks:
+        pass
+    assert terminal.status is not None
+
+
+def test_a_long_paste_arrives_whole(sitting: Sitting, tmp_path: Path) -> None:
+    data = b"".join(b"%06d a line of what was pasted, long enough to count\n" % number for number in range(1900))
+    sitting.terminal.type(f"cat > {tmp_path}/pasted\r".encode())
+    sitting.until(lambda: sitting.shown.endswith(b"pasted\r\n\x1b[?2004l\r"), "cat")
+    sitting.terminal.type(data + b"\x04")
+    sitting.until(lambda: bool(sitting.commands), "its end")
+    found = (tmp_path / "pasted").read_bytes()
+    assert len(data) > 100_000
+    assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest()
+
+
+def test_the_end_tells_the_status(here: AgentHere, tmp_path: Path) -> None:
+    sitting = Sitting(here, tmp_path)
+    sitting.terminal.type(b"exit 7\r")
+    sitting.thread.join(10)
+    assert sitting.terminal.status == 7
+    # Late keys are nobody's.
+    sitting.terminal.type(b"x")
+
+
+def test_stopping_ends_what_ignores_it(here: AgentHere, tmp_path: Path) -> None:
+    sitting = Sitting(here, tmp_path)
+    sitting.terminal.type(f"trap '' HUP; sh -c 'echo $$ > {tmp_path}/pid; sleep 60; :'\r".encode())
+    sitting.until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()), "a program")
+    pid = int((tmp_path / "pid").read_text())
+    sitting.leave()
+    sitting.until(lambda: not is_running(pid), "the program's end")
+    assert sitting.terminal.status in (129, 137)
+
+
+def test_who_looks_learns_that_the_machine_is_gone(here: AgentHere, tmp_path: Path) -> None:
+    sitting = Sitting(here, tmp_path)
+    here.process.kill()
+    sitting.thread.join(10)
+    assert sitting.failure is not None
+
+
+def marked(*pieces: bytes) -> tuple[bytes, list[TypedCommand]]:
+    heard: list[TypedCommand] = []
+    marks = MarkFilter("word", heard.append)
+    return b"".join(marks.clean(piece) for piece in pieces), heard
+
+
+MARK = b"\x1b]7777;word;2;1500000;/a%3Bb;ls%0Als -l %25\x07"
+TOLD = TypedCommand("ls\nls -l %", 2, 1.5, "/a;b")
+
+
+def test_marks_are_taken_out_wherever_a_piece_ends() -> None:
+    whole = b"before\x1b[1m" + MARK + b"after\x1b]0;title\x07"
+    for cut in range(len(whole) + 1):
+        shown, heard = marked(whole[:cut], whole[cut:])
+        assert (shown, heard) == (b"before\x1b[1mafter\x1b]0;title\x07", [TOLD])
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        b"\x1b]7777;other;0;1;/;ls\x07",
+        b"\x1b]7777;word;0;1;/\x07",
+        b"\x1b]7777;word;-1;1;/;ls\x07",
+        b"\x1b]7777;word;x;y;/;ls\x07",
+        b"\x1b]7777;\xff\xfe\x07",
+    ],
+)
+def test_what_is_no_mark_of_the_shell_is_shown_to_nobody_and_believed_by_nobody(mark: bytes) -> None:
+    assert marked(b"a" + mark + b"b") == (b"ab", [])
+
+
+def test_a_mark_brings_nothing_that_a_terminal_would_obey() -> None:
+    _, heard = marked(b"\x1b]7777;word;0;1;/%1B[2J;ls %1B]52;c;x%07\x07", b"")
+    assert heard == []
+    _, heard = marked(b"\x1b]7777;word;0;1;/%1B[2J;ls %1B]52%07\x07", b"")
+    assert heard[0].line.isprintable()
+    assert heard[0].folder.isprintable()
+
+
+def test_a_mark_without_end_is_not_waited_for() -> None:
+    assert marked(b"\x1b]7777;word;" + b"x" * 200_000)[0].endswith(b"xxx")
