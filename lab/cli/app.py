@@ -29,6 +29,7 @@ _COMMANDS = (
     ("load", "lab.cli.load:load", "Run one workload on one array, live."),
     ("workloads", "lab.cli.load:workloads", "The catalogue of workloads."),
     ("exec", "lab.cli.execute:execute", "Run a command on the machine while the lab is open."),
+    ("shell", "lab.cli.shell:shell", "A terminal on the machine while the lab is open."),
     ("run", "lab.cli.run:run", "Run an experiment."),
     ("fault", "lab.cli.fault:app", "Faults that end in a verdict on the data: scenarios, power cuts, campaigns."),
     ("lesson", "lab.cli.lesson:app", "Guided lessons: read, predict, do, check, understand."),
