@@ -24,7 +24,8 @@ from tui.lessons.guide import Guide
 from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
-from tui.themes import THEMES
+from tui.themes import TERMINAL_DARK, TERMINAL_LIGHT, THEMES
+from tui.widgets.terminal import TerminalView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 SHOW_SECONDS = 0.1
 """The screen is brought up to date no more often than this."""
 _BAD_NEWS_SECONDS = 12.0
+_EVERYWHERE = ("help", "next_theme", "restart", "quit")
+"""Actions of the keys with priority."""
 
 
 class RaidlabApp(App[object], Frontend, inherit_bindings=False):
@@ -114,6 +117,7 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         """Themes and keys first, the machine beside the first frame."""
         for theme in THEMES:
             self.register_theme(theme)
+        self.ansi_theme_dark, self.ansi_theme_light = TERMINAL_DARK, TERMINAL_LIGHT
         known = {theme.name for theme in THEMES}
         self.theme = self.settings.theme if self.settings.theme in known else Settings().theme
         if self.settings.mode in self.MODES:
@@ -202,6 +206,12 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         """In words where the terminal has no signs for Enter and the arrows."""
         shown = super().get_key_display(binding)
         return KEY_WORDS.get(shown, shown) if self.glyphs is ASCII else shown
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While the terminal has the focus, its programs get the keys that otherwise hold everywhere."""
+        if action in _EVERYWHERE and self.terminal.is_open and isinstance(self.focused, TerminalView):
+            return False
+        return super().check_action(action, parameters)
 
     def action_mode(self, mode: str) -> None:
         self.switch_mode(mode)

@@ -17,6 +17,7 @@ from tui.client.jobs import Job, do
 from tui.plan_runs import PlanRun
 from tui.services import Background, Loads, Marks, Pacing, TypedShell
 from tui.state import LabState
+from tui.terminal import TerminalSession
 from tui.updates import update
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Frontend:
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
         self.shell, self.background, self.pacing = TypedShell(self), Background(self), Pacing(self)
-        self.services: tuple[Service, ...] = (self.marks, self.background, self.shell, self.loads)
+        self.terminal = TerminalSession(self)
+        self.services: tuple[Service, ...] = (self.marks, self.background, self.shell, self.terminal, self.loads)
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: happened.LabMessage) -> None:

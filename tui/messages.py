@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lab.arrays.bring_up import BroughtUp
     from lab.disks import LabDisk
     from lab.errors import LabError
-    from lab.machine.api import MachineFacts
+    from lab.machine.api import MachineFacts, Terminal
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark
     from lab.session.load import LoadPhase
@@ -178,4 +178,17 @@ class ShellEnded(LabMessage):
     """A command typed by hand has ended."""
 
     status: int | None
+    error: LabError | None
+
+
+@dataclass
+class TerminalCommandEnded(LabMessage):
+    """A line typed in the terminal has ended; it may have made or stopped arrays."""
+
+
+@dataclass
+class TerminalEnded(LabMessage):
+    """The terminal's shell has ended, or the machine was lost."""
+
+    terminal: Terminal
     error: LabError | None

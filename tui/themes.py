@@ -6,6 +6,7 @@ contrast (WCAG 2.1, success criteria 1.4.3 and 1.4.6); a test computes it.
 
 from __future__ import annotations
 
+from rich.terminal_theme import TerminalTheme
 from textual.theme import Theme
 
 _MARKED = {"block-cursor-text-style": "bold", "button-focus-text-style": "bold underline"}
@@ -102,4 +103,33 @@ HIGH_CONTRAST = Theme(
     },
 )
 THEMES = (DARK, LIGHT, HIGH_CONTRAST)
+
+
+def _sixteen(theme: Theme, black: str, white: str, *others: str) -> TerminalTheme:
+    """``others``: red, green, yellow, blue, magenta, cyan; then bright black and white, and the six again."""
+    plain, (bright_black, bright_white), bright = others[:6], others[6:8], others[8:]
+
+    def triplets(*colours: str) -> list[tuple[int, int, int]]:
+        return [(int(each[1:3], 16), int(each[3:5], 16), int(each[5:], 16)) for each in colours]
+
+    foreground, background = triplets(str(theme.foreground), str(theme.background))
+    return TerminalTheme(
+        background, foreground, triplets(black, *plain, white), triplets(bright_black, *bright, bright_white)
+    )
+
+
+TERMINAL_DARK = _sixteen(
+    DARK, "#3d4c5e", "#d6dde6",
+    "#ff7b72", "#7ee787", "#f2cc60", "#6cb6ff", "#d2a8ff", "#76e3ea",
+    "#8b9fb8", "#ffffff",
+    "#ffa198", "#a5f3b0", "#ffe08a", "#9ccfff", "#e2c5ff", "#b3f0f5",
+)  # fmt: skip
+"""The sixteen colours of programs in the terminal, on a dark background."""
+TERMINAL_LIGHT = _sixteen(
+    LIGHT, "#1d2733", "#57667a",
+    "#b51f1f", "#166c2c", "#7d5500", "#0a5bb5", "#7a2fa0", "#0b6a75",
+    "#57667a", "#1d2733",
+    "#9c1111", "#0f5a23", "#6b4800", "#084a94", "#662488", "#095761",
+)  # fmt: skip
+"""The same on a light one: all dark enough to be read, white and yellow too."""
 DEFAULT = DARK.name

@@ -78,21 +78,23 @@ async def lost(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
 
 
 async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
-    """A command has been typed on the Commands screen."""
+    """A command has been typed in the terminal of the Commands screen."""
+    from lab.machine import TypedCommand
     from tests.tui.conftest import until
-    from tests.unit.fakes import Scripted
+    from tests.tui.still import text_of
 
     await looked(pilot, app, lab)
-
-    def ended_in_its_folder() -> None:
-        kept = lab.machine.runs[-1][5]
-        lab.machine.files[f"{kept}.folder"] = "/root\n"
-
-    lab.machine.answers[("bash", "-c")] = Scripted(
-        stdout="Personalities : [raid6] [raid5] [raid4]\nunused devices: <none>\n", act=ended_in_its_folder
+    await until(pilot, lambda: bool(lab.machine.terminals), "a terminal")
+    terminal = lab.machine.terminals[-1]
+    prompt = b"\x1b[1;31mlab\x1b[0m:\x1b[1;34m/\x1b[0m# "
+    terminal.put(
+        prompt + b"cat /proc/mdstat\r\nPersonalities : [raid6] [raid5] [raid4]\r\nunused devices: <none>\r\n"
+        b"" + prompt + b"ls -d /etc /proc/mdstat\r\n\x1b[1;34m/etc\x1b[0m  /proc/mdstat\r\n" + prompt
     )
-    await pilot.press(*"cat /proc/mdstat", "enter")
-    await until(pilot, lambda: not app.shell.running_line, "the command has ended")
+    terminal.put(TypedCommand("cat /proc/mdstat", 0, 0.02, "/"))
+    terminal.put(TypedCommand("ls -d /etc /proc/mdstat", 0, 0.02, "/"))
+    await until(pilot, lambda: "unused devices" in text_of(app), "its output")
+    await until(pilot, lambda: len(app.lab.commands) > 0, "the command has ended")
     await idle(pilot, app)
 
 

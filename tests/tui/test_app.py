@@ -210,22 +210,6 @@ async def test_number_keys_change_the_screen(app_on: AppMaker, keys: str, shown:
         assert app.current_mode == shown
 
 
-async def test_a_typed_command_runs_and_its_output_shows(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    from tests.unit.fakes import Scripted
-
-    app = app_on()
-    async with running(app) as pilot:
-        fake_lab.machine.answers[("bash", "-c")] = Scripted(stdout="hello from the machine\n")
-        await pilot.press("5")
-        await pilot.pause()
-        await pilot.press(*"uname", "enter")
-        await until(pilot, lambda: not app.shell.running_line, "the command has ended")
-        await idle(pilot, app)
-        assert "hello from the machine" in app.shell.output
-        typed = [entry for entry in app.lab.commands if entry.origin is Origin.SHELL]
-        assert [entry.line for entry in typed] == ["uname"]
-
-
 async def test_other_work_can_have_the_machine_for_a_while(app_on: AppMaker, fake_lab: FakeLab) -> None:
     app = app_on()
     seen: list[object] = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lab.disks import Opener
     from lab.machine import Host
-    from lab.machine.api import CommandResult
+    from lab.machine.api import CommandResult, TypedCommand
     from lab.plans import Plan
     from lab.session.monitor import Monitor
     from lab.session.pace import Pacer
@@ -52,6 +52,10 @@ class CommandLog:
     def typed(self, line: str) -> None:
         """The next command of this thread is what somebody typed."""
         self._typed.line = line
+
+    def ended_in_terminal(self, command: TypedCommand) -> None:
+        """A line typed in a terminal has ended; what it printed stays there."""
+        self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", "", self._now()))
 
     def on_command(self, result: CommandResult) -> None:
         """A command has ended."""

@@ -1,4 +1,4 @@
-"""Commands: everything that ran on the machine, and a line to type more."""
+"""Commands: everything that ran on the machine, and a terminal on it to type more."""
 
 from __future__ import annotations
 
@@ -6,61 +6,19 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input, Log, OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from tui.glyphs import glyphs_of
-from tui.screens.mode import ModeScreen
+from tui.screens.mode import LessonSide, ModeScreen
 from tui.state import CommandEntry, LabState, Origin
+from tui.widgets.terminal import TerminalView
 from tui.widgets.words import titled
 
-KEPT_LINES = 200
-
-
-class ShellInput(Input):
-    """Up and down walk through what was typed; Enter posts ``Input.Submitted``."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "older", "Older", show=False, id="shell.older", tooltip="The command typed before"),
-        Binding("down", "newer", "Newer", show=False, id="shell.newer", tooltip="The command typed after"),
-    ]
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(
-            id=id,
-            placeholder="cat /proc/mdstat",
-            tooltip="A command for the machine: Enter runs it, Up brings back the one before",
-            compact=True,
-            select_on_focus=False,
-        )
-        self._lines: list[str] = []
-        self._position = 0
-
-    def keep(self, line: str) -> None:
-        """Remember a line that was run."""
-        if not self._lines or self._lines[-1] != line:
-            self._lines.append(line)
-            del self._lines[:-KEPT_LINES]
-        self._position = len(self._lines)
-
-    def action_older(self) -> None:
-        self._go(self._position - 1)
-
-    def action_newer(self) -> None:
-        self._go(self._position + 1)
-
-    def _go(self, position: int) -> None:
-        if not self._lines or position < 0:
-            return
-        self._position = min(position, len(self._lines))
-        self.value = self._lines[self._position] if self._position < len(self._lines) else ""
-        self.cursor_position = len(self.value)
-
-
 _ORIGINS = {Origin.PLAN: "plan", Origin.SHELL: "you", Origin.LAB: "lab"}
-_OUTPUT_LINES = 5000
+_OF_THE_LIST = ("all", "copy", "copy_all", "leave")
+_LEAVES = "F12 or Ctrl+] leaves, F11: whole screen"
 
 
 class CommandsScreen(ModeScreen):
@@ -70,16 +28,23 @@ class CommandsScreen(ModeScreen):
     AREA = "Commands"
     HELP = (
         "Every command that ran on the machine, as a line that you can copy and type at a root shell, with its status "
-        "and how long it took. Below you can type commands yourself: mdadm, cat /proc/mdstat, fio. What they do shows "
-        "up in the app at once.\n\n"
+        "and how long it took. Below is a terminal: a shell as root, with editors, pagers, colours and completion. "
+        "What you do there shows up in the app at once.\n\n"
+        "While the terminal has the focus, all keys are its programs'. F12 or Ctrl+] brings you to the list, where the "
+        "app's keys hold again, and back. F11 gives it the whole screen. Shift+PageUp shows what has gone by, and so "
+        "does PageUp where no editor or pager wants it.\n\n"
         "On the embedded kernel you are root of a machine that has nothing but the lab; elsewhere you are root there."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f2", "all", "All/steps", id="commands.all", tooltip="Show what the lab runs for itself too, or not"),
         Binding("f3", "copy", "Copy", id="commands.copy", tooltip="Copy the selected command, else the newest"),
         Binding("f4", "copy_all", "Copy all", id="commands.copy-all", tooltip="Copy all commands shown, one a line"),
-        Binding("ctrl+c", "interrupt", "Interrupt", id="commands.interrupt", tooltip="Ctrl-C to the command that runs"),
-        Binding("ctrl+l", "clear", "Clear", id="commands.clear", show=False, tooltip="Clear the shell's output"),
+        Binding("f12", "terminal", "Terminal", id="commands.terminal", tooltip="To the terminal on the machine"),
+        Binding(
+            "ctrl+right_square_bracket", "terminal", "Terminal", id="commands.terminal-too", show=False,
+            tooltip="As F12",
+        ),
+        Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal over the whole screen, and back"),
         Binding("escape", "leave", "Lab", id="commands.leave", show=False, tooltip="Back to the Lab screen"),
     ]  # fmt: skip
 
@@ -88,19 +53,10 @@ class CommandsScreen(ModeScreen):
         self._shows_all = False
         self._drawn = 0
         self._shown: list[CommandEntry] = []
-        self._printed = 0
 
     def body(self) -> ComposeResult:
         yield titled(OptionList(id="command-log", markup=False), "What ran on the machine")
-        with titled(Vertical(id="shell"), "Shell on the machine"):
-            yield Log(id="shell-output", max_lines=_OUTPUT_LINES)
-            with Horizontal(id="shell-line"):
-                yield Static("#", id="shell-prompt")
-                yield ShellInput(id="shell-input")
-
-    def on_mount(self) -> None:
-        self.query_one("#shell-output", Log).can_focus = False
-        self.query_one(ShellInput).focus()
+        yield titled(TerminalView(id="terminal"), "Terminal on the machine, as root")
 
     def show_state(self, state: LabState) -> None:
         log = self.query_one("#command-log", OptionList)
@@ -110,23 +66,17 @@ class CommandsScreen(ModeScreen):
             self._append(log, list(state.commands)[-new:])
         kind = "all commands" if self._shows_all else "plans and yours"
         log.border_subtitle = f"{kind}; F2 {'hides the lab’s own' if self._shows_all else 'shows all'}"
-        typed = self.app.shell
-        self.query_one("#shell-output", Log).write(typed.unseen(self._printed))
-        self._printed = typed.count
-        running = typed.running_line
-        folder = "" if running else typed.folder
-        self.query_one("#shell-prompt", Static).update(Content(f"{folder} #" if folder else "#"))
-        shell = self.query_one("#shell", Vertical)
-        shell.border_subtitle = "running; Ctrl+C interrupts" if running else "Enter runs, Up brings back"
-        shell.set_class(bool(running), "-running")
+        terminal = self.query_one(TerminalView)
+        terminal.begin()
+        terminal.border_subtitle = _LEAVES if terminal.has_focus else "F12: to the terminal"
 
     def hint(self, state: LabState) -> str | None:
         if not state.is_open:
             return None
-        if self.app.shell.running_line:
-            return "[b]Ctrl+C[/b] interrupts the command, a second one kills it. [b]Esc[/b] goes to the Lab."
+        if not self.query_one(TerminalView).has_focus:
+            return "[b]F12[/b] goes to the terminal, [b]Enter[/b] brings the chosen command there, [b]Esc[/b]: Lab."
         about = state.selected.inspecting_command if state.selected else "cat /proc/mdstat"
-        return f"Type a command, such as {about}; its effects show everywhere. [b]Esc[/b]: Lab."
+        return f"[b]F12[/b] leaves the terminal. Type a command, such as {about}; its effects show everywhere."
 
     def _append(self, log: OptionList, entries: list[CommandEntry]) -> None:
         wanted = [entry for entry in entries if self._shows_all or entry.origin is not Origin.LAB]
@@ -151,25 +101,38 @@ class CommandsScreen(ModeScreen):
         ]
         return Content.assemble(*parts)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        line = event.value.strip()
-        if not line:
-            return
-        if not self.app.shell.run(line):
-            why = "the command before still runs" if self.app.shell.running_line else "the machine does not run"
-            self.notify(f"Not run: {why}.", severity="warning")
-            return
-        field = self.query_one(ShellInput)
-        field.keep(line)
-        field.value = ""
-        self.app.show_soon()
-
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Enter on a command brings it to the prompt."""
-        field = self.query_one(ShellInput)
-        field.value = self._shown[event.option_index].line
-        field.cursor_position = len(field.value)
-        field.focus()
+        self.query_one(TerminalView).bring(self._shown[event.option_index].line)
+
+    def on_terminal_view_left(self) -> None:
+        if self.has_class("-full"):
+            self.action_full()
+        self.query_one("#command-log").focus()
+
+    def on_terminal_view_enlarged(self) -> None:
+        self.action_full()
+
+    def on_screen_resume(self) -> None:
+        self.query_one(TerminalView).focus()
+
+    def on_descendant_focus(self) -> None:
+        self.app.show_soon()
+
+    def action_terminal(self) -> None:
+        self.query_one(TerminalView).focus()
+
+    def action_full(self) -> None:
+        """The rest of the screen gives way, and comes back."""
+        is_full = not self.has_class("-full")
+        self.set_class(is_full, "-full")
+        self.query_one(LessonSide).show(None if is_full else self.app.guide.view)
+        self.query_one(TerminalView).focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Within the terminal the list's keys are its programs', and the line of keys does not show them."""
+        is_inside = self.app.terminal.is_open and isinstance(self.focused, TerminalView)
+        return False if is_inside and action in _OF_THE_LIST else super().check_action(action, parameters)
 
     def action_all(self) -> None:
         self._shows_all = not self._shows_all
@@ -191,13 +154,6 @@ class CommandsScreen(ModeScreen):
         self.app.copy_to_clipboard("".join(f"{line}\n" for line in lines))
         what = "1 command" if len(lines) == 1 else f"{len(lines)} commands"
         self.notify(f"Copied {what}, if the terminal allows it.")
-
-    def action_interrupt(self) -> None:
-        self.app.shell.interrupt()
-
-    def action_clear(self) -> None:
-        self.app.shell.clear()
-        self.query_one("#shell-output", Log).clear()
 
     def action_leave(self) -> None:
         self.app.switch_mode("lab")

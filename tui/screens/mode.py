@@ -137,7 +137,7 @@ class ModeScreen(Screen[None]):
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
         self.query_one(HintLine).show(self.hint(state) or self.app.guide.hint_line() or next_step(state))
-        if self.SHOWS_LESSON:
+        if self.SHOWS_LESSON and not self.has_class("-full"):
             self.query_one(LessonSide).show(self.app.guide.view)
         self.show_state(state)
         self._show_keys()

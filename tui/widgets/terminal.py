@@ -1,0 +1,264 @@
+"""The terminal on the machine as a widget: paints what has changed, and hands on every key but a few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.widgets.terminal_keys import pasted, typed
+
+if TYPE_CHECKING:
+    from textual import getters
+
+    from tui.app import RaidlabApp
+    from tui.widgets.terminal_screen import Run, TerminalScreen
+
+PAINT_SECONDS = 0.04
+"""However much is printed, it is painted no more often."""
+_WHEEL_LINES = 3
+_NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
+# As pyte has it (graphics.py).
+_NUMBERS = {name: number for number, name in enumerate(_NAMES)}
+_NUMBERS |= {f"bright{name}": number + 8 for number, name in enumerate(_NAMES)}
+_NUMBERS["bfightmagenta"] = 13
+
+
+class TerminalView(Widget, can_focus=True):
+    """Shows ``app.terminal``. While it has the focus, the keys below are the app's and all others the program's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "f12", "leave", "Leave", id="terminal.leave", tooltip="From the terminal to the list, and so to the app"
+        ),
+        Binding("ctrl+right_square_bracket", "leave", "Leave", id="terminal.leave-too", show=False, tooltip="As F12"),
+        Binding("f11", "full", "Full", id="terminal.full", tooltip="The terminal over the whole screen, and back"),
+        Binding("shift+pageup", "page(1)", "Older", id="terminal.older", show=False, tooltip="Lines that have gone by"),
+        Binding("shift+pagedown", "page(-1)", "Newer", id="terminal.newer", show=False, tooltip="Back to the newest"),
+    ]
+    OWN_KEYS: ClassVar[frozenset[str]] = frozenset(
+        {"f11", "f12", "ctrl+right_square_bracket", "shift+pageup", "shift+pagedown"}
+    )
+
+    if TYPE_CHECKING:
+        app = getters.app(RaidlabApp)
+
+    class Printed(Message):
+        """There is something new to paint."""
+
+        bubble = False
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, TerminalView.Printed)
+
+    class Left(Message):
+        """The focus is to go elsewhere."""
+
+    class Enlarged(Message):
+        """The terminal is to have the whole screen, or no longer."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._back = 0
+        """How many lines the view is above the newest."""
+        self._seen_gone = 0
+        self._painted: list[Strip] = []
+        self._is_due = False
+        self._styles: dict[Any, Style] = {}
+
+    def on_mount(self) -> None:
+        self.app.terminal.on_change = self._tell
+        self.watch(self.app, "theme", self._forget_styles, init=False)
+
+    def on_unmount(self) -> None:
+        self.app.terminal.on_change = lambda: None
+
+    def _tell(self) -> None:
+        # From any thread.
+        self.post_message(self.Printed())
+
+    def on_terminal_view_printed(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self.set_timer(PAINT_SECONDS, self._paint)
+
+    def begin(self) -> None:
+        """Open a terminal where none has been yet; called when the machine may be there."""
+        if self.app.terminal.is_wanted and self.size.area:
+            self.app.terminal.open(self.size.width, self.size.height)
+            self._back = self._seen_gone = 0
+            self._paint()
+
+    def on_resize(self) -> None:
+        # The event's is with the border.
+        if self.size.area:
+            self.app.terminal.resize(self.size.width, self.size.height)
+            self.begin()
+            self._paint()
+
+    def on_focus(self) -> None:
+        self._paint()
+
+    def on_blur(self) -> None:
+        self._paint()
+
+    def _forget_styles(self) -> None:
+        self._styles.clear()
+        self._paint()
+
+    def notify_style_update(self) -> None:
+        self._styles.clear()
+        self._painted = []
+        super().notify_style_update()
+
+    def _paint(self) -> None:
+        """Send to the screen the lines that differ."""
+        self._is_due = False
+        before, self._painted = self._painted, self._lines()
+        width = self.size.width
+        changed = [
+            Region(0, y, width, 1) for y, line in enumerate(self._painted) if y >= len(before) or line != before[y]
+        ]
+        if changed and len(before) == len(self._painted):
+            self.refresh(*changed)
+        elif changed or before:
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if len(self._painted) != self.size.height:
+            self._painted = self._lines()
+        return self._painted[y] if y < len(self._painted) else Strip.blank(self.size.width, self.rich_style)
+
+    def _lines(self) -> list[Strip]:
+        width, height = self.size
+        terminal, screen = self.app.terminal, self.app.terminal.screen
+        lines: list[Strip] = []
+        if screen:
+            with screen.lock:
+                lines = self._lines_of(screen, width, height)
+        lines += [Strip.blank(width, self.rich_style)] * (height - len(lines))
+        if not terminal.is_open and height:
+            wanted = "" if terminal.ended or not self.app.lab.is_open else "The terminal opens …"
+            then = " Ctrl+R starts it again." if not self.app.lab.is_open else " Enter opens another."
+            text = f"{terminal.ended}{then}" if terminal.ended else wanted or "There is no machine."
+            note = Style(bold=True, reverse=True) if terminal.ended else Style()
+            row = min(screen.cursor.y + 1, height - 1) if screen else 0
+            lines[row] = self._strip([Segment(text, self.rich_style + note)], width)
+        return lines
+
+    def _lines_of(self, screen: TerminalScreen, width: int, height: int) -> list[Strip]:
+        if screen.is_second:
+            self._back = 0
+        elif self._back:
+            # What is looked at stays where it is while more goes by.
+            self._back += screen.gone_count - self._seen_gone
+        self._seen_gone = screen.gone_count
+        self._back = min(max(self._back, 0), len(screen.gone))
+        shown: list[list[Run]] = [screen.gone[len(screen.gone) - back] for back in range(self._back, 0, -1)][:height]
+        shown += [screen.runs(y) for y in range(min(height - len(shown), screen.lines))]
+        lines = [self._strip([Segment(text, self._style(look)) for text, look in runs], width) for runs in shown]
+        cursor = screen.cursor
+        is_shown = self.has_focus and self.app.terminal.is_open and not cursor.hidden and not self._back
+        if is_shown and cursor.y < len(lines):
+            at = min(cursor.x, width - 1)
+            line = lines[cursor.y]
+            under = line.crop(at, at + 1).apply_style(Style(reverse=True))
+            lines[cursor.y] = Strip.join([line.crop(0, at), under, line.crop(at + 1, width)])
+        return lines
+
+    def _strip(self, segments: list[Segment], width: int) -> Strip:
+        return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+    def _style(self, look: tuple[Any, ...]) -> Style:
+        found = self._styles.get(look)
+        if found is None:
+            foreground, background, bold, italics, underscore, strikethrough, is_reversed, _ = look
+            base = self.rich_style
+            own = Style(
+                color=self._colour(foreground), bgcolor=self._colour(background), bold=bold, italic=italics,
+                underline=underscore, strike=strikethrough,
+            )  # fmt: skip
+            found = base + own
+            if is_reversed:
+                found += Style(color=found.bgcolor, bgcolor=found.color)
+            self._styles[look] = found
+        return found
+
+    def _colour(self, name: str) -> str | None:
+        """The sixteen colours as the theme has them, all others as the program wants them."""
+        if name in _NUMBERS:
+            return self.app.ansi_theme.ansi_colors[_NUMBERS[name]].hex
+        return None if name == "default" else f"#{name}"
+
+    async def on_key(self, event: events.Key) -> None:
+        if event.key in self.OWN_KEYS:
+            return
+        terminal, screen = self.app.terminal, self.app.terminal.screen
+        if not terminal.is_open or screen is None:
+            if event.key == "enter" and self.app.lab.is_open:
+                event.stop()
+                terminal.open(self.size.width, self.size.height)
+                self._back = self._seen_gone = 0
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key in ("pageup", "pagedown") and not screen.is_second:
+            self.action_page(1 if event.key == "pageup" else -1)
+            return
+        self._to_newest()
+        terminal.type(typed(event.key, event.character, cursor_keys=screen.has(1)))
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        screen = self.app.terminal.screen
+        if screen and self.app.terminal.is_open:
+            self._to_newest()
+            self.app.terminal.type(pasted(event.text, is_bracketed=screen.has(2004)))
+
+    def bring(self, line: str) -> None:
+        """Write a line at the prompt; Enter is for the user to press."""
+        screen = self.app.terminal.screen
+        if screen and self.app.terminal.is_open:
+            self.app.terminal.type(pasted(line, is_bracketed=screen.has(2004)))
+        self.focus()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._scroll(event, 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._scroll(event, -1)
+
+    def _scroll(self, event: events.MouseEvent, direction: int) -> None:
+        event.stop()
+        screen = self.app.terminal.screen
+        if screen and screen.is_second:
+            # As xterm does there (alternateScroll): a pager scrolls by arrows.
+            key = typed("up" if direction > 0 else "down", None, cursor_keys=screen.has(1))
+            self.app.terminal.type(key * _WHEEL_LINES)
+        else:
+            self._go_back(_WHEEL_LINES * direction)
+
+    def _go_back(self, by: int) -> None:
+        self._back = max(0, self._back + by)
+        self._paint()
+
+    def _to_newest(self) -> None:
+        if self._back:
+            self._back = 0
+            self._paint()
+
+    def action_page(self, direction: int) -> None:
+        self._go_back(direction * max(1, self.size.height - 1))
+
+    def action_leave(self) -> None:
+        self.post_message(self.Left())
+
+    def action_full(self) -> None:
+        self.post_message(self.Enlarged())
