@@ -12,7 +12,7 @@ EXPERIMENT ?= antioquia-quick
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab vm test test-fast test-faults test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: help lab vm test test-fast test-wide test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -30,7 +30,7 @@ test: setup-test ## set up what is missing, then run the unit, app and embedded-
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
 	@$(PYTEST) -m "not vm and not kernel and not slow"
 
-test-faults: setup-test ## the widest tests of the fault lab: campaigns, findings, planted bugs, mdadm's suite (three minutes)
+test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (20 minutes)
 	@$(PYTEST) -m wide
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)

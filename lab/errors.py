@@ -114,6 +114,10 @@ class LessonError(LabError):
     """A lesson cannot be worked at in this way, or its progress cannot be kept."""
 
 
+class DrillError(LabError):
+    """A drill cannot be made, or not be worked at in this way."""
+
+
 class ResultError(LabError):
     """A result, or another file that the lab keeps, could not be stored or read."""
 

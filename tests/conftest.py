@@ -41,13 +41,16 @@ MEASURING = (
 )
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
-    "test_lessons",
-    "test_adapt",
-    "test_verdicts",
-    "test_rebuild",
-    "test_session",
     "test_filesystem_and_workloads",
+    "test_drill_proofs",
     "test_app_kills",
+    "test_rebuild",
+    "test_adapt",
+    "test_lessons",
+    "test_microscope_writes",
+    "test_drills",
+    "test_verdicts",
+    "test_session",
     "test_breaking",
 )
 # Files whose tests take more than a second of a processor's time each: marked slow as a whole.
@@ -66,6 +69,26 @@ SLOW = (
     "tui/test_volumes.py",
     "unit/adapt/test_volumes.py",
     "unit/results/test_verdicts.py",
+)
+
+# Files that try every combination of something of which another file tries the usual ones: marked wide as a whole.
+WIDE = (
+    "hardening/test_promises.py",
+    "kernel/test_adapt.py",
+    "kernel/test_app_kills.py",
+    "kernel/test_app_pace.py",
+    "kernel/test_breaking.py",
+    "kernel/test_drill_proofs.py",
+    "kernel/test_fault_files.py",
+    "kernel/test_fault_files_broken.py",
+    "kernel/test_fault_oracle.py",
+    "kernel/test_filesystem_and_workloads.py",
+    "kernel/test_lessons.py",
+    "kernel/test_lessons_measured.py",
+    "kernel/test_microscope.py",
+    "kernel/test_microscope_flips.py",
+    "kernel/test_microscope_writes.py",
+    "kernel/test_rebuild.py",
 )
 
 # Marker -> programs that its tests start.
@@ -140,6 +163,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.as_posix().endswith(SLOW):
             item.add_marker(pytest.mark.slow)
+        if item.path.as_posix().endswith(WIDE):
+            item.add_marker(pytest.mark.wide)
         files.setdefault(item.path, []).append(item)
     measuring = [file for file in files if file.stem in MEASURING]
     places: dict[Path, float] = {file: MEASURING.index(file.stem) - len(MEASURING) for file in measuring}

@@ -16,6 +16,7 @@ from textual.screen import Screen
 
 from lab.host import signals
 from tui.collector import settle_collector
+from tui.drills import Drills
 from tui.experiments import Experiments
 from tui.faults import FaultRuns
 from tui.frontend import Choice, ClientMaker, Frontend
@@ -102,7 +103,9 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
             self._filters.append(AsciiFilter())
         self.experiments, self.faults = Experiments(self), FaultRuns(self)
         self.guide = Guide(self, on_passed=self.bell)
-        self.services += (self.guide,)
+        self.drills = Drills(self)
+        self.drills.on_making = self._cover
+        self.services += (self.guide, self.drills)
         self.marks.is_quiet = lambda: self.guide.is_following
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
@@ -198,6 +201,15 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         """In a notification; bad news stays longer."""
         options: dict[str, Any] = {"severity": "error", "timeout": _BAD_NEWS_SECONDS} if is_bad else {}
         self.notify(text, title=title, markup=False, **options)
+
+    def _cover(self, is_covered: bool) -> None:
+        from tui.screens.drills import MakingScreen
+
+        covers = [screen for screen in self.screen_stack if isinstance(screen, MakingScreen)]
+        if is_covered and not covers:
+            self.push_screen(MakingScreen())
+        for screen in () if is_covered else covers:
+            screen.dismiss()
 
     def choose_freely(self) -> None:
         self.switch_mode("build")

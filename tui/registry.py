@@ -36,4 +36,5 @@ SCREENS = (
     ScreenEntry("6", "lessons", "Lessons", "tui.screens.lessons:LessonsScreen"),
     ScreenEntry("7", "faults", "Faults", "tui.screens.faults:FaultsScreen"),
     ScreenEntry("8", "stripe", "Stripe", "tui.screens.stripe:StripeScreen"),
+    ScreenEntry("9", "drills", "Drills", "tui.screens.drills:DrillsScreen"),
 )

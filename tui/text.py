@@ -46,6 +46,7 @@ restart   start a lost machine again
 q         close the lab and leave
 All else is on the command line, and can be typed here too:
 raidlab lesson list       the lessons; raidlab lesson start 1 begins one
+raidlab drill list        disasters to practise on; raidlab drill start 1 makes one
 raidlab run               experiments; raidlab run NAME measures one
 raidlab results           what was measured; raidlab results show NAME
 raidlab --help            everything"""

@@ -99,11 +99,16 @@ def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
 
 
 def _opened(state: LabState, message: happened.SessionOpened) -> None:
-    from lab.session.history import History
-
     state.phase, state.problem = MachinePhase.OPEN, None
     state.facts, state.disks, state.found = message.facts, message.disks, message.found
     # Another start has another clock: what the old one showed does not go on.
+    forget_past(state)
+
+
+def forget_past(state: LabState) -> None:
+    """Nothing of what was seen so far is shown any more."""
+    from lab.session.history import History
+
     state.look, state.history = None, History()
     state.events.clear()
     state.first_syncs.clear()

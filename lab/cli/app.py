@@ -32,6 +32,7 @@ _COMMANDS = (
     ("shell", "lab.cli.shell:shell", "A terminal on the machine while the lab is open."),
     ("run", "lab.cli.run:run", "Run an experiment."),
     ("fault", "lab.cli.fault:app", "Faults that end in a verdict on the data: scenarios, power cuts, campaigns."),
+    ("drill", "lab.cli.drill:app", "Disasters to practise on: an array in trouble, and a verdict on the data."),
     ("lesson", "lab.cli.lesson:app", "Guided lessons: read, predict, do, check, understand."),
     ("results", "lab.cli.results:app", "Stored results."),
     ("lint", "lab.cli.lint:lint", "What makes a measurement untrustworthy, rule by rule."),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,10 @@ from lab.cli import lesson_text
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
+from lab.cli.proofs import AnyProof, tell_proofs
 from lab.cli.session import open_session
+from lab.drills.schema import Drill, read_drill, ready
+from lab.drills.schema import catalogue as drill_files
 from lab.errors import ExitCode, LessonError, SpecError
 from lab.lessons.course import LessonFiles
 from lab.lessons.engine import StepView
@@ -212,11 +216,12 @@ def leave() -> None:
 
 @app.command
 def verify(
-    *files: Annotated[Path, Parameter(help="Lesson files; without any: the whole course.")],
+    *files: Annotated[Path, Parameter(help="Lesson files; without any: the whole course, and all drills.")],
     prove: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Also carry each lesson out, on a lab of its own (minutes)."),
+        Parameter(negative="", show_default=False, help="Also carry each out, on a lab of its own (minutes)."),
     ] = False,
+    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; without any: for two.")] = None,
 ) -> None:
     """Check lesson files: everything that is wrong, with file, step and remedy."""
     context = current()
@@ -229,25 +234,26 @@ def verify(
             listed = "".join(f"\n  - {problem}" for problem in problems)
             raise SpecError(f"the course is not sound:{listed}", hint="fix these, then verify it again")
         chosen = course.lessons
+    drills = {} if files else {path: read_drill(path) for path in drill_files().values()}
     if prove:
-        _prove(context, chosen)
-    elif context.json:
-        out_json({"sound": [each.lesson.id for each in chosen]})
-    else:
-        out("\n".join(f"{each.lesson.id}: sound" for each in chosen))
+        _prove(context, chosen, drills, seed)
+        return
+    names = [*(each.lesson.id for each in chosen), *(drill.id for drill in drills.values())]
+    out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))
 
 
-def _prove(context: Context, chosen: tuple[LessonFiles, ...]) -> None:
-    from lab.lessons.proof import prove
+def _prove(
+    context: Context, chosen: tuple[LessonFiles, ...], drills: dict[Path, Drill], seeds: list[str] | None
+) -> None:
+    from lab.drills import proof as drill_proof
+    from lab.lessons.proof import PROOF_SEEDS, prove_all
 
-    proofs = [prove(files.ready(), context.target, context.host, on_notice=context.narrator.notice) for files in chosen]
-    if context.json:
-        out_json(proofs)
-    else:
-        out("\n".join(proof.sentence for proof in proofs))
-    if failures := [failure for proof in proofs for failure in proof.failures]:
-        listed = "".join(f"\n  - {failure}" for failure in failures)
-        raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps named above")
+    words = seeds or PROOF_SEEDS
+    lessons = [files.ready(word) for files in chosen for word in words]
+    cases = [ready(drill, path, word) for path, drill in drills.items() for word in words]
+    place = (context.target, context.host)
+    parts: tuple[Iterable[AnyProof], ...] = (prove_all(lessons, *place), drill_proof.prove_all(cases, *place))
+    tell_proofs(context, chain.from_iterable(parts))
 
 
 def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:

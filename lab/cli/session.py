@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context
+from lab.cli.drill_watch import drilled
 from lab.cli.lesson_watch import watched
 from lab.cli.output import err, out, out_json
 from lab.cli.progress import ProgressBar
@@ -31,7 +32,9 @@ def open_session(context: Context, *, start_arrays: bool = True, watches: bool =
         on_plan=context.narrator.announce,
         opener=context.opener,
     )
-    with opened as session, watched(context, session) if watches else nullcontext():
+    with opened as session, ExitStack() as stack:
+        for each in (drilled, watched) if watches else ():
+            stack.enter_context(each(context, session))
         yield session
 
 

@@ -7,9 +7,12 @@ measured (lab.experiments.runner), without a look at what the lesson would like 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lab.disks import DiskKind, open_lab, specs
 from lab.experiments.service import RunRequest
@@ -29,6 +32,9 @@ from lab.units import MIB
 
 DISK_BYTES = 64 * MIB
 """Small disks, so that syncs take an instant."""
+PROOF_SEEDS = ("", "anna")
+"""A student without a word of one's own, and another."""
+WORKERS = 2
 WRONG_BY = 1.5
 """What a typed number is multiplied with to be wrong: no tolerance of a reading is that wide."""
 
@@ -38,6 +44,7 @@ class Proof:
     """What became of it."""
 
     lesson: str
+    seed: str
     checks: int
     passed_fresh: int
     """Of all checks, on a blank lab; must be 0."""
@@ -51,7 +58,8 @@ class Proof:
     def sentence(self) -> str:
         """One line for people."""
         counts = f"fresh {self.passed_fresh}/{self.checks}, solved {self.passed_solved}/{self.checks}"
-        return f"{self.lesson}: {counts}, wrong solutions told apart {self.wrong_told_apart}"
+        name = f"{self.lesson} for '{self.seed}'" if self.seed else self.lesson
+        return f"{name}: {counts}, wrong solutions told apart {self.wrong_told_apart}"
 
 
 class _Prover:
@@ -70,7 +78,9 @@ class _Prover:
         fresh = self._fresh(opened)
         solved = self._solve(opened)
         told = sum(self._wrong(wrong) for wrong in self._lesson.wrong) if with_wrong else 0
-        return Proof(self._lesson.id, self._lesson.check_count, fresh, solved, told, tuple(self.failures))
+        return Proof(
+            self._lesson.id, self._lesson.seed, self._lesson.check_count, fresh, solved, told, tuple(self.failures)
+        )
 
     def _opened(self) -> LessonSession:
         """A new student at a blank lab; measurements of this proof are found again."""
@@ -197,6 +207,17 @@ class _Prover:
 def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = True) -> Proof:
     """Prove a lesson in an open lab whose disks may be made blank; its wrong solutions take half of the time."""
     return _Prover(lesson, session, session.target, session.host).run(with_wrong=with_wrong)
+
+
+def prove_all(lessons: Sequence[ReadyLesson], target: Target, host: Host) -> Iterator[Proof]:
+    """All of them, some side by side, in their order: each in a state folder of its own that is gone afterwards."""
+
+    def prove_one(lesson: ReadyLesson) -> Proof:
+        with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
+            return prove(lesson, target, replace(host, state=host.state.elsewhere(Path(folder))))
+
+    with ThreadPoolExecutor(WORKERS, thread_name_prefix="raidlab-proof") as pool:
+        yield from pool.map(prove_one, lessons)
 
 
 def prove(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -173,21 +173,33 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 Value = int | float | str
 Values = dict[str, Value]
 
+
+class Varied(Protocol):
+    """What a seed varies: a lesson or a drill."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def disks(self) -> int: ...
+    @property
+    def seed(self) -> Mapping[str, Variable]: ...
+
+
 _PLACEHOLDER = re.compile(r"\{seed\.([a-z_]+)\}")
 
 
-def draw(lesson: Lesson, seed: str) -> Values:
-    """All values of a lesson for this seed; those of the plain lesson for an empty one.
+def draw(varied: Varied, seed: str) -> Values:
+    """All values for this seed; those of the plain lesson or drill for an empty one.
 
     Raises SpecError for a variable that cannot be drawn as written.
     """
     values: Values = {}
-    for name, variable in lesson.seed.items():
-        values[name] = _draw_one(lesson, name, variable, seed, values)
+    for name, variable in varied.seed.items():
+        values[name] = _draw_one(varied, name, variable, seed, values)
         # One that is made of two others, again and again, would double in length each time.
         if len(str(values[name])) > _LONGEST_VALUE:
             raise SpecError(
-                f"lesson {lesson.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
+                f"{varied.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
                 hint="make it of fewer others",
             )
     return values
@@ -219,17 +231,17 @@ def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
     return fill(tree, values)
 
 
-def _draw_one(lesson: Lesson, name: str, variable: Variable, seed: str, values: Values) -> Value:
-    choices = _choices(lesson, name, variable, values)
+def _draw_one(varied: Varied, name: str, variable: Variable, seed: str, values: Values) -> Value:
+    choices = _choices(varied, name, variable, values)
     if not choices:
         raise SpecError(
-            f"lesson {lesson.id}: nothing can be drawn for seed.{name}",
+            f"{varied.id}: nothing can be drawn for seed.{name}",
             hint="give it something to choose from",
         )
-    return choices[_number(f"{lesson.id}/{DRAWN_AS.get((lesson.id, name), name)}/{seed}") % len(choices) if seed else 0]
+    return choices[_number(f"{varied.id}/{DRAWN_AS.get((varied.id, name), name)}/{seed}") % len(choices) if seed else 0]
 
 
-def _choices(lesson: Lesson, name: str, variable: Variable, values: Values) -> list[Value]:
+def _choices(varied: Varied, name: str, variable: Variable, values: Values) -> list[Value]:
     ways = {
         "one_of": bool(variable.one_of),
         "disks": variable.disks != "",
@@ -239,55 +251,55 @@ def _choices(lesson: Lesson, name: str, variable: Variable, values: Values) -> l
     }
     if sum(ways.values()) != 1:
         raise SpecError(
-            f"lesson {lesson.id}: seed.{name} has {sum(ways.values())} of the keys {', '.join(ways)}",
+            f"{varied.id}: seed.{name} has {sum(ways.values())} of the keys {', '.join(ways)}",
             hint="give exactly one",
         )
     if variable.one_of:
         return list(variable.one_of)
     if variable.case:
-        return [_case(lesson, name, variable, values)]
+        return [_case(varied, name, variable, values)]
     if variable.disk_from or variable.disk_besides:
         given = variable.disk_from
-        disks = _disks_in(lesson, name, given, values) if given else _lab_disks(lesson.disks)
-        taken = {disk for other in variable.disk_besides for disk in _disks_in(lesson, name, other, values)}
+        disks = _disks_in(varied, name, given, values) if given else _lab_disks(varied.disks)
+        taken = {disk for other in variable.disk_besides for disk in _disks_in(varied, name, other, values)}
         left = [disk for disk in disks if disk not in taken]
         return list(left if variable.index is None else left[variable.index : variable.index + 1])
-    count = _count(lesson, name, variable.disks, values)
-    disks = _lab_disks(lesson.disks)
-    return [",".join(disks[first : first + count]) for first in range(lesson.disks - count + 1)]
+    count = _count(varied, name, variable.disks, values)
+    disks = _lab_disks(varied.disks)
+    return [",".join(disks[first : first + count]) for first in range(varied.disks - count + 1)]
 
 
-def _case(lesson: Lesson, name: str, variable: Variable, values: Values) -> Value:
+def _case(varied: Varied, name: str, variable: Variable, values: Values) -> Value:
     if variable.case not in values:
-        raise _not_drawn_yet(lesson, name, variable.case)
+        raise _not_drawn_yet(varied, name, variable.case)
     key = str(values[variable.case])
     if key not in variable.of:
         raise SpecError(
-            f"lesson {lesson.id}: seed.{name} has no value for {variable.case} = {key}", hint=f"write of.{key} = …"
+            f"{varied.id}: seed.{name} has no value for {variable.case} = {key}", hint=f"write of.{key} = …"
         )
     value = variable.of[key]
     return fill(value, values) if isinstance(value, str) else value
 
 
-def _count(lesson: Lesson, name: str, asked: int | str, values: Values) -> int:
+def _count(varied: Varied, name: str, asked: int | str, values: Values) -> int:
     count = asked if isinstance(asked, int) else values.get(asked)
-    if not isinstance(count, int) or not 1 <= count <= lesson.disks:
+    if not isinstance(count, int) or not 1 <= count <= varied.disks:
         raise SpecError(
-            f"lesson {lesson.id}: seed.{name} wants '{asked}' disks",
-            hint=f"write a number up to {lesson.disks}, or the name of a number drawn above it",
+            f"{varied.id}: seed.{name} wants '{asked}' disks",
+            hint=f"write a number up to {varied.disks}, or the name of a number drawn above it",
         )
     return count
 
 
-def _disks_in(lesson: Lesson, name: str, other: str, values: Values) -> list[str]:
+def _disks_in(varied: Varied, name: str, other: str, values: Values) -> list[str]:
     if other not in values:
-        raise _not_drawn_yet(lesson, name, other)
+        raise _not_drawn_yet(varied, name, other)
     return str(values[other]).split(",")
 
 
-def _not_drawn_yet(lesson: Lesson, name: str, other: str) -> SpecError:
+def _not_drawn_yet(varied: Varied, name: str, other: str) -> SpecError:
     return SpecError(
-        f"lesson {lesson.id}: seed.{name} builds on seed.{other}, which is not drawn before it",
+        f"{varied.id}: seed.{name} builds on seed.{other}, which is not drawn before it",
         hint=f"put {other} above {name}",
     )
 

@@ -133,7 +133,9 @@ def main() -> None:
     prepare()
     line = os.open("/dev/lab-client" if is_virtual_time else "/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        agent = kind(line, line, init_environ={"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}"})
+        # There is no udev here, so dmsetup itself has to make the nodes of its devices.
+        environ = {"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}", "DM_DISABLE_UDEV": "1"}
+        agent = kind(line, line, init_environ=environ)
         if not is_virtual_time:
             tty.setraw(line)
             rescue = DiskRescue()

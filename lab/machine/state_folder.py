@@ -251,6 +251,10 @@ class StateFolder:
             ) from None
         return self._root
 
+    def elsewhere(self, root: Path) -> StateFolder:
+        """Another one below ``root``, for what shall not mix with what is here."""
+        return StateFolder(root, self._processes, self._clock, command=self._owner.command, files=self._files)
+
     @property
     def results(self) -> Path:
         """Where results are stored."""

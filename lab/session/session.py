@@ -21,6 +21,7 @@ from lab.disks.attaching import reset_plan
 from lab.errors import DeviceRefused, LabError, MachineLost
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
+from lab.session.arrival import arrive, read_arrival
 
 
 class LabSession(OpenArrays):
@@ -43,6 +44,8 @@ class LabSession(OpenArrays):
         self.host = host
         self.written: set[tuple[object, ...]] = set()
         """Which regions a load has written as a whole, so that no later read meets a hole."""
+        self.on_typed: Callable[[str], None] = lambda _: None
+        """Told each command line that the user has given: steps of plans, and what is typed."""
         self.going_on: set[str] = set()
         """Arrays with a plan that goes on by itself, with moments in between in which md rests."""
         self._rescanning = threading.Lock()
@@ -63,6 +66,8 @@ class LabSession(OpenArrays):
     def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
         """Run a plan past the guard, and look at the disks anew. Raises what the first failing step raises."""
         self._on_plan(plan)
+        for step in plan.steps:
+            self.on_typed(step.shell_line())
         failure: LabError | None = None
         try:
             self.lab.execute(plan, before_step=before_step)
@@ -140,8 +145,14 @@ def open_session(
     every plan before it runs, and ``on_found`` the session when the disks have been looked at anew, on that thread.
     """
     with (opener or open_lab)(target, host, on_notice=on_notice, on_machine=on_machine) as lab:
+        arrival = read_arrival(host.state.lab_folder(target.lab_name))
         stopped = stopped_arrays(target, host.state)
-        found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else BroughtUp()
+        if arrival:
+            # Which of its arrays run is for the drill to say, and for whoever works at it.
+            stopped, start_arrays = None, False
+            if target.kind is TargetKind.UML:
+                arrive(lab.machine, arrival)
+        found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
         for array in found.refused:
             on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
         yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)

@@ -132,6 +132,7 @@ _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 _TITLES = {MachinePhase.OPEN: "Nothing is built yet.", MachinePhase.OPENING: "The machine is starting."}
 _INVITES = {
     "build": "lets you choose level, disks, chunk and layout",
+    "drills": "disasters to practise on",
     "lessons": "leads you through everything, step by step",
 }
 

@@ -136,7 +136,8 @@ class ModeScreen(Screen[None]):
 
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
-        self.query_one(HintLine).show(self.hint(state) or self.app.guide.hint_line() or next_step(state))
+        followed = self.app.drills.hint_line() or self.app.guide.hint_line()
+        self.query_one(HintLine).show(self.hint(state) or followed or next_step(state))
         if self.SHOWS_LESSON and not self.has_class("-full"):
             self.query_one(LessonSide).show(self.app.guide.view)
         self.show_state(state)
@@ -150,10 +151,11 @@ class ModeScreen(Screen[None]):
             self.refresh_bindings()
 
     def action_lesson(self) -> None:
-        self.app.switch_mode(self.app.guide.other_mode(self.app.current_mode))
+        now = self.app.current_mode
+        self.app.switch_mode(self.app.drills.other_mode(now) or self.app.guide.other_mode(now))
 
     def action_lesson_hint(self) -> None:
-        self.app.guide.hint()
+        (self.app.drills if self.app.drills.view else self.app.guide).hint()
 
     def action_lesson_next(self) -> None:
         self.app.guide.read_on()

@@ -1,0 +1,253 @@
+"""``raidlab drill``: disasters to practise on. Between two of these commands the student works with any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from lab.cli.context import Context, current
+from lab.cli.lesson_text import PASSED, say
+from lab.cli.output import out, out_json, pairs, table
+from lab.cli.proofs import tell_proofs
+from lab.cli.session import open_session
+from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of
+from lab.drills.desk import DrillDesk, require_blank
+from lab.drills.mailbox import committed_words
+from lab.drills.schema import ReadyDrill, catalogue, find_drill, read_drill, ready
+from lab.drills.telling import RULES, briefing, debriefing, standing
+from lab.drills.verdict import Verdict, end_drill
+from lab.errors import DrillError, ExitCode, LabError
+from lab.lessons.student import Student, blank_lab
+from lab.machine import TargetKind
+from lab.session.arrival import keep_arrival
+
+app = App(name="drill", help="Disasters to practise on, with a verdict on the data.", help_format="plaintext")
+
+
+@app.default
+def default() -> None:
+    """Show the drill that is open; without one, all drills."""
+    context = current()
+    if DrillCase.find(_folder(context)) is None:
+        list_drills()
+    else:
+        status()
+
+
+@app.command(name="list")
+def list_drills() -> None:
+    """List the drills with what you have reached."""
+    context = current()
+    store, case = DrillStore(context.host), DrillCase.find(_folder(context))
+    rows, values = [], []
+    for name, path in catalogue().items():
+        drill, outcomes = read_drill(path), store.all(name)
+        best, is_open = best_of(outcomes), case is not None and case.drill.id == name
+        mark = ">" if is_open else PASSED if best and best.verdict == Verdict.SAVED else " "
+        reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
+        rows.append((mark, name, str(drill.minutes), str(len(outcomes)), reached, drill.title))
+        values.append(
+            {
+                "id": name,
+                "title": drill.title,
+                "minutes": drill.minutes,
+                "tries": len(outcomes),
+                "best": best.verdict if best else None,
+                "saved_percent": best.saved_percent if best else None,
+                "is_open": is_open,
+            }
+        )
+    if context.json:
+        out_json(values)
+        return
+    out(table(("", "drill", "min", "tries", "reached", "title"), rows, right=("min", "tries")))
+    if case is None:
+        context.narrator.notice("begin one with 'raidlab drill start 1'")
+
+
+@app.command
+def start(
+    name: Annotated[str, Parameter(help="Id, number or part of the id; or the path of a drill file.")],
+    *,
+    seed: Annotated[
+        str | None, Parameter(help="Your name, or a word from your teacher: each word makes another case.")
+    ] = None,
+    reset: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Make all lab disks blank first: their data are gone.")
+    ] = False,
+    again: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Anew, even if it is open: what you did is gone.")
+    ] = False,
+) -> None:
+    """Make a disaster on the lab's disks, and say what an administrator would be told."""
+    context = current()
+    path = find_drill(name)
+    if path not in catalogue().values() and context.target.kind is not TargetKind.UML:
+        raise DrillError(
+            f"'{path}' runs its own commands as root, so it is played on the embedded kernel only",
+            hint="take --on uml:",
+        )
+    drill = read_drill(path)
+    case = DrillCase.find(_folder(context))
+    if case is not None and not again:
+        same = case.drill.drill.id == drill.id
+        hint = "'raidlab drill' shows it; --again makes it anew" if same else "'raidlab drill debrief' ends it"
+        raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
+    desk = Student(context.host)
+    word = seed if seed is not None else case.record.seed if case is not None else desk.state.seed
+    chosen = ready(drill, path, word)
+    keep_arrival(_folder(context), None)
+    with open_session(context, watches=False) as session:
+        if reset or case is not None:
+            blank_lab(session)
+        require_blank(session, chosen)
+        DrillDesk.begin(session, chosen)
+    _show(context, chosen)
+
+
+@app.command
+def status() -> None:
+    """Show what the administrator was told, and how the drill stands."""
+    context = current()
+    case = _require_case(context)
+    values = standing(case, case.record.open_seconds / 60)
+    if context.json:
+        out_json({"id": case.drill.id, "title": case.drill.drill.title, "seed": case.record.seed, **values})
+        return
+    say(briefing(case.drill))
+    out(pairs(values))
+
+
+@app.command
+def hint() -> None:
+    """Show one more hint. It costs nothing, and is noted."""
+    context = current()
+    case = _require_case(context)
+    number, text = case.hint()
+    if context.json:
+        out_json({"number": number, "hint": text})
+    else:
+        say(f"**Hint {number} of {len(case.drill.drill.hints)}.** {text}")
+
+
+@app.command
+def commit() -> None:
+    """Say that you write on the disks themselves from now on."""
+    context = current()
+    with _desk(context) as desk:
+        touched = desk.commit()
+    if context.json:
+        out_json({"touched_bytes": touched})
+    else:
+        out(committed_words(touched))
+
+
+@app.command
+def reset() -> None:
+    """Make the disks what they were when the drill began."""
+    context = current()
+    with _desk(context) as desk:
+        desk.reset()
+    if context.json:
+        out_json({"resets": desk.case.record.resets})
+    else:
+        out("the disks are as they were when the drill began")
+
+
+@app.command
+def debrief(
+    name: Annotated[
+        str | None, Parameter(help="An ended drill, for its page once more; 'latest' is the newest.")
+    ] = None,
+    *,
+    array: Annotated[
+        str, Parameter(help="The array that has the data; without it, the one with the file system.")
+    ] = "",
+) -> int:
+    """End the drill: the verdict on the data, and what an expert would have done."""
+    context = current()
+    store = DrillStore(context.host)
+    if name is not None:
+        outcome = store.newest("" if name == "latest" else name)
+        _tell(context, outcome, {})
+        return ExitCode.DONE
+    with _desk(context) as desk:
+        sizes = {disk.name: disk.size_bytes for disk in desk.disks}
+        outcome = end_drill(desk, array.removeprefix("/dev/"))
+    _tell(context, outcome, sizes)
+    return ExitCode.DONE if outcome.verdict == Verdict.SAVED else ExitCode.FAILED
+
+
+@app.command
+def leave() -> None:
+    """Give the drill up without a verdict; the disks stay as they are."""
+    context = current()
+    case = _require_case(context)
+    keep_arrival(_folder(context), None)
+    case.forget()
+    context.narrator.notice(f"drill {case.drill.id} is closed")
+
+
+@app.command
+def verify(
+    *files: Annotated[Path, Parameter(help="Drill files; without any: all that come with raidlab.")],
+    prove: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Also take every way in it, on machines of its own.")
+    ] = False,
+    seed: Annotated[list[str] | None, Parameter(help="For these words; without any: two.")] = None,
+) -> None:
+    """Check drill files: all that is wrong, with its remedy."""
+    context = current()
+    chosen = {path: read_drill(path) for path in files or catalogue().values()}
+    if not prove:
+        names = [drill.id for drill in chosen.values()]
+        out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))
+        return
+    from lab.drills.proof import prove_all
+    from lab.lessons.proof import PROOF_SEEDS
+
+    drills = [ready(drill, path, word) for path, drill in chosen.items() for word in seed or PROOF_SEEDS]
+    tell_proofs(context, prove_all(drills, context.target, context.host))
+
+
+def _folder(context: Context) -> Path:
+    return context.host.state.lab_folder(context.target.lab_name)
+
+
+def _require_case(context: Context) -> DrillCase:
+    case = DrillCase.find(_folder(context))
+    if case is None:
+        raise DrillError("no drill is open in this lab", hint="'raidlab drill start 1' begins one")
+    return case
+
+
+@contextmanager
+def _desk(context: Context) -> Iterator[DrillDesk]:
+    case = _require_case(context)
+    with open_session(context, watches=False) as session:
+        yield DrillDesk(session, case)
+
+
+def _show(context: Context, drill: ReadyDrill) -> None:
+    if context.json:
+        out_json({"id": drill.id, "title": drill.drill.title, "seed": drill.seed, "symptom": drill.drill.symptom})
+        return
+    say(briefing(drill))
+    say(RULES)
+    say("`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there.")
+
+
+def _tell(context: Context, outcome: DrillOutcome, sizes: dict[str, int]) -> None:
+    if context.json:
+        out_json(outcome)
+        return
+    try:
+        path = find_drill(outcome.drill)
+        drill = ready(read_drill(path), path, outcome.seed)
+    except LabError:
+        drill = None
+    say(debriefing(outcome, drill, sizes))

@@ -1,0 +1,1 @@
+"""Disaster drills: real arrays in trouble, the tools of an administrator, and a verdict on the data that were saved."""

@@ -1,0 +1,73 @@
+"""Questions from inside the machine: ``drill hint`` typed at its shell is answered by whoever has the lab open.
+
+The machine cannot call the client, so the guest's program leaves a file, and the client looks for it now and then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from lab.drills.desk import GUEST_FOLDER, DrillDesk
+from lab.drills.telling import briefing, standing
+from lab.drills.verdict import end_drill
+from lab.errors import LabError, MachineLost
+from lab.units import human_bytes
+
+_REQUEST = f"{GUEST_FOLDER}/request"
+_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief)\s*")
+
+
+def answer_one(desk: DrillDesk) -> str:
+    """Answer what was asked, if anything; returns the word. Raises MachineLost."""
+    machine = desk.session.machine
+    found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
+    if not found:
+        return ""
+    machine.write(_REQUEST, "")
+    number, word = found.groups()
+    try:
+        text = _ANSWERS[word](desk)
+    except MachineLost:
+        raise
+    except LabError as error:
+        text = str(error)
+    # Whole at once: its reader waits for the name.
+    machine.write(f"{GUEST_FOLDER}/.{number}", f"{text.rstrip()}\n")
+    machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
+    return word
+
+
+def _status(desk: DrillDesk) -> str:
+    lines = [f"{label:<22} {text}" for label, text in standing(desk.case, desk.minutes).items()]
+    return "\n".join([briefing(desk.case.drill), *lines])
+
+
+def _hint(desk: DrillDesk) -> str:
+    number, text = desk.case.hint()
+    return f"hint {number} of {len(desk.case.drill.drill.hints)}: {text}"
+
+
+def committed_words(touched_bytes: int) -> str:
+    """What is said of a commit."""
+    written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
+    return f"committed; {written} on the disks before"
+
+
+def _debrief(desk: DrillDesk) -> str:
+    outcome = end_drill(desk)
+    return f"{outcome.verdict}: {outcome.saved_percent:g} % of the data. 'raidlab drill debrief latest' has the page."
+
+
+def _reset(desk: DrillDesk) -> str:
+    desk.reset()
+    return "the disks are as they were when the drill began"
+
+
+_ANSWERS: dict[str, Callable[[DrillDesk], str]] = {
+    "status": _status,
+    "hint": _hint,
+    "commit": lambda desk: committed_words(desk.commit()),
+    "reset": _reset,
+    "debrief": _debrief,
+}

@@ -1,0 +1,87 @@
+"""A member as mdadm --examine shows it: what an administrator looks at first, and what tells mistakes apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from lab.disks.kinds import LabDisk
+from lab.gates.numbers import digits
+from lab.gates.text import visible
+from lab.machine import Machine
+
+_EXAMINE = 'for disk in "$@"; do echo "=== $disk"; mdadm --examine "$disk" 2>&1; done'
+_LINE = re.compile(r"\s*([A-Z][^:]*?) : (.*)")
+_LONGEST = 200
+
+
+class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the superblock of one disk says; all is empty where there is none."""
+
+    disk: str
+    uuid: str = ""
+    created: str = ""
+    level: str = ""
+    devices: int = 0
+    role: str = ""
+    state: str = ""
+    events: int = 0
+    data_offset_sectors: int = 0
+    chunk: str = ""
+    layout: str = ""
+    updated: str = ""
+    note: str = ""
+    """What mdadm said instead."""
+
+    @property
+    def has_superblock(self) -> bool:
+        return bool(self.uuid)
+
+
+def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
+    """Name of a disk -> its picture."""
+    nodes = [disk.node for disk in disks]
+    text = machine.run(("bash", "-c", _EXAMINE, "bash", *nodes), check=False).stdout
+    parts = dict.fromkeys(nodes, "")
+    for part in text.split("=== ")[1:]:
+        node, _, rest = part.partition("\n")
+        parts[node.strip()] = rest
+    return {disk.name: parse_examine(disk.name, parts[disk.node]) for disk in disks}
+
+
+def parse_examine(disk: str, text: str) -> MemberPicture:
+    """One answer of ``mdadm --examine``: of metadata 1.x, and as far as it has the same lines of 0.90."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := _LINE.fullmatch(line):
+            found.setdefault(match[1].strip(), visible(match[2].strip())[:_LONGEST])
+    uuid = found.get("Array UUID") or found.get("UUID", "")
+    if not uuid:
+        told = [line for line in text.splitlines() if line.strip()]
+        return MemberPicture(disk=disk, note=visible(told[0].strip())[:_LONGEST] if told else "nothing")
+    return MemberPicture(
+        disk=disk,
+        uuid=uuid.split(" ")[0],
+        created=found.get("Creation Time", ""),
+        level=found.get("Raid Level", ""),
+        devices=_number(found, "Raid Devices"),
+        role=found.get("Device Role", ""),
+        state=found.get("State", ""),
+        events=_number(found, "Events"),
+        data_offset_sectors=_number(found, "Data Offset"),
+        chunk=found.get("Chunk Size", ""),
+        layout=found.get("Layout", ""),
+        updated=found.get("Update Time", ""),
+    )
+
+
+def freshest_events(pictures: Mapping[str, MemberPicture]) -> int:
+    """The highest event count."""
+    return max((picture.events for picture in pictures.values()), default=0)
+
+
+def _number(found: Mapping[str, str], key: str) -> int:
+    # Version 0.90 writes events as "0.42".
+    return digits(found.get(key, "").split(" ")[0].rpartition(".")[2]) or 0

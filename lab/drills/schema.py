@@ -1,0 +1,237 @@
+"""What a drill's file says, and what a student's seed makes of it.
+
+A drill is one TOML file: the disaster as commands that make it, the symptom as an administrator would be told, graded
+hints, what must be reached, the mistakes that people make, and ways of each kind that the proof carries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.errors import LabError, SpecError
+from lab.gates.numbers import DiskCount, digits
+from lab.lessons.checks import LessonCheck
+from lab.lessons.ready import make_check
+from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
+from lab.tomlfile import read_toml, unknown_word
+
+CATALOGUE = Path(__file__).with_name("catalogue")
+FORMAT_VERSION = 1
+LEAST_RIGHT, LEAST_WRONG = 2, 3
+HINTS = 3
+
+
+class DataStep(StrEnum):
+    """What the oracle does with the drill's files while the disaster is made."""
+
+    BEGIN = "begin"
+    """Make the file system on ``on``, mount it, and write the first files."""
+    MORE = "more"
+    """So many further ``operations`` of programs: files are written, replaced, renamed, removed; then all is synced."""
+    REST = "rest"
+    """Unmount it."""
+
+
+class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that is done: exactly one of ``run``, ``data`` and ``commit``."""
+
+    run: str = ""
+    """Lines for bash, as root; each of a disaster must succeed. ``$disk01`` is a disk, ``$level`` a value."""
+    data: DataStep | None = None
+    on: str = "/dev/md0"
+    """The device of ``data``."""
+    operations: int = 0
+    commit: bool = False
+    """The student says that the disks themselves may be written from now on."""
+
+    def __post_init__(self) -> None:
+        if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
+            raise SpecError("a step has not just one of the keys run, data, commit", hint="make it several steps")
+
+
+class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What counts as saved."""
+
+    lost_percent: float = 0.0
+    """So much of the data nobody could save, of all blocks of 4 KiB; more is a loss."""
+    check: tuple[Arguments, ...] = ()
+    """What must hold of the array that has the data (lab.lessons.checks), whatever its name."""
+
+
+class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What people do wrong here, how it is recognised from what is left on the disks, and why it is wrong."""
+
+    id: str
+    when: tuple[Arguments, ...]
+    """Signs (lab.drills.signs) that all hold."""
+    explain: str
+
+
+class DrillWay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way through the drill that the proof carries out."""
+
+    id: str
+    title: str
+    steps: tuple[DrillStep, ...]
+    mistake: str = ""
+    """Of a wrong way: what must be recognised."""
+
+
+class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One drill as it is written."""
+
+    format_version: int
+    id: str
+    title: str
+    minutes: int
+    disks: DiskCount
+    """The lab's disks from disk01 on that the drill uses."""
+    seed: dict[str, Variable] = {}
+    needs_mdadm: str = ""
+    """The oldest version with which the disaster can be made; empty: any that raidlab works with."""
+    file_system: str = "ext4"
+    names: int = 24
+    """How many files at most lie in each folder of it."""
+    symptom: str
+    """Markdown: what the administrator is told and sees."""
+    setup: tuple[DrillStep, ...]
+    """How the disaster is made, on blank disks; afterwards no array runs."""
+    arrive: str = ""
+    """Lines for bash: what the machine does with the disks whenever it starts. Empty: nothing."""
+    hints: tuple[str, ...]
+    expert: str
+    """Markdown, told afterwards: what an expert would have done, and why."""
+    sources: tuple[str, ...] = ()
+    """Where people asked about this, or where it is written down."""
+    goal: DrillGoal = DrillGoal()
+    mistakes: tuple[DrillMistake, ...] = ()
+    right: tuple[DrillWay, ...]
+    wrong: tuple[DrillWay, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyDrill:
+    """A drill for one seed: every text filled in."""
+
+    drill: Drill
+    path: Path
+    seed: str
+    values: Mapping[str, Value]
+    goal_checks: tuple[LessonCheck, ...]
+
+    @property
+    def id(self) -> str:
+        return self.drill.id
+
+    @property
+    def disk_names(self) -> tuple[str, ...]:
+        """The lab's disks that it uses."""
+        return tuple(f"disk{number:02d}" for number in range(1, self.drill.disks + 1))
+
+
+def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
+    """The drill for a student's seed. Raises SpecError for what the seed cannot fill in."""
+    values = draw(drill, seed)
+    tree = fill_tree(msgspec.to_builtins({name: getattr(drill, name) for name in _FILLED}), values)
+    filled = msgspec.structs.replace(drill, **msgspec.convert(tree, _Filled).fields())
+    checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
+    return ReadyDrill(filled, path, seed, values, checks)
+
+
+class _Filled(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a drill that have places for values of the seed."""
+
+    symptom: str
+    setup: tuple[DrillStep, ...]
+    arrive: str
+    hints: tuple[str, ...]
+    expert: str
+    goal: DrillGoal
+    mistakes: tuple[DrillMistake, ...]
+    right: tuple[DrillWay, ...]
+    wrong: tuple[DrillWay, ...]
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FILLED}
+
+
+_FILLED = _Filled.__struct_fields__
+
+
+def read_drill(path: Path) -> Drill:
+    """One file, checked as far as that needs no lab. Raises SpecError that lists every problem."""
+    drill = read_toml(path, Drill)
+    if problems := drill_problems(drill, path.stem):
+        listed = "".join(f"\n  - {problem}" for problem in problems)
+        raise SpecError(f"drill '{path}' is not sound:{listed}", hint="fix these, then verify it again")
+    return drill
+
+
+def drill_problems(drill: Drill, stem: str) -> list[str]:
+    """What is wrong with it, each with its remedy."""
+    problems = []
+    if drill.format_version != FORMAT_VERSION:
+        problems.append(f"format_version is {drill.format_version}; this raidlab reads {FORMAT_VERSION}: write that")
+    if drill.id != stem:
+        problems.append(f"id is '{drill.id}': write id = \"{stem}\", as the file is called")
+    if len(drill.hints) < HINTS:
+        problems.append(f"it has {len(drill.hints)} hints: write {HINTS} or more, each says more than the one before")
+    if len(drill.right) < LEAST_RIGHT:
+        problems.append(f"it has {len(drill.right)} right ways: write {LEAST_RIGHT} that differ")
+    if len(drill.wrong) < LEAST_WRONG:
+        problems.append(f"it has {len(drill.wrong)} wrong ways: write {LEAST_WRONG} that people really take")
+    ways = [way.id for way in (*drill.right, *drill.wrong)]
+    problems += [f"two ways are called '{name}'" for name in sorted({each for each in ways if ways.count(each) > 1})]
+    known = {mistake.id for mistake in (*drill.mistakes, *common_mistakes())}
+    problems += [
+        f"wrong way {way.id}: no mistake '{way.mistake}' is told apart; known: {', '.join(sorted(known))}"
+        for way in drill.wrong
+        if way.mistake not in known
+    ]
+    problems += [f"right way {way.id} names a mistake: leave it out" for way in drill.right if way.mistake]
+    for seed in ("", *(f"try-{number}" for number in range(12))):
+        try:
+            ready(drill, Path(stem), seed)
+        except LabError as error:
+            problems.append(f"{error.message}: {error.hint}" if error.hint else error.message)
+            break
+    return problems
+
+
+class _MistakeList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    format_version: int
+    mistakes: tuple[DrillMistake, ...]
+
+
+@cache
+def common_mistakes() -> tuple[DrillMistake, ...]:
+    """Those that are made everywhere; a drill's own come first."""
+    return read_toml(Path(__file__).with_name("mistakes.toml"), _MistakeList).mistakes
+
+
+@cache
+def catalogue() -> dict[str, Path]:
+    """Id -> file of the drills that come with raidlab, in their order."""
+    return {path.stem: path for path in sorted(CATALOGUE.glob("*.toml"))}
+
+
+def find_drill(word: str) -> Path:
+    """A drill's file by its id, its number, a part of its id that no other has, or its path. Raises SpecError."""
+    if word.endswith(".toml"):
+        return Path(word)
+    known, number = catalogue(), digits(word)
+    if word in known:
+        return known[word]
+    near = [name for name in known if (name.startswith(f"{number:02d}-") if number is not None else word in name)]
+    if len(near) == 1:
+        return known[near[0]]
+    if len(near) > 1:
+        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
+    raise unknown_word("drill", word, known)

@@ -1,0 +1,133 @@
+"""Drills in words, as Markdown: what the student is told at the start, and the debriefing. No terminal code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lab.drills.case import DrillCase, DrillOutcome
+from lab.drills.pictures import MemberPicture, freshest_events
+from lab.drills.schema import ReadyDrill
+from lab.drills.verdict import Verdict
+from lab.gates.text import markdown
+from lab.units import human_bytes
+
+STRIP_CELLS = 32
+_UNTOUCHED, _CHANGED = "·", "█"
+_SAYS = {
+    Verdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was written "
+    "before you said commit.",
+    Verdict.RISKED: "The data are saved. But the disks themselves were written before you said commit: a mistake there "
+    "could not have been taken back.",
+    Verdict.UNFINISHED: "The data are there, but the array is not yet as it was asked for.",
+    Verdict.PARTLY: "Part of the data is lost that could have been saved.",
+    Verdict.LOST: "The data are lost, or nobody can get at them.",
+}
+RULES = """
+You are root on the machine, with mdadm, dmesg and everything else that is installed.
+
+- Until you say **commit**, the disks themselves should stay as they are. `overlays up DEVICE…` lays overlays over them
+  (`/dev/mapper/over-…`), on which anything may be tried; `overlays down` takes them away. An overlay that you make by
+  hand with `losetup` and `dmsetup` is as good.
+- **commit** says: from here on I write on the disks. **reset** makes them what they were, in seconds. **hint** costs
+  nothing, but is noted. **debrief** ends the drill with the verdict.
+"""
+
+
+def briefing(drill: ReadyDrill) -> str:
+    """The title and the symptom."""
+    return f"# {drill.drill.title}\n\n{drill.drill.symptom.strip()}\n"
+
+
+def standing(case: DrillCase, minutes: float) -> dict[str, str]:
+    """How a drill stands: label -> text."""
+    record = case.record
+    committed = f"after {record.committed_seconds / 60:.0f} min" if case.is_committed else "not yet"
+    return {
+        "time": f"{minutes:.0f} min (meant for {case.drill.drill.minutes})",
+        "hints": f"{record.hints} of {len(case.drill.drill.hints)}",
+        "committed": committed,
+        "written before commit": human_bytes(record.touched_bytes) if record.touched_bytes else "nothing",
+        "resets": str(record.resets),
+        "commands": str(len(case.commands())),
+    }
+
+
+def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, sizes: Mapping[str, int]) -> str:
+    """The whole page. ``sizes``: bytes of each disk, for the picture of what changed."""
+    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", _SAYS[Verdict(outcome.verdict)], _figures(outcome)]
+    if outcome.missing:
+        parts.append("What is missing:\n\n" + _list(outcome.missing))
+    if outcome.mistakes:
+        told = [f"**{mistake.id}**: {' '.join(mistake.explain.split())}" for mistake in outcome.mistakes]
+        parts.append("## What went wrong\n\n" + "\n\n".join(told))
+    parts.append("## Member by member\n\n" + members_table(outcome) + "\n\n" + changes(outcome, sizes))
+    if outcome.commands:
+        typed = [f"{command.seconds / 60:5.1f} min  {command.line}" for command in outcome.commands[-60:]]
+        parts.append("## What you typed\n\n" + "\n".join(f"    {line}" for line in typed))
+    if drill is not None:
+        parts.append(f"## What an expert would have done\n\n{drill.drill.expert.strip()}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _figures(outcome: DrillOutcome) -> str:
+    total = sum(outcome.blocks.values())
+    told = ", ".join(f"{count} {word}" for word, count in outcome.blocks.items()) or "none could be read"
+    return _list(
+        [
+            f"data saved: **{outcome.saved_percent:g} %** of {total} blocks of 4 KiB ({told})",
+            f"written on the disks before commit: **{human_bytes(outcome.touched_bytes)}**"
+            if outcome.touched_bytes
+            else "written on the disks before commit: **nothing**",
+            f"{outcome.minutes:.0f} minutes, {len(outcome.commands)} commands, {outcome.hints} hints, "
+            f"{outcome.resets} resets",
+        ]
+    )
+
+
+def members_table(outcome: DrillOutcome) -> str:
+    """Each disk's superblock before and after, as a Markdown table."""
+    rows = ["| disk | before | after |", "|---|---|---|"]
+    most = {True: freshest_events(outcome.before), False: freshest_events(outcome.after)}
+    for name, before in outcome.before.items():
+        after = outcome.after.get(name)
+        if not before.has_superblock and (after is None or not after.has_superblock):
+            continue
+        end = member_words(after, most[False], before.uuid) if after else "gone"
+        rows.append(f"| {name} | {member_words(before, most[True], before.uuid)} | {end} |")
+    return "\n".join(rows)
+
+
+def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
+    """One superblock in a few words."""
+    if not picture.has_superblock:
+        return "no superblock"
+    behind = freshest - picture.events
+    parts = [picture.role or "member", f"{picture.events} events" + (f" ({behind} behind)" if behind else "")]
+    if picture.data_offset_sectors:
+        parts.append(f"data from sector {picture.data_offset_sectors}")
+    if uuid and picture.uuid != uuid:
+        parts.append("**of another array**")
+    return markdown(", ".join(parts)).replace("\\*\\*", "**")
+
+
+def changes(outcome: DrillOutcome, sizes: Mapping[str, int]) -> str:
+    """Where each disk is not as it was: a strip from its beginning to its end."""
+    lines = []
+    for name, ranges in outcome.changed.items():
+        size = max(sizes.get(name, 0), ranges[-1][1])
+        total = sum(end - first for first, end in ranges)
+        lines.append(f"    {name}  {strip(ranges, size)}  {human_bytes(total)} changed")
+    return "\n".join(lines) or "No disk is other than it was."
+
+
+def strip(ranges: Iterable[Sequence[int]], size: int, cells: int = STRIP_CELLS) -> str:
+    """A disk as so many cells; those in which something changed are filled."""
+    marks = [_UNTOUCHED] * cells
+    for first, end in ranges:
+        for cell in range(first * cells // size, min(cells, (end - 1) * cells // size + 1)):
+            marks[cell] = _CHANGED
+    return "".join(marks)
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

@@ -1,0 +1,199 @@
+"""What a drill came to: the share of the data that the oracle finds again, and how it was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.arrays.status import ArrayStatus
+from lab.drills.case import DrillOutcome, DrillStore, EndedMistake
+from lab.drills.desk import PLACE, DrillDesk
+from lab.drills.pictures import look_at_members
+from lab.drills.schema import common_mistakes
+from lab.drills.signs import Evidence, make_sign
+from lab.errors import LabError
+from lab.fault_lab.ledger_program import ALLOWED
+from lab.fault_lab.oracle import Oracle
+from lab.host.clock import utc_text
+from lab.lessons.course import words_in
+from lab.lessons.state import CheckedState
+from lab.session.session import LabSession
+
+MISSING = "missing"
+"""In a file that is not there."""
+
+
+class Verdict(StrEnum):
+    """In order, the best first."""
+
+    SAVED = "saved"
+    """All that could be saved, in an array as it was asked for, and nothing was written before commit."""
+    RISKED = "saved, at risk"
+    """As above, but the disks themselves were written before commit."""
+    UNFINISHED = "saved, unfinished"
+    """The data are there, but not in an array as it was asked for."""
+    PARTLY = "partly lost"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    array: ArrayStatus | None
+    members: tuple[str, ...]
+    blocks: dict[str, int]
+    percent: float
+    missing: tuple[str, ...]
+
+
+def end_drill(desk: DrillDesk, array: str = "") -> DrillOutcome:
+    """Judge it, keep the outcome, and end the drill. Raises ResultError; then the drill is still open."""
+    store = DrillStore(desk.session.host)
+    outcome = judge(desk, array, outcome_id=store.new_id(desk.case.drill.id))
+    store.keep(outcome)
+    desk.close()
+    return outcome
+
+
+def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
+    """Look at everything, without ending the drill. The array is found by its file system, or is the one named."""
+    desk.look(is_last=True)
+    session, record, drill = desk.session, desk.case.record, desk.case.drill.drill
+    if not desk.case.is_committed:
+        record_touched = max(record.touched_bytes, desk.changed_bytes())
+        desk.case.change(touched_bytes=record_touched)
+        record = desk.case.record
+    saved = _look_at_data(desk, array)
+    after = look_at_members(session.machine, desk.disks)
+    changed = desk.changed()
+    commands = desk.case.commands()
+    seen = Evidence(
+        before=record.before,
+        after=after,
+        changed=changed,
+        saved_percent=saved.percent,
+        touched_bytes=record.touched_bytes,
+        commands=[command.line for command in commands],
+        array=saved.array,
+        members=saved.members,
+    )
+    verdict = _verdict(saved, drill.goal.lost_percent, record.touched_bytes)
+    version = session.machine.run(("mdadm", "--version"), check=False)
+    return DrillOutcome(
+        id=outcome_id,
+        drill=drill.id,
+        title=drill.title,
+        seed=record.seed,
+        target=record.target,
+        kernel=session.machine.facts.kernel_release,
+        mdadm=(version.stdout or version.stderr).strip(),
+        began_utc=record.began_utc,
+        ended_utc=utc_text(session.host.clock),
+        verdict=verdict,
+        saved_percent=saved.percent,
+        blocks=saved.blocks,
+        touched_bytes=record.touched_bytes,
+        was_committed=desk.case.is_committed,
+        minutes=round(desk.minutes, 2),
+        hints=record.hints,
+        resets=record.resets,
+        commands=commands,
+        mistakes=() if verdict is Verdict.SAVED else _mistakes(desk, seen),
+        missing=saved.missing,
+        array=saved.array.name if saved.array else "",
+        before=record.before,
+        after=after,
+        changed=changed,
+    )
+
+
+def _verdict(saved: _Saved, lost_percent: float, touched_bytes: int) -> Verdict:
+    if saved.percent == 0:
+        return Verdict.LOST
+    if saved.percent < 100 - lost_percent:
+        return Verdict.PARTLY
+    if saved.missing:
+        return Verdict.UNFINISHED
+    return Verdict.RISKED if touched_bytes else Verdict.SAVED
+
+
+def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
+    session = desk.session
+    session.rescan()
+    names = {disk.node: disk.name for disk in desk.disks}
+    for status in session.statuses():
+        if wanted not in ("", status.name) or not _has_file_system(session, status.name, desk):
+            continue
+        members = tuple(names[each.device] for each in status.members if each.device in names and each.is_in_sync)
+        blocks, why = _read_files(desk, f"/dev/{status.name}")
+        total = desk.case.record.blocks
+        there = sum(count for word, count in blocks.items() if word in ALLOWED)
+        if there < total:
+            # Of files that are not there at all the oracle has no blocks to tell of.
+            blocks = blocks | {MISSING: missing} if (missing := total - sum(blocks.values())) > 0 else blocks
+        # Never rounded up: one block that is lost shows.
+        percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
+        lacks = [why] if why else []
+        if not members:
+            lacks.append("the array lies on the disks themselves, not on overlays")
+        return _Saved(status, members, blocks, percent, (*lacks, *_missing(desk, status)))
+    what = f"{wanted} has" if wanted else "an array that runs has"
+    return _Saved(None, (), {}, 0.0, (f"{what} the file system",))
+
+
+def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:
+    found = session.machine.run(("blkid", "-p", "-o", "value", "-s", "UUID", f"/dev/{name}"), check=False)
+    return found.stdout.strip() == desk.case.record.file_system_uuid
+
+
+def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
+    """Verdict -> blocks, and why nothing could be read."""
+    machine, kind = desk.session.machine, desk.case.drill.drill.file_system
+    machine.run(("mkdir", "-p", PLACE))
+    machine.run(("bash", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"), check=False)
+    no_log = "noload" if kind == "ext4" else "norecovery"
+    tries: Sequence[tuple[str, ...]] = (
+        ("mount", "-t", kind, "-o", "ro", node, PLACE),
+        ("mount", "-t", kind, "-o", f"ro,{no_log}", node, PLACE),
+        # It may be mounted elsewhere, and be in use there.
+        ("bash", "-c", 'mount --bind "$(findmnt -n -o TARGET --source "$1" | head -n 1)" "$2"', "bash", node, PLACE),
+    )
+    said = ""
+    for argv in tries:
+        result = machine.run(argv, check=False, timeout_seconds=60)
+        if result.status == 0:
+            break
+        said = said or result.stderr.strip()
+    else:
+        return {}, f"its file system can be mounted ({said[-200:]})"
+    try:
+        return dict(Oracle.open(desk.session.lab, desk.case.folder, PLACE).check().verdicts), ""
+    except LabError as error:
+        return {}, f"its files can be read ({error.message})"
+    finally:
+        machine.run(("umount", PLACE), check=False)
+
+
+def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
+    """What of the goal does not hold, in words."""
+    words = words_in("en")
+    session = desk.session
+    state = CheckedState(
+        arrays={"md0": status, status.name: status}, nodes={disk.name: disk.node for disk in session.disks}
+    )
+    outcomes = [(check, check.look(state)) for check in desk.case.drill.goal_checks]
+    return [
+        f"{words.want(check.wanted, check.facts)} ({words.find(outcome.said, outcome.facts)})"
+        for check, outcome in outcomes
+        if not outcome.is_passed
+    ]
+
+
+def _mistakes(desk: DrillDesk, seen: Evidence) -> tuple[EndedMistake, ...]:
+    """Those that are recognised, the drill's own first."""
+    drill = desk.case.drill.drill
+    return tuple(
+        EndedMistake(mistake.id, mistake.explain.strip())
+        for mistake in (*drill.mistakes, *common_mistakes())
+        if all(make_sign(sign, where=f"drill {drill.id}, mistake {mistake.id}").holds(seen) for sign in mistake.when)
+    )

@@ -1,0 +1,242 @@
+"""Drills on real arrays: what is counted, put back and told, however somebody works, and however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.drills.case import DrillCase, DrillStore
+from lab.drills.desk import DrillDesk
+from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.verdict import Verdict, end_drill, judge
+from lab.drills.watch import open_desk
+from lab.errors import DrillError, LabError
+from lab.gates.own import read_own_json
+from lab.machine import Host, parse_target
+from lab.session.session import LabSession, open_session
+
+pytestmark = pytest.mark.kernel
+TARGET = parse_target("uml:")
+PATH = find_drill("1")
+DRILL = ready(read_drill(PATH), PATH, "tests")
+VALUES = DRILL.values
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """The first drill, made once."""
+    host = Host.real("tests")
+    own = Host(host.processes, host.files, host.clock, host.state.elsewhere(tmp_path_factory.mktemp("drill")))
+    with open_session(TARGET, own, start_arrays=False) as session:
+        DrillDesk.begin(session, DRILL)
+    return own
+
+
+@contextmanager
+def working(host: Host, *, resets: bool = True) -> Iterator[tuple[LabSession, DrillDesk]]:
+    with open_session(TARGET, host) as session:
+        desk = open_desk(session)
+        assert desk is not None
+        if resets:
+            desk.reset()
+        yield session, desk
+
+
+def by_hand(session: LabSession, desk: DrillDesk, lines: str) -> str:
+    words = [f"{name}={value}" for name, value in desk.environment().items()]
+    result = session.machine.run(("env", *words, "bash", "-ec", lines), check=False)
+    assert result.status == 0, result.stderr
+    return result.stdout
+
+
+def touched(desk: DrillDesk) -> int:
+    desk.look(is_last=True)
+    return desk.case.record.touched_bytes
+
+
+def test_looking_writes_nothing(made: Host) -> None:
+    with working(made) as (session, desk):
+        by_hand(
+            session,
+            desk,
+            "cat /proc/mdstat; mdadm --examine $members; for d in $members; do dd if=$d of=/dev/null bs=1M; done",
+        )
+        by_hand(session, desk, "mdadm --stop --scan; blkid $members; hexdump -C -n 4096 $late")
+        assert touched(desk) == 0
+        assert desk.commit() == 0
+
+
+SAME = """
+dd if=$late of=/tmp/x bs=4096 count=1 skip=8
+dd if=/tmp/x of=$late bs=4096 seek=8 oflag=direct
+"""
+LOOP = """
+loop=$(losetup --find --show $late)
+dd if=/dev/zero of=$loop bs=4096 count=3 seek=900 oflag=direct
+losetup -d $loop
+"""
+LINEAR = """
+dmsetup create mapped --table "0 8192 linear $late 0"
+dd if=/dev/zero of=/dev/mapper/mapped bs=4096 count=1 seek=800 oflag=direct
+dmsetup remove --retry mapped
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "lines", "most"),
+    [
+        ("dd", "dd if=/dev/zero of=$late bs=512 count=6 seek=9000 oflag=direct", 3072),
+        ("dd through the cache", "dd if=/dev/urandom of=$late bs=4096 count=2 seek=300 conv=fsync", 8192),
+        ("dd of what was there", SAME, 4096),
+        ("a loop over the disk", LOOP, 12288),
+        ("a linear mapping", LINEAR, 4096),
+    ],
+)
+def test_what_is_written_by_hand_is_counted(made: Host, how: str, lines: str, most: int) -> None:
+    with working(made) as (session, desk):
+        by_hand(session, desk, f"mdadm --stop --scan\n{lines}\nsync")
+        assert touched(desk) == most, how
+        assert desk.commit() == most
+        by_hand(session, desk, "dd if=/dev/zero of=$late bs=4096 count=9 seek=2000 oflag=direct")
+        assert touched(desk) == most
+
+
+def test_assembling_is_writing(made: Host) -> None:
+    with working(made) as (session, desk):
+        by_hand(session, desk, "mdadm --stop --scan; mdadm --assemble --force --run /dev/md0 $members")
+        assert touched(desk) > 0
+
+
+_BY_HAND = """
+mdadm --stop --scan
+for d in $members; do
+  n=$(basename $d)
+  truncate -s 64M /tmp/$n.cow
+  dmsetup create cow-$n --table "0 $(blockdev --getsz $d) snapshot $d $(losetup --find --show /tmp/$n.cow) P 8"
+done
+mdadm --assemble --force --run /dev/md5 /dev/mapper/cow-*
+mdadm /dev/md5 --add /dev/mapper/cow-$(basename $stale) || true
+mkdir -p /tmp/mnt
+mount /dev/md5 /tmp/mnt
+rm -rf /tmp/mnt/d0
+dd if=/dev/urandom of=/tmp/mnt/new bs=1M count=4
+umount /tmp/mnt
+"""
+
+
+_WITH_OVERLAYS = """
+mdadm --stop --scan
+over=$(overlays up $members)
+mdadm --create /dev/md5 --run --assume-clean -l5 -n$count --size=15M $over
+mkfs.ext4 -q -F /dev/md5
+"""
+
+
+@pytest.mark.parametrize("lines", [_WITH_OVERLAYS, _BY_HAND], ids=["overlays", "by hand"])
+def test_on_overlays_anything_goes(made: Host, lines: str) -> None:
+    with working(made) as (session, desk):
+        by_hand(session, desk, lines)
+        assert touched(desk) == 0
+        assert judge(desk, outcome_id="x").touched_bytes == 0
+        desk.reset()
+        assert desk.changed() == desk.case.record.own_ranges
+
+
+_MESS = """
+mdadm --stop --scan
+mdadm --create /dev/md3 --run -l1 -n2 --size=30M $late $stale
+mkfs.ext4 -q -F /dev/md3
+mkdir -p /tmp/m
+mount /dev/md3 /tmp/m
+wipefs -a $other || true
+"""
+
+
+def test_a_reset_takes_everything_back_in_seconds(made: Host) -> None:
+    with working(made) as (session, desk):
+        by_hand(
+            session,
+            desk,
+            _MESS,
+        )
+        assert desk.changed()
+        began = time.monotonic()
+        desk.reset()
+        assert time.monotonic() - began < 30
+        assert desk.changed() == desk.case.record.own_ranges
+        assert desk.case.record.touched_bytes == 0
+        assert "/tmp/m" not in (session.machine.read(["/proc/mounts"])["/proc/mounts"] or "")
+
+
+def test_what_cannot_be_stopped_is_named(made: Host) -> None:
+    with working(made) as (session, desk):
+        by_hand(session, desk, "mdadm --stop --scan; mdadm --assemble --force --run /dev/md3 $members")
+        holder = session.machine.stream(("bash", "-c", "exec 7< /dev/md3; sleep 600"))
+        time.sleep(0.5)
+        with pytest.raises(DrillError, match="md3"):
+            desk.reset()
+        holder.stop(signal_number=9)
+
+
+def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> None:
+    def write_and_kill() -> None:
+        with working(made) as (session, desk):
+            by_hand(session, desk, "mdadm --stop --scan; dd if=/dev/urandom of=$late bs=4096 count=2 seek=1500")
+            by_hand(session, desk, "sync")
+            # Nobody looks any more: what was written shows in a comparison with the disks as they were.
+            os.kill(_kernel_of(made), signal.SIGKILL)
+            session.machine.run(("true",))
+
+    with pytest.raises(LabError):
+        write_and_kill()
+    with working(made, resets=False) as (_, desk):
+        assert desk.case.record.resets > 0
+        assert sum(end - first for ranges in desk.changed().values() for first, end in ranges) > 0
+        assert 0 < desk.commit() <= 8192
+
+
+def _kernel_of(host: Host) -> int:
+    """The process of the machine that runs from this state folder."""
+    (record,) = Path(host.state.root).rglob("kernel.json")
+    return int(read_own_json(record, dict[str, Any])["process_id"])
+
+
+_RIGHT = """
+mdadm --stop --scan
+mdadm --assemble --force --run /dev/md0 $members
+for d in $stale $second; do mdadm /dev/md0 --add $d; done
+mdadm --wait /dev/md0 || true
+"""
+
+
+def test_the_end_is_kept_with_all_that_was_typed(made: Host) -> None:
+    with working(made) as (session, desk):
+        desk.note_command("mdadm --examine x")
+        desk.commit()
+        by_hand(
+            session,
+            desk,
+            _RIGHT,
+        )
+        before = judge(desk, outcome_id="before")
+        assert (before.verdict, before.saved_percent, before.missing) == (Verdict.SAVED, 100.0, ())
+        images = desk.case.images
+        assert images.is_dir()
+        outcome = end_drill(desk)
+    assert not images.exists()
+    assert DrillCase.find(made.state.lab_folder("default")) is None
+    assert [each.id for each in DrillStore(made).all()] == [outcome.id]
+    assert outcome.commands[-1].line == "mdadm --examine x"
+    assert outcome.mistakes == ()
+    assert {name for name, picture in outcome.after.items() if picture.has_superblock} == {
+        *str(VALUES["members"]).split(",")
+    }
+    with open_session(TARGET, made) as session:
+        assert open_desk(session) is None

@@ -1,0 +1,311 @@
+"""The drill that is open in the lab: followed on every screen, and what its keys ask for.
+
+Whatever needs the lab is done on the lab's thread; what is shown is plain values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError
+from tui.messages import LabLooked, LabMessage, SessionEnded, SessionOpened
+
+if TYPE_CHECKING:
+    from lab.drills.case import DrillOutcome
+    from lab.drills.desk import DrillDesk
+    from lab.drills.schema import ReadyDrill
+    from lab.plans import Plan
+    from lab.session.session import LabSession
+    from tui.frontend import Frontend
+
+DRILLS_MODE = "drills"
+BLANK_NOTE = "A drill is made on blank disks: everything on the lab's disks will be lost."
+_COUNT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrillItem:
+    """One drill of the list."""
+
+    id: str
+    title: str
+    minutes: int
+    tries: int
+    reached: str
+    """The best verdict so far, in words; empty: not tried."""
+    is_saved: bool
+    is_open: bool
+    symptom: str
+    """Markdown."""
+
+    @property
+    def number(self) -> str:
+        """``5``: its place in the list."""
+        return self.id[:2].lstrip("0")
+
+
+@dataclass(frozen=True, slots=True)
+class DrillView:
+    """The open drill at one moment."""
+
+    id: str
+    title: str
+    text: str
+    """Markdown: the symptom and the hints taken."""
+    standing: tuple[tuple[str, str], ...]
+    """Label and text, the time first."""
+    is_committed: bool
+    touched_bytes: int
+    has_more_hints: bool
+    seed: str
+
+    @property
+    def number(self) -> str:
+        return self.id[:2].lstrip("0")
+
+
+class Drills:
+    """The administrator's desk in the app."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._desk: DrillDesk | None = None
+        self._counted, self._is_counting = 0.0, False
+        self.items: tuple[DrillItem, ...] = ()
+        self.view: DrillView | None = None
+        self.page = ""
+        """Markdown of the last debriefing; empty: none in this session."""
+        self.hides_time = False
+        self.on_making: Callable[[bool], object] = lambda _: None
+        """Told when a disaster begins to be made, and when it is there: how it is made is not to be seen."""
+        self._came_from = "lab"
+
+    def open(self) -> None:
+        """Read the list, beside everything else."""
+        host, open_id = self._frontend.client.host, self.view.id if self.view else ""
+
+        def read() -> tuple[DrillItem, ...]:
+            from lab.drills.case import DrillStore, best_of
+            from lab.drills.schema import catalogue, read_drill, ready
+            from lab.drills.verdict import Verdict
+
+            store, items = DrillStore(host), []
+            for name, path in catalogue().items():
+                drill = ready(read_drill(path), path).drill
+                outcomes = store.all(name)
+                best = best_of(outcomes)
+                reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
+                is_saved = best is not None and best.verdict == Verdict.SAVED
+                counts = (drill.minutes, len(outcomes))
+                items.append(DrillItem(name, drill.title, *counts, reached, is_saved, name == open_id, drill.symptom))
+            return tuple(items)
+
+        self._frontend.beside("drills", read, on_done=self._listed)
+
+    def _listed(self, items: tuple[DrillItem, ...]) -> None:
+        self.items = items
+        self._frontend.show_soon()
+
+    def hear(self, message: LabMessage) -> None:
+        """A lab that opens may have a drill in it; while it is open, what is written is counted."""
+        if isinstance(message, SessionOpened):
+            self._find()
+        elif isinstance(message, SessionEnded):
+            self._desk, self._is_counting = None, False
+        elif isinstance(message, LabLooked):
+            self._count()
+
+    def _find(self) -> None:
+        def find(session: LabSession) -> DrillDesk | None:
+            # Who is in no drill does not wait for the import.
+            if not (session.folder / "drill" / "case.json").exists():
+                return None
+            from lab.drills.watch import open_desk
+
+            return open_desk(session)
+
+        self._frontend.look_up(find, on_done=self._sit)
+
+    def _sit(self, desk: DrillDesk | None) -> None:
+        self._desk = desk
+        self.refresh()
+
+    def _count(self) -> None:
+        desk, now = self._desk, time.monotonic()
+        if desk is None or self._is_counting or now - self._counted < _COUNT_SECONDS:
+            return
+        self._counted, self._is_counting = now, True
+
+        def count(_: LabSession) -> str:
+            from lab.drills.mailbox import answer_one
+
+            desk.look()
+            return answer_one(desk)
+
+        def counted(word: object) -> None:
+            self._is_counting = False
+            if word == "debrief":
+                self._sit(None)
+                self.open()
+            self.refresh()
+
+        self._frontend.look_up(count, on_done=counted, on_error=counted)
+
+    def refresh(self) -> None:
+        """Bring what is shown up to date."""
+        self.view = self._make_view(self._desk) if self._desk else None
+        open_id = self.view.id if self.view else ""
+        self.items = tuple(replace(item, is_open=item.id == open_id) for item in self.items)
+        self._frontend.show_soon()
+
+    def _make_view(self, desk: DrillDesk) -> DrillView:
+        from lab.drills.telling import briefing, standing
+
+        case = desk.case
+        drill, record = case.drill.drill, case.record
+        hints = [f"**Hint {number}.** {text}" for number, text in enumerate(drill.hints[: record.hints], start=1)]
+        told = standing(case, desk.minutes)
+        if self.hides_time:
+            told.pop("time")
+        return DrillView(
+            id=drill.id,
+            title=drill.title,
+            text="\n\n".join([briefing(case.drill), *hints]),
+            standing=tuple(told.items()),
+            is_committed=case.is_committed,
+            touched_bytes=record.touched_bytes,
+            has_more_hints=record.hints < len(drill.hints),
+            seed=record.seed,
+        )
+
+    def hint_line(self) -> str | None:
+        """One line of markup for every screen; None: no drill is open."""
+        view = self.view
+        if view is None:
+            return None
+        time_told = "" if self.hides_time else f", {dict(view.standing).get('time', '')}"
+        state = "committed" if view.is_committed else "not committed"
+        if view.touched_bytes and not view.is_committed:
+            state = "the disks were written before commit"
+        return f"Drill {view.number}{time_told}: {state}. [b]F6[/b] shows it, [b]5[/b] is the terminal."
+
+    def other_mode(self, mode: str) -> str:
+        """From a screen to the open drill, or back to where the user came from; empty: no drill is open."""
+        if mode == DRILLS_MODE:
+            return self._came_from
+        self._came_from = mode
+        return DRILLS_MODE if self.view else ""
+
+    # What the keys do.
+
+    def begin(self, drill_id: str, seed: str | None = None) -> None:
+        """Make a drill on blank disks; what is on them is lost, after a question."""
+
+        def check(session: LabSession) -> Plan | None:
+            from lab.drills.desk import needs_clearing
+
+            return session.reset_all() if needs_clearing(session, _ready(self._frontend, drill_id, seed)) else None
+
+        def make() -> None:
+            def work(session: LabSession) -> DrillDesk | None:
+                from lab.drills.desk import DrillDesk
+                from lab.drills.watch import open_desk
+
+                DrillDesk.begin(session, _ready(self._frontend, drill_id, seed))
+                return open_desk(session)
+
+            def made(desk: DrillDesk | None) -> None:
+                self._forget()
+                self._sit(desk)
+
+            def failed(error: LabError) -> None:
+                self._forget()
+                self._frontend.tell(error)
+
+            self.on_making(True)
+            self._frontend.job("Make the disaster", work, on_done=made, on_error=failed)
+
+        def clear(plan: Plan | None) -> None:
+            if plan is None or not plan.steps:
+                make()
+            else:
+                self._frontend.show_plan(plan, note=BLANK_NOTE, on_done=make)
+
+        self._frontend.look_up(check, on_done=clear)
+
+    def _forget(self) -> None:
+        """An administrator has not seen what happened before."""
+        from tui.updates import forget_past
+
+        forget_past(self._frontend.lab)
+        self._frontend.lab.commands.clear()
+        self.on_making(False)
+
+    def hint(self) -> None:
+        """One more hint."""
+        if self._desk is not None and self.view and self.view.has_more_hints:
+            self._try(self._desk.case.hint)
+            self.refresh()
+
+    def commit(self) -> None:
+        """From here on the disks may be written."""
+        if self._desk is not None:
+            self._work("Commit", self._desk.commit)
+
+    def reset(self) -> None:
+        """The disks as they were when the drill began."""
+        if self._desk is not None:
+            self._work("Put the disks back", self._desk.reset)
+
+    def debrief(self, then: Callable[[], object]) -> None:
+        """End the drill; ``then`` is called when there is a page."""
+        desk = self._desk
+        if desk is None:
+            return
+
+        def work(session: LabSession) -> tuple[DrillOutcome, str]:
+            from lab.drills.telling import debriefing
+            from lab.drills.verdict import end_drill
+
+            outcome = end_drill(desk)
+            sizes = {disk.name: disk.size_bytes for disk in desk.disks}
+            return outcome, debriefing(outcome, desk.case.drill, sizes)
+
+        def done(found: tuple[DrillOutcome, str]) -> None:
+            self.page = found[1]
+            self._sit(None)
+            self.open()
+            then()
+
+        self._frontend.job("Look at the data", work, on_done=done)
+
+    def leave(self) -> None:
+        """Give it up without a verdict."""
+        if self._desk is not None:
+            desk = self._desk
+            self._frontend.look_up(lambda _: desk.close(), on_done=lambda _: self._sit(None))
+
+    def toggle_time(self) -> None:
+        """Show the timer, or not."""
+        self.hides_time = not self.hides_time
+        self.refresh()
+
+    def _work(self, title: str, work: Callable[[], object]) -> None:
+        self._frontend.job(title, lambda _: work(), on_done=lambda _: self.refresh())
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except LabError as error:
+            self._frontend.tell(error)
+
+
+def _ready(frontend: Frontend, drill_id: str, seed: str | None) -> ReadyDrill:
+    from lab.drills.schema import find_drill, read_drill, ready
+    from lab.lessons.student import Student
+
+    path = find_drill(drill_id)
+    return ready(read_drill(path), path, Student(frontend.client.host).state.seed if seed is None else seed)

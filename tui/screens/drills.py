@@ -1,0 +1,272 @@
+"""Drills: the list with what was reached, the open drill in full, and the debriefing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Footer, Markdown, OptionList, Static
+from textual.widgets.option_list import Option
+
+from tui.glyphs import glyphs_of
+from tui.screens.modal import Modal
+from tui.screens.mode import ModeScreen, PaletteEntry
+from tui.widgets.words import titled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tui.drills import DrillItem, Drills, DrillView
+    from tui.state import LabState
+
+
+class DrillsScreen(ModeScreen):
+    """Screen 9."""
+
+    CSS_PATH = "drills.tcss"
+    AREA = "Drills"
+    SHOWS_LESSON = False
+    HELP = (
+        "Disasters to practise on. An array is in trouble; you are told what an administrator would be told, and have "
+        "what an administrator has: screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
+        "Until you press c (commit), the disks themselves should stay as they are: 'overlays up DEVICE…' in the "
+        "terminal lays overlays over them. z puts everything back in seconds. d ends the drill: how much of the data "
+        "was saved, and what an expert would have done."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("h", "hint", "Hint", id="drills.hint", tooltip="One more hint; it costs nothing, and is noted"),
+        Binding("c", "commit", "Commit", id="drills.commit",
+                tooltip="From now on you write on the disks themselves"),
+        Binding("z", "reset", "Put back", id="drills.reset",
+                tooltip="The disks as they were when the drill began"),
+        Binding("d", "debrief", "Debrief", id="drills.debrief",
+                tooltip="End the drill: the verdict on the data, and what an expert would have done"),
+        Binding("t", "time", "Timer", id="drills.time", tooltip="Hide the timer, or show it"),
+        Binding("v", "variant", "Variant", id="drills.variant",
+                tooltip="Type a word, such as your name: it makes another case of the same disaster"),
+        Binding("l", "last", "Last page", id="drills.last", tooltip="The last debriefing once more"),
+        Binding("x", "leave", "Give up", id="drills.leave", tooltip="Close the drill without a verdict"),
+        Binding("escape", "back", "Back", id="drills.back", show=False, tooltip="To the screen that you came from"),
+        Binding("pagedown", "page(1)", "Down", show=False, id="drills.down", tooltip="Scroll the drill down"),
+        Binding("pageup", "page(-1)", "Up", show=False, id="drills.up", tooltip="Scroll the drill up"),
+    ]  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: tuple[DrillItem, ...] = ()
+        self._current = ""
+
+    @property
+    def drills(self) -> Drills:
+        """The desk."""
+        return self.app.drills
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="drills"):
+            with Vertical(id="drills-left"):
+                yield titled(OptionList(id="drill-list"), "Drills")
+            with titled(VerticalScroll(id="drill"), "Drill"):
+                yield Static("", id="drill-standing")
+                yield Markdown("", id="drill-text", open_links=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#drill").can_focus = False
+        self.query_one("#drill-list").focus()
+        self.drills.open()
+
+    def show_state(self, state: LabState) -> None:
+        self._show_list()
+        view = self.drills.view
+        self.set_class(view is not None, "-open")
+        if view is None:
+            self._show_about()
+        else:
+            self._show_drill(view)
+
+    def hint(self, state: LabState) -> str | None:
+        view = self.drills.view
+        if view is None:
+            return "[b]Enter[/b] makes the disaster on this lab's disks. Everything on them will be lost."
+        if view.is_committed:
+            return "Committed: [b]5[/b] goes to the terminal. [b]d[/b] ends the drill, [b]z[/b] puts everything back."
+        return "[b]5[/b] goes to the terminal: look, and try on overlays. [b]c[/b] before you write on the disks."
+
+    def _show_list(self) -> None:
+        if self.drills.items == self._items:
+            return
+        self._items = self.drills.items
+        listed = self.query_one("#drill-list", OptionList)
+        kept = listed.highlighted
+        listed.clear_options()
+        listed.add_options(Option(self._line(item), id=item.id) for item in self._items)
+        if kept is None:
+            kept = next((i for i, item in enumerate(self._items) if item.is_open or not item.is_saved), 0)
+        listed.highlighted = min(kept, len(self._items) - 1) if self._items else None
+        listed.border_subtitle = f"{sum(item.is_saved for item in self._items)} of {len(self._items)} saved"
+
+    def _line(self, item: DrillItem) -> Content:
+        glyphs = glyphs_of(self)
+        if item.is_saved:
+            sign, style = glyphs.good, "$text-success"
+        elif item.is_open:
+            sign, style = glyphs.busy, "$text-primary"
+        elif item.tries:
+            sign, style = glyphs.bad, "$text-warning"
+        else:
+            sign, style = glyphs.pending, "$foreground-muted"
+        return Content.assemble((f"{sign} ", style), (f"{item.number:>2} ", "$foreground-muted"), item.title)
+
+    def _show_about(self) -> None:
+        item = next((item for item in self._items if item.id == self._current), None)
+        if item is None:
+            return
+        self._title(f"Drill {item.number}")
+        tried = f"tried {item.tries} times, best: {item.reached}" if item.tries else "not tried yet"
+        self._standing([("meant for", f"{item.minutes} min"), ("reached", tried)])
+        self._text(f"## {item.title}\n\n{item.symptom.strip()}")
+
+    def _show_drill(self, view: DrillView) -> None:
+        self._title(f"Drill {view.number}: open" + (f", variant '{view.seed}'" if view.seed else ""))
+        self._standing(list(view.standing))
+        self._text(view.text)
+
+    def _title(self, text: str) -> None:
+        self.query_one("#drill").border_title = text
+
+    def _standing(self, lines: list[tuple[str, str]]) -> None:
+        width = max((len(label) for label, _ in lines), default=0)
+        parts = [
+            part for label, text in lines for part in ((f"{label:<{width}}  ", "$foreground-muted"), (f"{text}\n", ""))
+        ]
+        self.query_one("#drill-standing", Static).update(Content.assemble(*parts))
+
+    def _text(self, text: str) -> None:
+        widget = self.query_one("#drill-text", Markdown)
+        if widget.source != text:
+            is_longer = bool(widget.source) and text.startswith(widget.source)
+            self.run_worker(self._replace(widget, text, to_end=is_longer), group="drill-text", exclusive=True)
+
+    async def _replace(self, widget: Markdown, text: str, *, to_end: bool) -> None:
+        """A new hint comes into sight."""
+        await widget.update(text)
+        box = self.query_one("#drill", VerticalScroll)
+        self.call_after_refresh(box.scroll_end if to_end else box.scroll_home, animate=False)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self._current = event.option_id or ""
+        if self.drills.view is None:
+            self._show_about()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_id:
+            self._begin(event.option_id)
+
+    def _begin(self, drill_id: str) -> None:
+        view = self.drills.view
+        if view is not None:
+            self.notify(f"Drill {view.number} is open: d ends it, x gives it up.", severity="warning")
+        elif self.app.lab.is_open:
+            self.drills.begin(drill_id)
+        else:
+            self.notify("The machine does not run yet.", severity="warning")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what can be done shows."""
+        view = self.drills.view
+        match action:
+            case "hint":
+                return view is not None and view.has_more_hints
+            case "commit":
+                return view is not None and not view.is_committed
+            case "reset" | "debrief" | "time" | "leave":
+                return view is not None
+            case "variant":
+                return bool(view or self._current) and self.app.lab.is_open
+            case "last":
+                return bool(self.drills.page)
+            case _:
+                return super().check_action(action, parameters)
+
+    def action_hint(self) -> None:
+        self.drills.hint()
+
+    def action_commit(self) -> None:
+        self.drills.commit()
+
+    def action_reset(self) -> None:
+        self.drills.reset()
+
+    def action_debrief(self) -> None:
+        self.drills.debrief(self.action_last)
+
+    def action_last(self) -> None:
+        self.app.push_screen(DebriefScreen(self.drills.page))
+
+    def action_time(self) -> None:
+        self.drills.toggle_time()
+
+    def action_leave(self) -> None:
+        self.drills.leave()
+
+    def action_back(self) -> None:
+        self.action_lesson()
+
+    def action_page(self, pages: int) -> None:
+        box = self.query_one("#drill", VerticalScroll)
+        box.scroll_relative(y=pages * max(1, box.size.height // 2), animate=False)
+
+    def action_variant(self) -> None:
+        from tui.screens.menu import VariantScreen
+
+        view = self.drills.view
+        drill_id, seed = (view.id, view.seed) if view else (self._current, "")
+        self.app.push_screen(VariantScreen(seed, partial(self.drills.begin, drill_id)))
+
+    def palette(self) -> Iterable[PaletteEntry]:
+        for item in self._items:
+            yield PaletteEntry(f"Begin drill {item.number}, {item.title}", item.reached, partial(self._begin, item.id))
+
+
+class MakingScreen(Modal[None]):
+    """Lies above everything while a disaster is made."""
+
+    CSS_PATH = "drills.tcss"
+    AREA = "Drills"
+
+    def compose(self) -> ComposeResult:
+        yield Static("The disaster is being made. In a moment you are called.", id="making")
+
+
+class DebriefScreen(Modal[None]):
+    """The verdict as a page.
+
+    Args:
+        page: Markdown.
+    """
+
+    CSS_PATH = "drills.tcss"
+    AREA = "Debriefing"
+    HELP = "How much of the data was saved, what was done to each member, and what an expert would have done."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "close", "Close", id="debriefing.close", tooltip="Back to the drills"),
+    ]
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self._page = page
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="debrief-box") as box:
+            box.border_title = "Debriefing"
+            yield Markdown(self._page, open_links=False)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#debrief-box").focus()
+
+    def action_close(self) -> None:
+        self.dismiss()
