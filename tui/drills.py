@@ -205,7 +205,7 @@ class Drills:
         """Make a drill on blank disks; what is on them is lost, after a question."""
 
         def check(session: LabSession) -> Plan | None:
-            from lab.drills.desk import needs_clearing
+            from lab.drills.disks import needs_clearing
 
             return session.reset_all() if needs_clearing(session, _ready(self._frontend, drill_id, seed)) else None
 

@@ -87,6 +87,8 @@ class TerminalSession:
                 pass
 
     def _tell_command(self, command: TypedCommand) -> None:
+        if self._session is not None:
+            self._session.on_typed(command.line)
         self._frontend.client.log.ended_in_terminal(command)
         self._frontend.post_message(happened.TerminalCommandEnded())
 

@@ -15,7 +15,8 @@ from lab.cli.output import out, out_json, pairs, table
 from lab.cli.proofs import tell_proofs
 from lab.cli.session import open_session
 from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of
-from lab.drills.desk import DrillDesk, require_blank
+from lab.drills.desk import DrillDesk
+from lab.drills.disks import require_blank
 from lab.drills.mailbox import committed_words
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, read_drill, ready
 from lab.drills.telling import RULES, briefing, debriefing, standing

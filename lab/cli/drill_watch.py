@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from lab.cli.context import Context
 from lab.errors import LabError
 from lab.session.session import LabSession
+
+if TYPE_CHECKING:
+    from lab.drills.desk import DrillDesk
+
+_LOOK_SECONDS = 0.5
 
 
 @contextmanager
@@ -24,11 +31,31 @@ def drilled(context: Context, session: LabSession) -> Iterator[None]:
     except LabError as error:
         context.narrator.notice(explained(error))
         desk = None
+    if desk is None:
+        yield
+        return
+    is_over = threading.Event()
+    follower = threading.Thread(target=_follow, args=(desk, is_over), name="raidlab-drill", daemon=True)
+    follower.start()
     try:
         yield
     finally:
-        if desk is not None:
-            try:
-                last_look(desk)
-            except LabError as error:
-                context.narrator.notice(explained(error))
+        is_over.set()
+        follower.join()
+        try:
+            last_look(desk)
+        except LabError as error:
+            context.narrator.notice(explained(error))
+
+
+def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
+    """Count, and answer what is asked from inside the machine, until the command is over."""
+    from lab.drills.mailbox import answer_one
+
+    while not is_over.wait(_LOOK_SECONDS):
+        try:
+            desk.look()
+            if answer_one(desk) == "debrief":
+                return
+        except LabError:
+            return

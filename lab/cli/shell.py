@@ -11,7 +11,8 @@ from lab.cli.output import err
 from lab.cli.session import open_session
 from lab.errors import LabError, SpecError
 from lab.host.console import Console, raw_console
-from lab.machine import Machine, Terminal
+from lab.machine import Terminal
+from lab.session.session import LabSession
 
 _LINE_ENDS = b"\r\n"
 
@@ -53,17 +54,17 @@ def shell() -> int:
         if not context.quiet:
             err("raidlab: root on the lab's machine; 'exit' leaves, and where nothing answers: Enter ~ .")
         try:
-            status = _connect(session.machine)
+            status = _connect(session)
         finally:
             with contextlib.suppress(LabError):
                 session.rescan()
     return status
 
 
-def _connect(machine: Machine) -> int:
+def _connect(session: LabSession) -> int:
     way_out, failures = WayOut(), list[BaseException]()
     with raw_console() as console:
-        terminal = machine.terminal(*console.size())
+        terminal = session.machine.terminal(*console.size(), on_command=lambda command: session.on_typed(command.line))
         reader = threading.Thread(target=_show, args=(terminal, console, failures), name="terminal", daemon=True)
         reader.start()
         try:

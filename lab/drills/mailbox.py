@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from lab.drills.desk import GUEST_FOLDER, DrillDesk
+from lab.drills.desk import DrillDesk
+from lab.drills.making import GUEST_FOLDER
 from lab.drills.telling import briefing, standing
 from lab.drills.verdict import end_drill
 from lab.errors import LabError, MachineLost

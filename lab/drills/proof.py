@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.drills.case import DrillCase, DrillOutcome
-from lab.drills.desk import DrillDesk, run_lines
+from lab.drills.desk import DrillDesk
+from lab.drills.disks import run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import Verdict, judge
 from lab.errors import CommandFailed, LabError

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
 from lab.drills.case import DrillOutcome, DrillStore, EndedMistake
-from lab.drills.desk import PLACE, DrillDesk
+from lab.drills.desk import DrillDesk
+from lab.drills.making import PLACE
 from lab.drills.pictures import look_at_members
 from lab.drills.schema import common_mistakes
 from lab.drills.signs import Evidence, make_sign

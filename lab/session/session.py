@@ -153,6 +153,6 @@ def open_session(
             if target.kind is TargetKind.UML:
                 arrive(lab.machine, arrival)
         found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
-        for array in found.refused:
+        for array in () if arrival else found.refused:
             on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
         yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)

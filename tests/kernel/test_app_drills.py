@@ -82,7 +82,7 @@ async def test_the_drill_goes_on_after_the_machine_was_killed(tmp_path: Path, mo
         in_lab(app, "mdadm --stop --scan; dd if=/dev/urandom of=$late bs=4096 count=4 seek=2600 conv=fsync")
         await until(pilot, lambda: app.drills.view is not None and app.drills.view.touched_bytes > 0, "counted")
         (record,) = (tmp_path / "state").rglob("kernel.json")
-        os.kill(int(read_own_json(record, dict[str, Any])["process_id"]), signal.SIGKILL)
+        os.killpg(int(read_own_json(record, dict[str, Any])["kernel_group"]), signal.SIGKILL)
         await until(pilot, lambda: not app.lab.is_open, "the machine is lost")
         await pilot.press("ctrl+r")
         await until(pilot, lambda: app.lab.is_open and app.drills.view is not None, "it goes on")

@@ -191,7 +191,7 @@ def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> N
             by_hand(session, desk, "mdadm --stop --scan; dd if=/dev/urandom of=$late bs=4096 count=2 seek=1500")
             by_hand(session, desk, "sync")
             # Nobody looks any more: what was written shows in a comparison with the disks as they were.
-            os.kill(_kernel_of(made), signal.SIGKILL)
+            os.killpg(_kernel_of(made), signal.SIGKILL)
             session.machine.run(("true",))
 
     with pytest.raises(LabError):
@@ -205,7 +205,7 @@ def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> N
 def _kernel_of(host: Host) -> int:
     """The process of the machine that runs from this state folder."""
     (record,) = Path(host.state.root).rglob("kernel.json")
-    return int(read_own_json(record, dict[str, Any])["process_id"])
+    return int(read_own_json(record, dict[str, Any])["kernel_group"])
 
 
 _RIGHT = """

@@ -1,0 +1,146 @@
+"""The disks of a drill: which they are, what lies on them, and how they are kept and put back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lab.disks.inventory import read_devices
+from lab.disks.kinds import DiskKind, LabDisk
+from lab.drills import images_program
+from lab.drills.schema import ReadyDrill
+from lab.errors import CommandFailed, DrillError
+from lab.machine import AgentProgram, TargetKind
+from lab.plans import Step
+from lab.session.session import LabSession
+
+_IMAGES = AgentProgram(Path(images_program.__file__), "disk-images")
+_MACHINE_FOLDER = "/var/lib/raidlab/drill"
+_STEP_SECONDS = 120.0
+
+
+def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
+    """Whether something is on the lab's disks. Raises DrillError if the drill's disks are not there."""
+    return bool(_busy(session, drill)) or bool(session.statuses())
+
+
+def _busy(session: LabSession, drill: ReadyDrill) -> set[str]:
+    needed = {disk.name for disk in drill_disks(session, drill)}
+    return needed - {disk.name for disk in session.free_disks()}
+
+
+def require_blank(session: LabSession, drill: ReadyDrill) -> None:
+    """Raises DrillError unless the lab has the drill's disks, free, and no array runs."""
+    busy = _busy(session, drill)
+    if busy or session.statuses():
+        used = f"{', '.join(sorted(busy))} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
+        raise DrillError(
+            f"drill {drill.id} is made on blank disks, and {used}",
+            hint=f"'raidlab drill start {drill.id} --reset' makes all disks blank: their data are gone",
+        )
+
+
+def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
+    """The lab's disks that the drill uses. Raises DrillError if some are missing."""
+    there = {disk.name: disk for disk in session.disks}
+    missing = [name for name in drill.disk_names if name not in there]
+    if missing:
+        raise DrillError(
+            f"drill {drill.id} uses {drill.disk_names[0]} to {drill.disk_names[-1]}, and the lab has no "
+            f"{', '.join(missing)}",
+            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
+        )
+    return tuple(there[name] for name in drill.disk_names)
+
+
+def environment(disks: Sequence[LabDisk], drill: ReadyDrill) -> dict[str, str]:
+    """``$disk01`` is a device; a value that names disks is their devices, with spaces between."""
+    nodes = {disk.name: disk.node for disk in disks}
+    found = dict(nodes)
+    for name, value in drill.values.items():
+        words = str(value).split(",")
+        is_disks = all(word in nodes for word in words)
+        found[name] = " ".join(nodes[word] for word in words) if is_disks else str(value)
+    return found
+
+
+def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
+    """Lines for bash on the machine, as root. Raises CommandFailed with what the failing one said."""
+    words = [f"{name}={value}" for name, value in values.items()]
+    result = session.machine.run(
+        ("env", *words, "bash", "-c", lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
+    )
+    if result.status:
+        said = (result.stderr or result.stdout).strip()[-1000:]
+        raise CommandFailed(("bash", lines.strip().splitlines()[-1][:100]), result.status, said)
+    return result.stdout
+
+
+def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
+    """Unmount and stop all that lies on these disks: file systems, volumes, arrays, overlays.
+
+    Raises DrillError if something stays.
+    """
+    machine = session.machine
+    roots = {disk.kernel_name for disk in disks}
+    held: list[str] = []
+    for _ in range(4):
+        devices = read_devices(machine)
+        held = _above(roots, {name: device.holders for name, device in devices.items()})
+        places = [place for name in (*held, *roots) if name in devices for place in devices[name].mounted_on]
+        if not held and not places:
+            break
+        for place in sorted(places, reverse=True):
+            machine.run(("umount", place), check=False, timeout_seconds=30)
+        for name in held:
+            if name.startswith("md"):
+                machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=30)
+            elif name.startswith("dm-") and name in devices:
+                machine.run(("dmsetup", "remove", "--retry", devices[name].mapped_name), check=False)
+    else:
+        raise DrillError(
+            f"{', '.join(held) or 'a mounted disk'} could not be stopped",
+            hint="end what uses it, or start the machine again",
+        )
+    flush(session, tuple(disks))
+
+
+def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[str]:
+    """All devices that lie on these, the uppermost first."""
+    found: list[str] = []
+    edge = list(roots)
+    while edge:
+        edge = [holder for name in edge for holder in holders.get(name, ())]
+        found = [*edge, *(name for name in found if name not in edge)]
+    return list(dict.fromkeys(found))
+
+
+def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
+    """What the machine has in its caches is on the disks, and is read anew."""
+    nodes = [disk.node for disk in disks]
+    session.machine.run(("bash", "-c", 'sync; for d in "$@"; do blockdev --flushbufs "$d"; done', "bash", *nodes))
+
+
+def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
+    """``keep``, ``put_back`` or ``changed`` of all disks: on this computer where they are files of the lab's folder.
+
+    ``own_folder`` has the copies then. Raises DrillError, CommandFailed.
+    """
+    if work == "put_back":
+        why = "The disks as they were when the drill began."
+        session.lab.guard.check(Step(("true",), why, writes_devices=tuple(disk.node for disk in disks)))
+    is_own = session.target.kind is TargetKind.UML and all(disk.kind is DiskKind.FILE for disk in disks)
+    folder = str(own_folder) if is_own else _MACHINE_FOLDER
+    pairs = [[disk.backing if is_own else disk.node, f"{folder}/{disk.name}.img"] for disk in disks]
+    arguments = [work, json.dumps(pairs)]
+    try:
+        text = (
+            images_program.main(arguments, lambda: False)
+            if is_own
+            else session.machine.call(_IMAGES, arguments, timeout_seconds=600)
+        )
+    except OSError as error:
+        raise DrillError(f"the copies of the disks: {error}", hint="see the room on the disk that holds them") from None
+    found: list[list[list[int]]] = json.loads(text)
+    return found

@@ -1,0 +1,99 @@
+"""A disaster is made: known files on an array, and then what goes wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+from lab.disks.guard import MOUNT_FOLDER
+from lab.drills.disks import drill_disks, environment, run_lines
+from lab.drills.schema import DataStep, DrillStep, ReadyDrill
+from lab.errors import DrillError, LabError
+from lab.fault_lab.oracle import Oracle
+from lab.machine import RUN_FOLDER
+from lab.plans import Danger, Step
+from lab.session.session import LabSession
+
+PLACE = f"{MOUNT_FOLDER}/drill"
+"""Where the file system is mounted while the drill is made, and when it is judged."""
+GUEST_FOLDER = f"{RUN_FOLDER}/drill"
+SUMS = "SHA256SUMS"
+_GUEST_PROGRAMS = Path(__file__).with_name("guest")
+_STRICT = "set -euo pipefail\n"
+
+
+class DisasterMaker:
+    """Carries out what makes the disaster: a file system with ``uuid``, whose files have ``blocks`` of 4 KiB."""
+
+    def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
+        self.session, self.drill, self.folder = session, drill, folder
+        self.uuid, self.blocks = "", 0
+        self.environment = environment(drill_disks(session, drill), drill)
+
+    def do(self, step: DrillStep) -> None:
+        """One step. Raises DrillError with what failed."""
+        try:
+            if step.data is None:
+                run_lines(self.session, _STRICT + step.run, self.environment)
+            else:
+                self._data(step)
+        except LabError as error:
+            raise DrillError(f"drill {self.drill.id} could not be made: {error.message}", hint=error.hint) from error
+
+    def _data(self, step: DrillStep) -> None:
+        machine = self.session.machine
+        if step.data is DataStep.BEGIN:
+            self._format(step.on)
+            self._oracle().fill()
+        elif step.data is DataStep.MORE:
+            if machine.run(("mountpoint", "-q", PLACE), check=False).status != 0:
+                machine.run(("mount", "-t", self.drill.drill.file_system, step.on, PLACE))
+            self._oracle().advance(step.operations)
+        else:
+            machine.run(("sync",))
+            machine.run(("bash", "-c", "echo 3 > /proc/sys/vm/drop_caches"))
+            verdict = self._oracle().check()
+            if not verdict.is_intact:
+                raise DrillError(f"drill {self.drill.id} does not begin with its data intact: {verdict.sentence}")
+            self.blocks = sum(verdict.verdicts.values())
+            list_sums = 'cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum'
+            sums = machine.run(("bash", "-c", list_sums, "bash", PLACE)).stdout
+            (self.folder / SUMS).write_text(sums, encoding="utf-8")
+            machine.run(("umount", PLACE))
+
+    def _format(self, node: str) -> None:
+        machine, kind = self.session.machine, self.drill.drill.file_system
+        self.uuid = str(uuid4())
+        make = {
+            "ext4": ("mkfs.ext4", "-F", "-q", "-b", "4096", "-U", self.uuid, node),
+            "xfs": ("mkfs.xfs", "-f", "-q", "-m", f"uuid={self.uuid}", node),
+        }[kind]
+        self.session.lab.guard.check(
+            Step(make, "The file system of the drill.", danger=Danger.DATA, writes_devices=(node,))
+        )
+        machine.run(make)
+        machine.run(("mkdir", "-p", PLACE))
+        machine.run(("mount", "-t", kind, node, PLACE))
+
+    def _oracle(self) -> Oracle:
+        names = self.drill.drill.names
+        return Oracle.open(self.session.lab, self.folder, PLACE, seed=self.drill.seed or "drill", mix={"names": names})
+
+
+def guest_files(folder: Path) -> str:
+    """Lines for bash that put the lab's own programs on the machine, and the list of sums to compare files with."""
+    sums = (folder / SUMS).read_text(encoding="utf-8")
+    # Elsewhere udev loads what somebody asks for who makes an overlay by hand.
+    lines = [
+        "modprobe -qa loop dm-snapshot",
+        f"mkdir -p {GUEST_FOLDER} {RUN_FOLDER}/bin",
+        _here(f"{GUEST_FOLDER}/{SUMS}", sums),
+    ]
+    for path in sorted(_GUEST_PROGRAMS.glob("*.sh")):
+        program = f"{RUN_FOLDER}/bin/{path.stem}"
+        lines += [_here(program, path.read_text(encoding="utf-8")), f"chmod 755 {program}"]
+    return "\n".join([*lines, ""])
+
+
+def _here(path: str, text: str) -> str:
+    return f"cat > {path} <<'END OF {path}'\n{text}END OF {path}"
