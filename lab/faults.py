@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.arrays.names import array_device, is_device_node
+from lab.arrays.names import array_device, is_device_node, kernel_name, md_path
 from lab.disks import DiskKind, LabDisk, kernel_drives
 from lab.disks.attaching import PACE_PROGRAM, connect_steps, disconnect_step, pace_note, pause_socket, pid_file
 from lab.disks.drive_models import all_drive_models, find_drive_model
 from lab.errors import DeviceRefused, SpecError
 from lab.plans import Danger, Plan, Step, write_file_step
-from lab.units import human_seconds
+from lab.units import SECTOR_BYTES, human_seconds
 
 CORRUPTION_BLOCK_BYTES = 4096
 OWN_PACE = ""
@@ -168,6 +168,30 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
         writes_devices=(member,),
     )
     return Plan(f"Corrupt {length_bytes} bytes of {member}", (step,))
+
+
+def list_bad_block(array: str, member: str, sector: int) -> Plan:
+    """4 KiB of a member, from this sector of its device, on md's list of bad blocks: md takes them as unreadable.
+
+    So it does after a read error that it could not mend (md(4), BAD BLOCK LIST); md.rst: a line written to
+    ``bad_blocks`` is recorded. md takes a block off when it can write it anew, from redundancy: the undo.
+    """
+    folder = md_path(array, f"dev-{kernel_name(member)}")
+    why = "md notes that these sectors cannot be read; the disk itself still can."
+    mend = write_file_step(md_path(array, "sync_action"), "repair", "").argv
+    noted = replace(
+        write_file_step(f"{folder}/bad_blocks", f"{sector} {CORRUPTION_BLOCK_BYTES // SECTOR_BYTES}", why),
+        undo=mend,
+        danger=Danger.DATA,
+        writes_devices=(member,),
+    )
+    # The list is written with the superblock, and a new entry alone is no reason for md to write that.
+    flags = (
+        ("failfast", "A flag of the member is changed, so that md writes superblock and list."),
+        ("-failfast", "And changed back."),
+    )
+    kept = (replace(write_file_step(f"{folder}/state", word, why), writes_devices=(member,)) for word, why in flags)
+    return Plan.of(f"Put 4 KiB of {member} on md's bad-block list", [noted, *kept])
 
 
 def _require_region(member: str, data_offset_bytes: int, data_bytes: int, start_bytes: int, length_bytes: int) -> None:

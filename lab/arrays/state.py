@@ -38,7 +38,7 @@ ARRAY_FILES = (
     "resync_start",
     "uuid",
 )
-MEMBER_FILES = ("state", "slot", "errors", "offset", "size")
+MEMBER_FILES = ("state", "slot", "errors", "offset", "size", "bad_blocks")
 _MEMBER_PREFIX = "dev-"
 E = TypeVar("E", bound=StrEnum)
 
@@ -126,6 +126,15 @@ def parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
         error_count=parse_count(texts.get("errors", "")),
         data_offset_sectors=parse_count(texts.get("offset", "")),
         data_size_kib=parse_count(texts.get("size", "")),
+        bad_blocks=parse_stretches(texts.get("bad_blocks", "")),
+    )
+
+
+def parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
+    """``4096 8`` a line: first sector and number of sectors; what is cut off at the end of a page is left out."""
+    lines = (line.split() for line in text.splitlines())
+    return tuple(
+        (int(words[0]), int(words[1])) for words in lines if len(words) == 2 and all(map(str.isdecimal, words))
     )
 
 

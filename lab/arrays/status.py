@@ -90,6 +90,7 @@ class MemberStatus:
     """Read errors that md repaired by rewriting."""
     data_offset_sectors: int | None
     data_size_kib: int | None
+    bad_blocks: tuple[tuple[int, int], ...] = ()  # First sector of the device and length, as md lists them.
 
     @property
     def is_in_sync(self) -> bool:

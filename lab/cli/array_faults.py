@@ -15,7 +15,8 @@ from lab.cli.disk_words import bytes_or_none
 from lab.cli.output import out, out_json
 from lab.cli.session import open_session, wait_with_bar
 from lab.errors import ArrayError, ExitCode
-from lab.gates.numbers import parse_bytes
+from lab.gates.numbers import parse_bytes, whole
+from lab.microscope import bad_block as microscope_bad_block
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.data_mark import require_mark, verify_mark, write_mark
@@ -26,7 +27,7 @@ from lab.units import human_bytes
 
 def add_to(app: App) -> None:
     """Make these sub-commands of ``raidlab array``."""
-    for command in (pull, plug_in, corrupt, mark, verify, wait, bitmap):
+    for command in (pull, plug_in, corrupt, bad_block, mark, verify, wait, bitmap):
         app.command(command)
 
 
@@ -61,6 +62,18 @@ def corrupt(
     """Overwrite some of a member's data behind md's back: in the data mark if there is one."""
     size = parse_bytes(length, what="length")
     act(name, lambda session: breaking.corrupt(session, name, disk, length_bytes=size), plan=plan)
+
+
+def bad_block(
+    name: str,
+    disk: str,
+    *,
+    sector: Annotated[str | None, Parameter(help="Of the disk; without: in the middle of the known data.")] = None,
+    plan: PlanFlag = False,
+) -> None:
+    """Put 4 KiB of a member on md's bad-block list, as after a read error that could not be mended."""
+    first = None if sector is None else whole(sector, "sector")
+    act(name, lambda session: microscope_bad_block.bad_block(session, name, disk, first), plan=plan)
 
 
 def mark(name: str) -> None:

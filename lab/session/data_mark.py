@@ -68,6 +68,8 @@ class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: DataVerdict
     checked_utc: str
+    unreadable: tuple[tuple[int, int], ...] = ()
+    """As in MarkVerdict; the first of them."""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -109,7 +111,7 @@ def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
     Raises MachineLost, but nothing that is about the data.
     """
     found = _verify(session, mark)
-    _keep_verdict(session, mark.uuid, found.verdict)
+    _keep_verdict(session, mark.uuid, found)
     return found
 
 
@@ -218,12 +220,13 @@ def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
     _keep(session, _MARKS_FILE, tuple(marks.values())[-_KEPT_MARKS:])
 
 
-def _keep_verdict(session: LabSession, uuid: str, verdict: DataVerdict | None) -> None:
+def _keep_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) -> None:
     """Keep the verdict on a mark; None: data that nobody has read yet."""
     kept = last_verdicts(session)
     kept.pop(uuid, None)
     if verdict is not None:
-        kept[uuid] = LastVerdict(verdict=verdict, checked_utc=utc_text(session.host.clock))
+        lost = verdict.unreadable[:_NAMED_STRETCHES]
+        kept[uuid] = LastVerdict(verdict=verdict.verdict, checked_utc=utc_text(session.host.clock), unreadable=lost)
     _keep(session, _VERDICTS_FILE, dict(tuple(kept.items())[-_KEPT_MARKS:]))
 
 
