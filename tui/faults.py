@@ -196,6 +196,7 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
         from lab.fault_lab.crash_points import MOST_DRIVES, explore
         from lab.fault_lab.place import open_place
+        from lab.fault_lab.point_store import keep_points
         from lab.fault_lab.promise import PointJudgement, PointVerdict
 
         def on_point(verdict: PointVerdict) -> None:
@@ -212,6 +213,7 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
         _stop_if(cancelled)
         if found.error:
             raise found.error
+        keep_points(frontend.client.host, found)
         counted = ", ".join(f"{count} {word.value}" for word, count in sorted(found.tally.judgements.items()))
         return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
 

@@ -17,6 +17,7 @@ from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.fault_lab.configuration import CutConfiguration, all_configurations, find_configuration, promises
 from lab.fault_lab.crash_points import MOST_DRIVES, Exploration, Explored, explore_all
 from lab.fault_lab.place import open_place
+from lab.fault_lab.point_store import keep_points
 from lab.fault_lab.promise import Judge, PointJudgement
 from lab.fault_lab.record_program import cut_of
 from lab.fault_lab.recording import judge_points, make_recording
@@ -79,6 +80,7 @@ def points(
         try:
             for explored in explore_all(exploration, [(each, seed) for each in chosen], on_rest=found.append):
                 found.append(explored)
+                keep_points(context.host, explored)
                 tell_broken(context, explored)
                 told.add(id(explored))
         finally:
