@@ -21,6 +21,7 @@ from lab.cli.session import open_session
 from lab.drills.schema import Drill, read_drill, ready
 from lab.drills.schema import catalogue as drill_files
 from lab.errors import ExitCode, LessonError, SpecError
+from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.course import LessonFiles
 from lab.lessons.engine import StepView
 from lab.lessons.executor import carry_out, look_once_more
@@ -179,7 +180,7 @@ def do(
         step.do,
         opened,
         opener=_opener(context),
-        run_measure=partial(_measure, context, opened),
+        run_apart=partial(_do_apart, context, opened),
         before_action=lambda action: context.narrator.notice(action.by_hand()),
     )
     return _tell(context, opened, view)
@@ -191,7 +192,7 @@ def measure(name: Annotated[str, Parameter(help="The measurement, as the step na
     context = current()
     desk = Student(context.host)
     opened = desk.require_lesson()
-    _measure(context, opened, name)
+    _do_apart(context, opened, RunMeasurement(measure=name))
     return _tell(context, opened, look_once_more(opened, _opener(context)))
 
 
@@ -282,13 +283,13 @@ def _tell(context: Context, opened: LessonSession, view: StepView | None) -> int
     return ExitCode.DONE if is_done else ExitCode.FAILED
 
 
-def _measure(context: Context, opened: LessonSession, name: str) -> None:
+def _do_apart(context: Context, opened: LessonSession, action: ApartAction) -> None:
     from lab.experiments.service import RunRequest
 
     narrator = context.narrator
     with ProgressBar(quiet=context.quiet) as bar:
         request = RunRequest(context.target, context.host, bar.show_run, narrator.notice, narrator.listen)
-        opened.measure(name, request)
+        opened.do_apart(action, request)
 
 
 def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:

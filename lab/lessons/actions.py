@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from lab.arrays.spec import ArraySpec, Bitmap
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.gates.names import Name, Names
 from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
@@ -79,6 +80,9 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     layout: Name | None = None
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk: str = ""
+    policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
+    fs: FileSystem = FileSystem.RAW
+    """The file system that is made on it."""
     assume_clean: bool = False
 
     def __post_init__(self) -> None:
@@ -92,10 +96,12 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         words += [f"--layout {self.layout}"] if self.layout else []
         words += [f"--bitmap {self.bitmap.value}"] if self.bitmap is not Bitmap.NONE else []
         words += [f"--bitmap-chunk {self.bitmap_chunk}"] if self.bitmap_chunk else []
+        words += [f"--policy {self.policy.value}"] if self.policy is not ConsistencyPolicy.RESYNC else []
+        words += [f"--fs {self.fs.value}"] if self.fs is not FileSystem.RAW else []
         return " ".join([*words, *(["--assume-clean"] if self.assume_clean else [])])
 
     def plan(self, session: LabSession) -> Plan:
-        return session.creation(self.spec(session))
+        return session.creation(self.spec(session), self.fs)
 
     def spec(self, session: LabSession) -> ArraySpec:
         """The array on the devices behind the disks."""
@@ -112,6 +118,7 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             layout=self.layout,
             bitmap=self.bitmap,
             bitmap_chunk_bytes=_size(self.bitmap_chunk),
+            consistency_policy=self.policy,
             assume_clean=self.assume_clean,
         )
 
@@ -221,16 +228,29 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=T
         data_mark.verify_mark(session, data_mark.require_mark(session, self.array))
 
 
-class RunMeasurement(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
+class ApartAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An action on a lab of its own, with disks of its own; on some machines the open lab must be closed first."""
+
+    @property
+    @abstractmethod
+    def told(self) -> str:
+        """What goes on meanwhile, in a few words."""
+
+    def perform(self, session: LabSession) -> None:
+        """Nothing here: it is done by ``LessonSession.do_apart``."""
+
+
+class RunMeasurement(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
     """Run a measurement of the lesson, on emulated drives of its own."""
 
     measure: Name
 
+    @property
+    def told(self) -> str:
+        return self.measure
+
     def by_hand(self) -> str:
         return f"raidlab lesson measure {self.measure}"
-
-    def perform(self, session: LabSession) -> None:
-        """Nothing here: a measurement takes disks of its own, and on some machines this lab must be closed first."""
 
 
 def _size(text: str) -> int | None:

@@ -156,7 +156,9 @@ def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView
         outcome = step.read.compare(progress.in_step(step.id).reading, lab)
         views.append(CheckView("reading", {}, outcome.is_passed or _reading_place(step) in kept, outcome))
     is_done = all(view.is_passed for view in views)
-    return StepView(step, tuple(views), None if is_done else _mistake(step, lab), is_done)
+    return StepView(
+        step, tuple(views), None if is_done else _mistake(step, progress.in_step(step.id).reading, lab), is_done
+    )
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
@@ -182,9 +184,10 @@ def _reading_place(step: ReadyStep) -> int:
     return len(step.checks)
 
 
-def _mistake(step: ReadyStep, lab: CheckedState) -> ReadyMistake | None:
+def _mistake(step: ReadyStep, reading: str, lab: CheckedState) -> ReadyMistake | None:
     for mistake in step.mistakes:
-        if all(check.look(lab).is_passed for check in mistake.when):
+        is_typed = mistake.typed is None or mistake.typed.compare(reading, lab).is_passed
+        if is_typed and all(check.look(lab).is_passed for check in mistake.when):
             return mistake
     return None
 

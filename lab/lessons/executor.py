@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 
-from lab.lessons.actions import LessonAction, RunMeasurement
+from lab.lessons.actions import ApartAction, LessonAction
 from lab.lessons.engine import StepView
+from lab.lessons.faults import APART_FROM_THE_LAB
 from lab.lessons.measure_checks import ResultCheck
 from lab.lessons.ready import ReadyStep
 from lab.lessons.state import CheckedState
@@ -43,20 +44,20 @@ def carry_out(
     opened: LessonSession,
     *,
     opener: Callable[[], AbstractContextManager[LabSession]],
-    run_measure: Callable[[str], None],
+    run_apart: Callable[[ApartAction], None],
     before_action: Callable[[LessonAction], None] = lambda _: None,
 ) -> StepView | None:
     """Do all actions, and look at the step at the end, while the lab is still open where that was needed.
 
-    A measurement takes a lab of its own, which on some machines it only gets while this one is closed.
+    Some take a lab of their own, which on some machines they only get while this one is closed.
     """
     view = None
-    for is_measure, group in groupby(actions, key=lambda action: isinstance(action, RunMeasurement)):
-        if is_measure:
+    for is_apart, group in groupby(actions, key=lambda action: isinstance(action, ApartAction)):
+        if is_apart:
             for action in group:
-                if isinstance(action, RunMeasurement):
+                if isinstance(action, ApartAction):
                     before_action(action)
-                    run_measure(action.measure)
+                    run_apart(action)
             opened.find_results()
             view = None
             continue
@@ -75,14 +76,15 @@ def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextMa
     if step is None:
         return None
     if not needs_lab(step):
-        return opened.look(CheckedState(results=opened.results))
+        return opened.look(opened.state_apart)
     with opener() as session:
         return Watch(opened, session).look()
 
 
 def needs_lab(step: ReadyStep) -> bool:
     """Whether any check of the step, or its reading, is about arrays, disks or data."""
-    if step.read is not None and step.read.source.needs_lab:
+    readings = (step.read, *(mistake.typed for mistake in step.mistakes))
+    if any(reading is not None and reading.source.needs_lab for reading in readings):
         return True
     checks = (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
-    return any(not isinstance(check, ResultCheck) for check in checks)
+    return any(not isinstance(check, (ResultCheck, *APART_FROM_THE_LAB)) for check in checks)

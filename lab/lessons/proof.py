@@ -18,7 +18,7 @@ from lab.disks import DiskKind, open_lab, specs
 from lab.experiments.service import RunRequest
 from lab.host.clock import utc_text
 from lab.lessons import engine
-from lab.lessons.actions import LessonAction
+from lab.lessons.actions import ApartAction, LessonAction
 from lab.lessons.engine import StepView
 from lab.lessons.executor import Watch, carry_out, look_once_more
 from lab.lessons.readings import Reading
@@ -26,7 +26,6 @@ from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
 from lab.lessons.student import LessonSession
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.plans import Plan
-from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from lab.units import MIB
 
@@ -71,6 +70,8 @@ class _Prover:
         self._target = target
         self._host = host
         self.failures: list[str] = []
+        self._done_apart: set[str] = set()
+        """What was measured or played once counts for wrong solutions of later steps too."""
         self._began_utc = utc_text(host.clock)
 
     def run(self, *, with_wrong: bool) -> Proof:
@@ -86,8 +87,7 @@ class _Prover:
         """A new student at a blank lab; measurements of this proof are found again."""
         self._blank()
         progress = engine.begin(self._lesson, target=str(self._target), now_utc=self._began_utc)
-        results = ResultStore(self._host.state.results)
-        opened = LessonSession(self._lesson, progress, keep=lambda _: None, results=results, clock=self._host.clock)
+        opened = LessonSession(self._lesson, progress, keep=lambda _: None, host=self._host)
         opened.find_results()
         return opened
 
@@ -171,7 +171,10 @@ class _Prover:
             return False
         if step.ask is not None:
             opened.answer(next(iter(step.ask.options)))
-        view = self._carry_out(opened, wrong.do)
+        view = self._carry_out(opened, wrong.do or step.do)
+        typed = next((each.typed for each in step.mistakes if each.id == wrong.mistake), None)
+        if typed is not None:
+            view = self._type(opened, typed)
         if view is None or view.is_done:
             self._fail(step, "a wrong solution passes", opened, view)
             return False
@@ -180,12 +183,22 @@ class _Prover:
             self._fail(step, f"the mistake {wrong.mistake} was to be recognised, and {found} was", opened, view)
         return found == wrong.mistake
 
-    def _carry_out(self, opened: LessonSession, actions: Sequence[LessonAction]) -> StepView | None:
-        def measure(name: str) -> None:
-            if name not in opened.results:
-                opened.measure(name, RunRequest(self._target, self._host))
+    def _type(self, opened: LessonSession, typed: Reading) -> StepView | None:
+        """The number of a mistake."""
+        with self._opener() as session:
+            number = typed.expected(Watch(opened, session).checked_state())
+        if number is not None:
+            opened.answer(f"{number:.10g}")
+        return self._look(opened)
 
-        return carry_out(actions, opened, opener=self._opener, run_measure=measure)
+    def _carry_out(self, opened: LessonSession, actions: Sequence[LessonAction]) -> StepView | None:
+        def run_apart(action: ApartAction) -> None:
+            word = action.by_hand()
+            if word not in self._done_apart:
+                opened.do_apart(action, RunRequest(self._target, self._host))
+                self._done_apart.add(word)
+
+        return carry_out(actions, opened, opener=self._opener, run_apart=run_apart)
 
     def _look(self, opened: LessonSession) -> StepView | None:
         return look_once_more(opened, self._opener)

@@ -11,8 +11,8 @@ import msgspec
 from lab.errors import SpecError
 from lab.experiments import schema as experiments
 from lab.experiments.schema import Experiment
-from lab.lessons import actions, checks, measure_checks, readings
-from lab.lessons.actions import LessonAction, RunMeasurement
+from lab.lessons import actions, blocks, checks, faults, measure_checks, readings
+from lab.lessons.actions import ApartAction, LessonAction, RunMeasurement
 from lab.lessons.checks import LessonCheck
 from lab.lessons.readings import UNITS, Reading, Source
 from lab.lessons.schema import (
@@ -51,9 +51,15 @@ def _kinds(module: object, key: str) -> list[type]:
     ]
 
 
-CHECKS: Mapping[str, type[LessonCheck]] = _by_tag([*_kinds(checks, "that"), *_kinds(measure_checks, "that")])
-ACTIONS: Mapping[str, type[LessonAction]] = _by_tag(_kinds(actions, "act"))
-SOURCES: Mapping[str, type[Source]] = _by_tag([*_kinds(readings, "get"), *all_added("reading of lessons")])
+def _kinds_in(key: str, *modules: object) -> list[type]:
+    return [kind for module in modules for kind in _kinds(module, key)]
+
+
+CHECKS: Mapping[str, type[LessonCheck]] = _by_tag(_kinds_in("that", checks, measure_checks, blocks, faults))
+ACTIONS: Mapping[str, type[LessonAction]] = _by_tag(_kinds_in("act", actions, blocks, faults))
+SOURCES: Mapping[str, type[Source]] = _by_tag(
+    [*_kinds_in("get", readings, blocks, faults), *all_added("reading of lessons")]
+)
 
 
 def make_check(written: Mapping[str, Any], *, where: str) -> LessonCheck:
@@ -92,6 +98,8 @@ class ReadyMistake:
 
     id: str
     when: tuple[LessonCheck, ...]
+    typed: Reading | None
+    """The number that is typed by this mistake; None: it is about the lab alone."""
     hint: str
 
 
@@ -117,9 +125,9 @@ class ReadyStep:
         return tuple(hint.replace(BY_HAND, f"\n```\n{commands}\n```\n") for hint in self.hints)
 
     @property
-    def measures(self) -> tuple[str, ...]:
-        """Measurements that the step needs, by name."""
-        return tuple(action.measure for action in self.do if isinstance(action, RunMeasurement))
+    def apart(self) -> tuple[ApartAction, ...]:
+        """What of the step is done on a lab of its own: measurements, faults."""
+        return tuple(action for action in self.do if isinstance(action, ApartAction))
 
     @property
     def check_count(self) -> int:
@@ -219,7 +227,7 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText | None, values: Value
         read=_reading(step, text, values, where),
         hints=tuple(fill(hint, values) for hint in hints),
         explain=fill(text.explain if text else step.explain, values),
-        mistakes=tuple(_mistake(each, text, values, where) for each in step.mistakes),
+        mistakes=tuple(_mistake(step, each, text, values, where) for each in step.mistakes),
     )
 
 
@@ -242,9 +250,14 @@ def _reading(step: LessonStep, text: StepText | None, values: Values, where: str
     )
 
 
-def _mistake(mistake: Mistake, text: StepText | None, values: Values, where: str) -> ReadyMistake:
+def _mistake(step: LessonStep, mistake: Mistake, text: StepText | None, values: Values, where: str) -> ReadyMistake:
     hint = text.mistakes.get(mistake.id, mistake.hint) if text else mistake.hint
-    return ReadyMistake(mistake.id, _checks(mistake.when, values, f"{where}, mistake {mistake.id}"), fill(hint, values))
+    where = f"{where}, mistake {mistake.id}"
+    typed = None
+    if mistake.types and step.read is not None:
+        source = make_source(fill_tree(mistake.types, values), where=where)
+        typed = Reading("", step.read.unit, source, step.read.within_percent)
+    return ReadyMistake(mistake.id, _checks(mistake.when, values, where), typed, fill(hint, values))
 
 
 def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:

@@ -83,8 +83,10 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A state that students get into by mistake, and what helps them out of it."""
 
     id: str
-    when: tuple[Arguments, ...]
+    when: tuple[Arguments, ...] = ()
     """Checks that all hold in that state."""
+    types: Arguments = {}
+    """The number that is typed by mistake: a source as in a reading; nothing: it is about the lab alone."""
     hint: str
 
 
@@ -111,7 +113,8 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A recorded wrong solution: done instead of a step's own, it must not pass, and the mistake must be recognised."""
 
     step: str
-    do: tuple[Arguments, ...]
+    do: tuple[Arguments, ...] = ()
+    """What is done instead; left out where only the mistake's number is typed, after the step's own solution."""
     mistake: str
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.fault_lab.point_store import StoredPoints
+from lab.fault_lab.verdict import ScenarioOutcome
 from lab.results.record import ResultRecord
 
 Facts = Mapping[str, str | int | float]
@@ -19,6 +21,16 @@ class MarkSeen:
     """``intact``, ``changed`` or ``unreadable``; None: not looked at yet."""
     checked_utc: str = ""
     """When it was looked at, ISO 8601; empty: never."""
+    unreadable: tuple[tuple[int, int], ...] = ()
+    """Stretches that md answers with an error: first byte and length, of the array or of the file on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedFault:
+    """A fault scenario that was played, and with which seed."""
+
+    seed: int
+    outcome: ScenarioOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,10 @@ class CheckedState:
     """Name of a disk -> bytes written to it during this step, as far as the lab was open."""
     results: Mapping[str, ResultRecord] = field(default_factory=dict)
     """Name of a measurement of this lesson -> its complete result."""
+    played: Mapping[str, PlayedFault] = field(default_factory=dict)
+    """Number of a fault scenario -> what became of it when it was last played, since the lesson was begun."""
+    points: Mapping[str, StoredPoints] = field(default_factory=dict)
+    """Configuration -> its crash points when they were last tried, since the lesson was begun."""
     answered: frozenset[str] = frozenset()
     """Steps whose question has an answer."""
     step_began_utc: str = ""

@@ -12,15 +12,18 @@ from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.disks import LabDisk
 from lab.errors import LessonError, ResultError
-from lab.experiments.schema import Experiment
-from lab.experiments.service import RunRequest, run_experiment
-from lab.host.clock import Clock, moment, utc_text
+from lab.experiments.service import RunRequest
+from lab.fault_lab.point_store import StoredPoints
+from lab.host.clock import moment, utc_text
 from lab.lessons import engine
+from lab.lessons.actions import ApartAction
+from lab.lessons.apart import do_apart
 from lab.lessons.course import Course, LessonFiles, LessonWords, built_in_course, word_languages, words_in
 from lab.lessons.engine import Progress, StepView
+from lab.lessons.faults import PlayScenario, TryPoints, played_since, points_since
 from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
 from lab.lessons.schema import SOURCE_LANGUAGE
-from lab.lessons.state import CheckedState, MarkSeen
+from lab.lessons.state import CheckedState, MarkSeen, PlayedFault
 from lab.lessons.store import LessonStore, StudentState
 from lab.lessons.validation import check_file
 from lab.machine import Host, Target
@@ -64,15 +67,17 @@ class LessonSession:
         progress: Progress,
         *,
         keep: Callable[[Progress], None],
-        results: ResultStore,
-        clock: Clock,
+        host: Host,
     ) -> None:
         self.lesson = lesson
         self.progress = progress
         self._keep_progress = keep
-        self._results = results
-        self._clock = clock
+        self._host = host
+        self._results = ResultStore(host.state.results)
+        self._clock = host.clock
         self._found: dict[str, ResultRecord] = {}
+        self._played: Mapping[str, PlayedFault] = {}
+        self._points: Mapping[str, StoredPoints] = {}
 
     @property
     def step(self) -> ReadyStep | None:
@@ -99,6 +104,11 @@ class LessonSession:
     def results(self) -> dict[str, ResultRecord]:
         """The measurements of this lesson that were found, by name."""
         return dict(self._found)
+
+    @property
+    def state_apart(self) -> CheckedState:
+        """What checks look at that need no open lab: what was measured and played in this lesson."""
+        return CheckedState(results=self.results, played=self._played, points=self._points)
 
     def answer(self, text: str) -> None:
         """Answer the question of the current step, or give the number that it asks for. Raises as the engine does."""
@@ -148,12 +158,20 @@ class LessonSession:
             written_bytes=_written(names, since, look),
             events=frozenset((event.kind.value, event.array, names.get(event.device, "")) for event in events),
             results=self.results,
+            played=self._played,
+            points=self._points,
             answered=frozenset(each.id for each in answered),
             step_began_utc=self.progress.in_step(step.id).began_utc if step else "",
         )
 
     def find_results(self) -> None:
-        """Look for results of this lesson's measurements that are complete, as the seed wants them, and new enough."""
+        """Look for results of this lesson's measurements that are complete, as the seed wants them, and new enough.
+
+        And for faults that were played since it was begun.
+        """
+        if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
+            self._played = played_since(self._host, self.progress.began_utc)
+            self._points = points_since(self._host, self.progress.began_utc)
         for name, (_, text) in self.lesson.measures.items():
             word = experiment_id(self.lesson.id, name)
             # Results are dated in whole seconds.
@@ -178,17 +196,10 @@ class LessonSession:
             return None
         return record if record.status is RunStatus.COMPLETE else None
 
-    def experiment(self, name: str) -> tuple[Experiment, str]:
-        """A measurement of the lesson, and the text of its file. Raises SpecError with the nearest one."""
-        if name not in self.lesson.measures:
-            raise unknown_word(f"measurement of lesson {self.lesson.id}", name, self.lesson.measures)
-        return self.lesson.measures[name]
-
-    def measure(self, name: str, request: RunRequest) -> ResultRecord:
-        """Run a measurement of the lesson, on a lab of its own, and store its result."""
-        record = run_experiment(*self.experiment(name), request)
+    def do_apart(self, action: ApartAction, request: RunRequest) -> None:
+        """Measure, or play a fault, on a lab of its own; what comes of it is stored."""
+        do_apart(self.lesson, action, request)
         self.find_results()
-        return record
 
     def _keep(self, progress: Progress) -> None:
         if progress is not self.progress:
@@ -304,10 +315,7 @@ class Student:
         self._store.keep_desk(msgspec.structs.replace(self.state, lesson=""))
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
-        results = ResultStore(self._host.state.results)
-        opened = LessonSession(
-            lesson, progress, keep=self._store.keep_progress, results=results, clock=self._host.clock
-        )
+        opened = LessonSession(lesson, progress, keep=self._store.keep_progress, host=self._host)
         opened.find_results()
         return opened
 
@@ -371,7 +379,9 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
         uuid = status.uuid or next(by_name, "")
         if uuid in marks:
             verdict = verdicts.get(uuid)
-            found[status.name] = MarkSeen(verdict.verdict.value, verdict.checked_utc) if verdict else MarkSeen()
+            found[status.name] = (
+                MarkSeen(verdict.verdict.value, verdict.checked_utc, verdict.unreadable) if verdict else MarkSeen()
+            )
     return found
 
 

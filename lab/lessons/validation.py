@@ -124,8 +124,10 @@ def _one_step(step: LessonStep) -> Iterator[str]:
     for name in {each for each in ids if ids.count(each) > 1}:
         yield f"two mistakes are called '{name}': give each its own id"
     for mistake in step.mistakes:
-        if not mistake.when or not mistake.hint.strip():
-            yield f"mistake {mistake.id} needs both 'when' and 'hint': write them"
+        if not (mistake.when or mistake.types) or not mistake.hint.strip():
+            yield f"mistake {mistake.id} needs 'when' or 'types', and 'hint': write them"
+        if mistake.types and step.read is None:
+            yield f"mistake {mistake.id} is about a number, and the step asks for none: write a [steps.read]"
 
 
 def _require_sound(ready: ReadyLesson) -> None:
@@ -138,6 +140,8 @@ def _require_sound(ready: ReadyLesson) -> None:
             _require_measured(ready, check, where)
         if step.read is not None:
             _require_measured(ready, step.read.source, where)
+        for typed in (mistake.typed for mistake in step.mistakes if mistake.typed):
+            _require_measured(ready, typed.source, where)
 
 
 def _require_measured(ready: ReadyLesson, check: LessonCheck | Source, where: str) -> None:

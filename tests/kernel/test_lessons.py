@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.lessons.course import LessonFiles
-from lab.lessons.proof import prove_in
 from lab.session.session import LabSession
-from tests.kernel.proofs import NOT_MEASURED, name_of, prove, session
+from tests.kernel.proofs import NOT_MEASURED, name_of, prove, prove_for_another, session
 
 __all__ = ["session"]
 pytestmark = pytest.mark.kernel
@@ -20,8 +19,4 @@ def test_a_lesson_is_proved(files: LessonFiles, session: LabSession) -> None:
 
 @pytest.mark.parametrize("files", NOT_MEASURED, ids=name_of)
 def test_a_lesson_is_true_for_another_student(files: LessonFiles, session: LabSession) -> None:
-    ready = files.ready("anna")
-    assert ready.values != files.ready().values
-    proof = prove_in(ready, session, with_wrong=False)
-    assert proof.failures == ()
-    assert proof.passed_solved == proof.checks
+    prove_for_another(files, session)

@@ -140,11 +140,10 @@ class Guide:
 
     def _make_view(self, seat: LessonSession) -> LessonView:
         from lab.lessons import engine
-        from lab.lessons.state import CheckedState
         from tui.lessons.view import explanation_of, labels_of, step_card
 
         step, done = seat.step, seat.done_count
-        look = self._look or engine.look(seat.lesson, seat.progress, CheckedState(results=seat.results))
+        look = self._look or engine.look(seat.lesson, seat.progress, seat.state_apart)
         files = self._desk.find(self._desk.state.lesson) if self._desk and self._desk.state.lesson else None
         return LessonView(
             id=seat.lesson.id,
@@ -283,10 +282,9 @@ class Guide:
     def _look_without_lab(self, seat: LessonSession) -> None:
         """A step whose checks are all about results is done by its answer, whether the lab is open or not."""
         from lab.lessons.executor import needs_lab
-        from lab.lessons.state import CheckedState
 
         if seat.step is not None and not needs_lab(seat.step):
-            self._checked(seat.look(CheckedState(results=seat.results)))
+            self._checked(seat.look(seat.state_apart))
         self.refresh()
 
     def hint(self) -> None:
@@ -343,18 +341,20 @@ class Guide:
         self._try(seat.note_help)
         self._frontend.job(f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", work)
 
-    def measure(self, name: str) -> bool:
-        """Run a measurement of the lesson on a lab of its own, beside the open one; False if other long work runs."""
+    def measure(self) -> bool:
+        """Do what the step does on a lab of its own, beside the open one; False if other long work runs."""
         seat = self._seat
-        if seat is None:
+        action = next(iter(seat.step.apart), None) if seat and seat.step else None
+        if seat is None or action is None:
             return False
+        name = action.told
 
         def work(progress: Progress, cancelled: Cancelled) -> None:
-            from lab.experiments.service import run_experiment
+            from lab.lessons.apart import do_apart
 
             request, released = request_of(self._frontend, progress, cancelled)
             with released:
-                run_experiment(*seat.experiment(name), request)
+                do_apart(seat.lesson, action, request)
 
         def done(_: None) -> None:
             self._show_activity("")

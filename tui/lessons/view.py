@@ -97,7 +97,7 @@ class StepCard:
     """Markdown: those shown so far."""
     hint_count: int
     measures: tuple[str, ...]
-    """Measurements that the step needs."""
+    """What the step does on a lab of its own: measurements, faults."""
     can_be_done: bool
     """The lab could do it for the student."""
     reading: ReadingCard | None = None
@@ -237,7 +237,7 @@ def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView 
         mistake=in_app(look.mistake.hint.strip()) if look and look.mistake else "",
         hints=hints,
         hint_count=len(step.hints),
-        measures=step.measures,
+        measures=tuple(action.told for action in step.apart),
         can_be_done=bool(step.do),
         reading=ReadingCard(in_app(step.read.question), step.read.unit, progress.reading) if step.read else None,
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import parse_level
+from lab.arrays.spec import ConsistencyPolicy
 from lab.gates.numbers import parse_bytes
-from lab.lessons import actions
+from lab.lessons import actions, blocks, faults
 from lab.lessons.actions import LessonAction
 from lab.units import human_bytes
 from tui.actions import ACTIONS
@@ -15,7 +17,7 @@ from tui.drafts import title_of
 
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
-_LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
+_LAB, _BUILD, _RUN, _RESULTS, _LESSONS, _COMMANDS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons", "5 Commands"
 _KEYS = {action.cli: action for action in ACTIONS}
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
@@ -78,6 +80,10 @@ def _create(action: LessonAction) -> str:
         parts.append("near 2")
     if action.bitmap_chunk:
         parts.append(f"bitmap {human_bytes(parse_bytes(action.bitmap_chunk))}")
+    if action.policy is not ConsistencyPolicy.RESYNC:
+        parts.append(f"policy {action.policy.value}")
+    if action.fs is not FileSystem.RAW:
+        parts.append(action.fs.value)
     if action.spares:
         parts.append(f"spares {_disks(action.spares)}")
     return f"{_BUILD}: {'; '.join(parts)} → **b**"
@@ -112,5 +118,8 @@ _DONE: dict[type[LessonAction], Callable[[LessonAction], str]] = {
     actions.Corrupt: _on_disk("array corrupt"),
     actions.WriteMark: _on_array("array mark"),
     actions.VerifyMark: _on_array("array verify"),
+    blocks.BadBlock: lambda action: f"{_COMMANDS}: {action.by_hand()}",
+    faults.PlayScenario: lambda _: f"{_LESSONS}: **r** Measure",
+    faults.TryPoints: lambda _: f"{_LESSONS}: **r** Measure",
     actions.RunMeasurement: lambda _: f"{_LESSONS}: **r** Measure",
 }

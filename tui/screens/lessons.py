@@ -248,7 +248,7 @@ class LessonsScreen(ModeScreen):
         if view and view.step:
             if view.step.must_answer:
                 self.notify("Predict first: what do you expect?", severity="warning")
-            elif not self.guide.measure(next(iter(view.step.measures), "")):
+            elif not self.guide.measure():
                 self.notify("Something else is being measured; wait for its end.", severity="warning")
 
     def action_stop_measuring(self) -> None:

@@ -1,0 +1,173 @@
+"""Blocks in lessons: where one lies on the members, what a sector holds, and md's lists of bad blocks.
+
+Computed from the array as it is, never from what was typed when it was made.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.lessons.actions import DiskAction
+from lab.lessons.checks import ArrayCheck
+from lab.lessons.readings import Source
+from lab.lessons.state import CheckedState, CheckOutcome, Facts
+from lab.microscope.array_map import BLOCK_SECTORS
+from lab.microscope.bad_block import bad_block
+from lab.microscope.geometry import ParityGeometry
+from lab.microscope.rotations import PARITY_LAST
+from lab.plans import Plan
+from lab.session.session import LabSession
+from lab.units import SECTOR_BYTES
+
+
+class BadBlock(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_block"):
+    """Put a block of a member, in the middle of the known data, on md's bad-block list."""
+
+    command = "bad-block"
+
+    def plan(self, session: LabSession) -> Plan:
+        return bad_block(session, self.array, self.disk)
+
+
+class PlaceWord(StrEnum):
+    """What is asked about a block."""
+
+    STRIPE = "stripe"
+    DISK = "disk"
+    SECTOR = "sector"
+    PARITY_DISK = "parity-disk"
+
+
+class BlockPlace(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="block.place"):
+    """Where a block of 4 KiB lies in a parity array: its stripe, its disk (3: disk03) and sector, or parity's."""
+
+    needs_lab = True
+    array: str = "md0"
+    block: Annotated[int, msgspec.Meta(ge=0)]
+    what: PlaceWord
+
+    def value(self, lab: CheckedState) -> float | None:
+        status = lab.arrays.get(self.array)
+        geometry = _geometry(status) if status else None
+        sector = self.block * BLOCK_SECTORS
+        if status is None or geometry is None or sector >= geometry.size_sectors:
+            return None
+        if self.what is PlaceWord.STRIPE:
+            return float(geometry.stripe_of(sector))
+        is_parity = self.what is PlaceWord.PARITY_DISK
+        place = (geometry.parities(sector) if is_parity else geometry.places(sector))[0]
+        member = next((each for each in status.members if each.slot == place.slot), None)
+        if member is None or member.data_offset_sectors is None:
+            return None
+        if self.what is PlaceWord.SECTOR:
+            return float(member.data_offset_sectors + place.sector)
+        return _disk_number(lab, member)
+
+
+class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
+    """The array's block of 4 KiB that lies at the first sector of a member's bad-block list, where that is data."""
+
+    needs_lab = True
+    array: str = "md0"
+    disk: str
+
+    def value(self, lab: CheckedState) -> float | None:
+        status, member = lab.arrays.get(self.array), lab.member(self.array, self.disk)
+        geometry = _geometry(status) if status else None
+        if geometry is None or member is None or member.slot is None or not member.bad_blocks:
+            return None
+        found = geometry.content(member.slot, member.bad_blocks[0][0] - (member.data_offset_sectors or 0))
+        is_data = found is not None and not found.kind.is_parity
+        return float(found.sectors[0] // BLOCK_SECTORS) if found and is_data else None
+
+
+class BadSectors(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.bytes"):
+    """How much the bad-block lists of an array's members name together."""
+
+    needs_lab = True
+    array: str = "md0"
+
+    def value(self, lab: CheckedState) -> float | None:
+        status = lab.arrays.get(self.array)
+        return None if status is None else float(sum(_bad_bytes(member) for member in status.members))
+
+
+class MarkLost(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
+    """The first byte of the known data that could not be read at the last look; on a file system, of their file."""
+
+    needs_lab = True
+    array: str = "md0"
+
+    def value(self, lab: CheckedState) -> float | None:
+        mark = lab.marks.get(self.array)
+        return float(mark.unreadable[0][0]) if mark and mark.unreadable else None
+
+
+class MemberOffset(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.offset"):
+    """The sector of a member's device at which its data begin."""
+
+    needs_lab = True
+    array: str = "md0"
+    disk: str
+
+    def value(self, lab: CheckedState) -> float | None:
+        member = lab.member(self.array, self.disk)
+        offset = member.data_offset_sectors if member else None
+        return None if offset is None else float(offset)
+
+
+class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
+    """The disk's bad-block list names something, or nothing."""
+
+    disk: str
+    present: bool = True
+
+    @property
+    def wanted(self) -> str:
+        return self.name if self.present else "disk.no-bad_blocks"
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        member = lab.member(self.array, self.disk)
+        facts: Facts = {"array": self.array, "disk": self.disk}
+        if member is None:
+            return CheckOutcome(False, "disk-is", {**facts, "state": "not a member"})
+        listed = bool(member.bad_blocks)
+        said = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
+        return CheckOutcome(listed is self.present, said, {**facts, "kib": f"{_bad_bytes(member) / 1024:g}"})
+
+
+class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
+    """The array's consistency policy: `resync`, `bitmap`, `ppl` or `journal`."""
+
+    policy: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = status.consistency_policy
+        return CheckOutcome(found == self.policy, "array-has-policy", {"array": self.array, "policy": found})
+
+
+_PARITY_MEMBERS: dict[str, int] = {"raid4": 1, "raid5": 1, "raid6": 2}
+
+
+def _geometry(status: ArrayStatus) -> ParityGeometry | None:
+    """The shape of a parity array that is not being reshaped; None for any other."""
+    is_known = status.level in _PARITY_MEMBERS and status.reshape_position_sectors is None
+    if not is_known or not status.chunk_bytes or not status.component_bytes:
+        return None
+    layout = PARITY_LAST if status.level == "raid4" else status.layout_number or 0
+    chunk, used = status.chunk_bytes // SECTOR_BYTES, status.component_bytes // SECTOR_BYTES
+    return ParityGeometry(layout, status.raid_disks, chunk, used, has_q=_PARITY_MEMBERS[status.level] == 2)
+
+
+def _disk_number(lab: CheckedState, member: MemberStatus) -> float | None:
+    name = next((name for name, node in lab.nodes.items() if node == member.device), "")
+    digits = name.removeprefix("disk")
+    return float(digits) if digits.isdecimal() else None
+
+
+def _bad_bytes(member: MemberStatus) -> int:
+    return sum(length for _, length in member.bad_blocks) * SECTOR_BYTES

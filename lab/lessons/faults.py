@@ -1,0 +1,204 @@
+"""Faults in lessons: scenarios and crash points of the fault lab, what became of them, and numbers of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from lab.errors import SpecError
+from lab.fault_lab.configuration import find_configuration
+from lab.fault_lab.fault_store import load_run, stored_runs
+from lab.fault_lab.point_store import StoredPoints, stored_points
+from lab.fault_lab.promise import PointJudgement
+from lab.fault_lab.scenario import find_scenario
+from lab.fault_lab.verdict import FaultVerdict
+from lab.gates.numbers import PointCount, Seed
+from lab.host.clock import moment
+from lab.lessons.actions import ApartAction
+from lab.lessons.checks import LessonCheck
+from lab.lessons.readings import Source
+from lab.lessons.state import CheckedState, CheckOutcome, Facts, PlayedFault
+from lab.machine import Host
+
+
+class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.run"):
+    """Play a fault scenario, on drives of a machine of its own."""
+
+    scenario: int
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        _known_scenario(self.scenario)
+
+    @property
+    def told(self) -> str:
+        return f"scenario {self.scenario}"
+
+    def by_hand(self) -> str:
+        return f"raidlab fault run {self.scenario}{_seed_words(self.seed)}"
+
+
+class TryPoints(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.points"):
+    """Try crash points of a configuration, on drives of a machine of its own."""
+
+    configuration: str
+    count: PointCount
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        _known_configuration(self.configuration)
+
+    @property
+    def told(self) -> str:
+        return f"power cuts of {self.configuration}"
+
+    def by_hand(self) -> str:
+        return f"raidlab fault points {self.configuration} --count {self.count}{_seed_words(self.seed)}"
+
+
+class FaultPlayed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
+    """The scenario was played in this lesson with this seed, and ended as expected."""
+
+    lasts = True
+    scenario: int
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        _known_scenario(self.scenario)
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        played = lab.played.get(str(self.scenario))
+        if played is None:
+            return CheckOutcome(False, "fault-missing", self.facts)
+        if played.seed != self.seed:
+            return CheckOutcome(False, "fault-other-seed", {**self.facts, "found": played.seed})
+        facts: Facts = {**self.facts, "verdict": played.outcome.verdict.value}
+        return CheckOutcome(played.outcome.verdict is FaultVerdict.AS_EXPECTED, "fault-verdict", facts)
+
+
+class FaultOtherSeed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
+    """The scenario was last played with another seed than this one."""
+
+    scenario: int
+    seed: Seed = 1
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        played = lab.played.get(str(self.scenario))
+        if played is None:
+            return CheckOutcome(False, "fault-missing", self.facts)
+        facts: Facts = {**self.facts, "found": played.seed}
+        return CheckOutcome(played.seed != self.seed, "fault-other-seed", facts)
+
+
+class PointsTried(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.tried"):
+    """So many crash points of the configuration were tried in this lesson with this seed, and none broke a promise."""
+
+    lasts = True
+    configuration: str
+    at_least: PointCount
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        _known_configuration(self.configuration)
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        found = lab.points.get(self.configuration)
+        if found is None or found.seed != str(self.seed):
+            return CheckOutcome(False, "points-missing", self.facts)
+        broken = found.judgements.get(PointJudgement.BROKEN, 0)
+        facts: Facts = {**self.facts, "points": found.points, "broken": broken}
+        return CheckOutcome(found.is_whole and found.points >= self.at_least and not broken, "points-tried", facts)
+
+
+class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.figure"):
+    """A number that a scenario told: the fact of this name that a check of the variant found first."""
+
+    needs_lab: ClassVar[bool] = False
+    scenario: int
+    variant: str
+    fact: str
+
+    def __post_init__(self) -> None:
+        _known_scenario(self.scenario)
+
+    def value(self, lab: CheckedState) -> float | None:
+        played = lab.played.get(str(self.scenario))
+        for variant in played.outcome.variants if played else ():
+            if variant.name != self.variant:
+                continue
+            for check in (check for step in variant.steps for check in step.checks):
+                if check.what == self.fact and check.found.replace(".", "", 1).isdecimal():
+                    return float(check.found)
+        return None
+
+
+class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.ratio"):
+    """The same fact of two variants of a scenario, divided."""
+
+    scenario: int
+    fact: str
+    of: str
+    to: str
+
+    def value(self, lab: CheckedState) -> float | None:
+        above, below = (
+            FaultFigure(scenario=self.scenario, variant=name, fact=self.fact).value(lab) for name in (self.of, self.to)
+        )
+        return None if above is None or not below else above / below
+
+
+class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.figure"):
+    """How many crash points of a configuration were judged so."""
+
+    configuration: str
+    judgement: PointJudgement
+
+    def __post_init__(self) -> None:
+        _known_configuration(self.configuration)
+
+    def value(self, lab: CheckedState) -> float | None:
+        found = lab.points.get(self.configuration)
+        return None if found is None else float(found.judgements.get(self.judgement, 0))
+
+
+APART_FROM_THE_LAB = (FaultPlayed, FaultOtherSeed, PointsTried)
+"""Checks that need no open lab."""
+
+
+def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
+    """Number of a scenario -> its newest outcome since then; runs are dated in whole seconds."""
+    found: dict[str, PlayedFault] = {}
+    for run in stored_runs(host):
+        if moment(run.created_utc) < moment(began_utc).replace(microsecond=0):
+            break
+        for outcome in load_run(host, run.id).outcomes:
+            found.setdefault(str(outcome.number), PlayedFault(run.seed, outcome))
+    return found
+
+
+def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
+    """Configuration -> its newest crash points since then."""
+    found: dict[str, StoredPoints] = {}
+    for kept in stored_points(host):
+        if moment(kept.created_utc) < moment(began_utc).replace(microsecond=0):
+            break
+        found.setdefault(kept.configuration, kept)
+    return found
+
+
+def _seed_words(seed: int) -> str:
+    return f" --seed {seed}" if seed != 1 else ""
+
+
+def _known_scenario(number: int) -> None:
+    try:
+        find_scenario(str(number))
+    except SpecError as error:
+        raise ValueError(error.message) from None
+
+
+def _known_configuration(name: str) -> None:
+    try:
+        find_configuration(name)
+    except SpecError as error:
+        raise ValueError(error.message) from None
