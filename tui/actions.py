@@ -260,6 +260,17 @@ def _corrupt(it: Selection, session: LabSession) -> Plan:
     return breaking.corrupt(session, it.array, it.disk)
 
 
+def _bad_block(it: Selection, session: LabSession) -> Plan:
+    from lab.microscope.bad_block import bad_block
+
+    return bad_block(session, it.array, it.disk)
+
+
+def _can_have_bad_block(state: LabState) -> bool:
+    found = selected_member(state)
+    return bool(found and found[0].is_redundant and found[1].is_in_sync and _corruptible(state) and _has_mark(state))
+
+
 ACTIONS = (
     LabAction("load", "w", "Load", "Put a workload on the array: reads and writes until you stop it", "load",
               DoneTo.ARRAY, _can_load, in_footer=True, title="Load on {array}", choices=workload_choices,
@@ -274,6 +285,9 @@ ACTIONS = (
     LabAction("corrupt", "c", "Corrupt", "Overwrite some of the member's data behind md's back: no error, wrong data",
               "array corrupt", DoneTo.DISK, _corruptible, plan=_corrupt,
               note="md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."),
+    LabAction("bad_block", "k", "Bad block", "Put a block of the known data on md's list of unreadable blocks",
+              "array bad-block", DoneTo.DISK, _can_have_bad_block, plan=_bad_block,
+              note="md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does)."),
     LabAction("slow", "d", "Slow down", "Let an emulated drive answer more slowly from now on", "disks slow",
               DoneTo.DISK, _is_spindle, title="Pace of {disk}", choices=_paces, do=_slow,
               intro="How fast shall it answer from now on? Never faster than it is."),

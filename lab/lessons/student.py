@@ -165,10 +165,7 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Look for results of this lesson's measurements that are complete, as the seed wants them, and new enough.
-
-        And for faults that were played since it was begun.
-        """
+        """Look for complete measurements of this lesson, as the seed wants them, and faults, since it was begun."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
@@ -378,10 +375,9 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
         by_name = (mark.uuid for mark in marks.values() if mark.array == status.name)
         uuid = status.uuid or next(by_name, "")
         if uuid in marks:
-            verdict = verdicts.get(uuid)
-            found[status.name] = (
-                MarkSeen(verdict.verdict.value, verdict.checked_utc, verdict.unreadable) if verdict else MarkSeen()
-            )
+            last = verdicts.get(uuid)
+            seen = MarkSeen(last.verdict.value, last.checked_utc, last.unreadable) if last else MarkSeen()
+            found[status.name] = seen
     return found
 
 

@@ -17,7 +17,8 @@ from tui.drafts import title_of
 
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
-_LAB, _BUILD, _RUN, _RESULTS, _LESSONS, _COMMANDS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons", "5 Commands"
+_LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
+_COMMANDS, _FAULTS, _STRIPE = "5 Commands", "7 Faults", "8 Stripe"
 _KEYS = {action.cli: action for action in ACTIONS}
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
@@ -28,6 +29,14 @@ _ELSEWHERE = {
     "lesson hint": (_LESSONS, "h"),
     "results show": (_RESULTS, ""),
     "run": (_RUN, ""),
+    "array show": (_LAB, ""),
+    "array map": (_STRIPE, "g"),
+    "array inspect": (_STRIPE, "g"),
+    "fault run": (_FAULTS, "r"),
+    "fault points": (_FAULTS, "r"),
+    "fault show": (_FAULTS, ""),
+    "fault list": (_FAULTS, "a"),
+    "exec": (_COMMANDS, ""),
 }
 
 
@@ -44,6 +53,8 @@ def _instead(match: re.Match[str]) -> str:
     screen, key = key_for(match["command"])
     if not screen:
         return match[0]
+    if (typed := match["command"].removeprefix("raidlab exec -- ")) != match["command"]:
+        return f"{match['open'] or ''}`{typed}` ({screen}){match['close'] or ''}"
     if match["open"] and match["close"]:
         return f"(**{key}**, {screen})" if key else f"({screen})"
     told = f"**{key}** ({screen})" if key else f"**{screen}**"
@@ -118,7 +129,7 @@ _DONE: dict[type[LessonAction], Callable[[LessonAction], str]] = {
     actions.Corrupt: _on_disk("array corrupt"),
     actions.WriteMark: _on_array("array mark"),
     actions.VerifyMark: _on_array("array verify"),
-    blocks.BadBlock: lambda action: f"{_COMMANDS}: {action.by_hand()}",
+    blocks.BadBlock: _on_disk("array bad-block"),
     faults.PlayScenario: lambda _: f"{_LESSONS}: **r** Measure",
     faults.TryPoints: lambda _: f"{_LESSONS}: **r** Measure",
     actions.RunMeasurement: lambda _: f"{_LESSONS}: **r** Measure",

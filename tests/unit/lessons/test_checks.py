@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
+from lab.fault_lab.facts import FactCheck
+from lab.fault_lab.point_store import StoredPoints
+from lab.fault_lab.promise import PointJudgement
+from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 from lab.lessons.course import word_languages, words_in
 from lab.lessons.ready import ACTIONS, CHECKS, make_action, make_check
-from lab.lessons.state import CheckedState, MarkSeen
+from lab.lessons.state import CheckedState, MarkSeen, PlayedFault
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from tests.unit.lessons.samples import array, lab_state, member
@@ -24,10 +29,60 @@ DEGRADED = array(members=(member("/dev/ubda", 0), member("/dev/ubdb", 1)), degra
 FAULTY = array(
     members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", None, "faulty")), degraded=1
 )
+BAD = array(
+    members=(
+        member("/dev/ubda", 0),
+        replace(member("/dev/ubdb", 1), bad_blocks=((14056, 8),)),
+        member("/dev/ubdc", 2),
+    )
+)
 REBUILDING = array(
     members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", 2, "spare")), degraded=1
 )
 SPARE = array(members=(*RAID5.members, member("/dev/ubdd", None, "spare")))
+
+
+def played(verdict: FaultVerdict = FaultVerdict.AS_EXPECTED, *, seed: int = 1, **found: str) -> CheckedState:
+    """A lab in whose lesson scenario 17 was played: its variants ``a`` and ``b`` have found these facts."""
+    variants = tuple(
+        VariantOutcome(
+            name=name,
+            array="",
+            steps=(
+                StepOutcome(
+                    do="check",
+                    checks=tuple(
+                        FactCheck(what=fact, wanted="", found=text.split()[place], is_met=True)
+                        for fact, text in found.items()
+                    ),
+                ),
+            ),
+        )
+        for place, name in enumerate("ab")
+    )
+    outcome = ScenarioOutcome(
+        number=17, id="hole", title="", model="", must=(), sources=(), verdict=verdict, variants=variants
+    )
+    return lab_state(played={"17": PlayedFault(seed, outcome)})
+
+
+def tried(points: int = 50, *, broken: int = 0, is_whole: bool = True, seed: str = "1") -> CheckedState:
+    """A lab in whose lesson crash points of a mirror were tried."""
+    judgements = {PointJudgement.KEPT: points - broken, PointJudgement.BROKEN: broken}
+    kept = StoredPoints(
+        id="p",
+        created_utc=BEGAN,
+        configuration=MIRROR,
+        seed=seed,
+        points=points,
+        judgements=judgements,
+        refused=0,
+        is_whole=is_whole,
+    )
+    return lab_state(points={MIRROR: kept})
+
+
+MIRROR = "raid1/resync/idle/mixed"
 
 
 def figures(iops: float, p50: float, *, pause: float = 0.0) -> JobFigures:
@@ -123,6 +178,12 @@ HOLDS: list[tuple[dict[str, object], CheckedState]] = [
     ({"that": "sync.finished"}, lab_state(RAID5)),
     ({"that": "scrub.found"}, lab_state(array(mismatches=128))),
     ({"that": "mark.written"}, lab_state(RAID5, marks={"md0": MarkSeen()})),
+    ({"that": "disk.bad_blocks", "disk": "disk02"}, lab_state(BAD)),
+    ({"that": "disk.bad_blocks", "disk": "disk01", "present": False}, lab_state(BAD)),
+    ({"that": "array.policy", "policy": "resync"}, lab_state(RAID5)),
+    ({"that": "fault.played", "scenario": 17}, played()),
+    ({"that": "fault.other_seed", "scenario": 17, "seed": 2}, played()),
+    ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried()),
     (
         {"that": "mark.verdict", "verdict": "intact"},
         lab_state(marks={"md0": MarkSeen("intact", LATER)}, step_began_utc=BEGAN),
@@ -172,6 +233,18 @@ FAILS: list[tuple[dict[str, object], CheckedState, str]] = [
     ({"that": "scrub.found"}, lab_state(RAID5), "counted 0 sectors"),
     ({"that": "scrub.found"}, lab_state(array(mismatches=8, action=SyncAction.CHECK)), "a sync is running"),
     ({"that": "mark.written"}, lab_state(RAID5), "md0 holds no known data"),
+    ({"that": "disk.bad_blocks", "disk": "disk01"}, lab_state(BAD), "names nothing of disk01"),
+    ({"that": "disk.bad_blocks", "disk": "disk04"}, lab_state(BAD), "not a member"),
+    ({"that": "disk.bad_blocks", "disk": "disk02", "present": False}, lab_state(BAD), "names 4 KiB of disk02"),
+    ({"that": "array.policy", "policy": "ppl"}, lab_state(RAID5), "is resync"),
+    ({"that": "fault.played", "scenario": 17}, lab_state(), "has not been played"),
+    ({"that": "fault.played", "scenario": 17}, played(seed=2), "played with seed 2"),
+    ({"that": "fault.played", "scenario": 17}, played(FaultVerdict.NOT_AS_EXPECTED), "NOT as expected"),
+    ({"that": "fault.other_seed", "scenario": 17}, played(), "played with seed 1"),
+    ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried(seed="2"), "no crash points"),
+    ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried(49), "49 crash points"),
+    ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried(broken=1), "1 of them broken"),
+    ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried(is_whole=False), "50 crash points"),
     ({"that": "mark.verdict", "verdict": "intact"}, lab_state(RAID5), "md0 holds no known data"),
     ({"that": "mark.verdict", "verdict": "intact"}, lab_state(marks={"md0": MarkSeen()}), "have not been read back"),
     (

@@ -9,9 +9,9 @@ import pytest
 from lab.errors import SpecError
 from lab.lessons.readings import UNITS, Reading
 from lab.lessons.ready import SOURCES, make_source
-from lab.lessons.state import CheckedState
+from lab.lessons.state import CheckedState, MarkSeen
 from tests.unit.lessons.samples import array, lab_state
-from tests.unit.lessons.test_checks import SPLIT, cell, figures, measured
+from tests.unit.lessons.test_checks import BAD, MIRROR, SPLIT, cell, figures, measured, played, tried
 
 ONE = measured(cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
 MIXED = "1T 1T 1T 1T 1T 2T 2T 2T 2T"
@@ -30,6 +30,22 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     # As measured: mean and median latency have no part in it.
     (reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}), ONE, 7.5),
     (reading("MiB", get="array.size"), lab_state(array()), 124.0),
+    # Chunk 187 is the second of stripe 93, whose parity lies on slot 2: 93 chunks and 13 blocks behind the offset.
+    (reading(get="block.place", block=3005, what="stripe"), lab_state(BAD), 93.0),
+    (reading(get="block.place", block=3005, what="disk"), lab_state(BAD), 2.0),
+    (reading(get="block.place", block=3005, what="parity-disk"), lab_state(BAD), 3.0),
+    (reading("sectors", get="block.place", block=3005, what="sector"), lab_state(BAD), 14056.0),
+    (reading(get="bad.block", disk="disk02"), lab_state(BAD), 3005.0),
+    (reading("KiB", get="bad.bytes"), lab_state(BAD), 4.0),
+    (reading("sectors", get="member.offset", disk="disk01"), lab_state(BAD), 2048.0),
+    (
+        reading(get="mark.first_unreadable"),
+        lab_state(marks={"md0": MarkSeen("unreadable", "", ((8192, 4096), (65536, 4096)))}),
+        8192.0,
+    ),
+    (reading(get="fault.figure", scenario=17, variant="b", fact="writes"), played(writes="3 12.5"), 12.5),
+    (reading(get="fault.ratio", scenario=17, fact="writes", of="b", to="a"), played(writes="4 12"), 3.0),
+    (reading(get="points.figure", configuration=MIRROR, judgement="kept"), tried(50, broken=1), 49.0),
     (reading("MiB", get="capacity", disks="32M 32M 32M 64M 64M", system="raid5"), lab_state(), 124.0),
     (reading(get="capacity", disks=MIXED, system="adapt5", figure="arrays"), lab_state(), 5.0),
     (reading(get="capacity", disks=MIXED, system="shr", figure="reads-percent"), lab_state(), 27.0),
@@ -48,6 +64,11 @@ def test_the_right_number_is_found(read: Reading, at: CheckedState, expected: fl
         reading("IOPS", get="result.figure", measure="m", of={"array": "a"}),
         reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}),
         reading("MiB", get="array.size"),
+        reading(get="block.place", block=1, what="disk"),
+        reading(get="bad.block", disk="disk01"),
+        reading(get="mark.first_unreadable"),
+        reading(get="fault.figure", scenario=17, variant="a", fact="writes"),
+        reading(get="points.figure", configuration=MIRROR, judgement="kept"),
     ],
     ids=str,
 )

@@ -120,7 +120,7 @@ ERRORS = [
     ),
     ('mistake = "striped"', 'mistake = "stripes"', "no mistake 'stripes' is told apart: did you mean 'striped'?"),
     ('step = "build"', 'step = "bild"', "wrong solution: there is no step 'bild': did you mean 'build'?"),
-    ('hint = "That is a RAID 0."', 'hint = ""', "step build: mistake striped needs both 'when' and 'hint'"),
+    ('hint = "That is a RAID 0."', 'hint = ""', "step build: mistake striped needs 'when' or 'types', and 'hint'"),
     ('{ that = "scrub.found" }', '{ that = "result.saved", measure = "speed" }', "there is no measurement 'speed'"),
     (
         'act = "array.fail", disk = "{seed.victim}"',
