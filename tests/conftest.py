@@ -41,6 +41,7 @@ MEASURING = (
 )
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
+    "test_lessons_faults",
     "test_filesystem_and_workloads",
     "test_drill_proofs",
     "test_app_kills",
@@ -84,6 +85,7 @@ WIDE = (
     "kernel/test_fault_oracle.py",
     "kernel/test_filesystem_and_workloads.py",
     "kernel/test_lessons.py",
+    "kernel/test_lessons_faults.py",
     "kernel/test_lessons_measured.py",
     "kernel/test_microscope.py",
     "kernel/test_microscope_flips.py",

@@ -54,7 +54,8 @@ def _instead(match: re.Match[str]) -> str:
     if not screen:
         return match[0]
     if (typed := match["command"].removeprefix("raidlab exec -- ")) != match["command"]:
-        return f"{match['open'] or ''}`{typed}` ({screen}){match['close'] or ''}"
+        line = typed.strip('"')
+        return f"{match['open'] or ''}`{line}` ({screen}){match['close'] or ''}"
     if match["open"] and match["close"]:
         return f"(**{key}**, {screen})" if key else f"({screen})"
     told = f"**{key}** ({screen})" if key else f"**{screen}**"
