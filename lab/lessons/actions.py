@@ -6,6 +6,7 @@ show before it runs.
 
 from __future__ import annotations
 
+import shlex
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -13,11 +14,16 @@ import msgspec
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.errors import LabError
 from lab.gates.names import Name, Names
 from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
 from lab.session import breaking, data_mark
-from lab.session.session import LabSession
+from lab.session.session import LabSession, link_disks
+from lab.session.shell import Shell
+
+_SHOWN_CHARACTERS = 400
+"""Of what a line printed that failed."""
 
 
 class LessonAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
@@ -81,9 +87,9 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk: str = ""
     policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
-    fs: FileSystem = FileSystem.RAW
-    """The file system that is made on it."""
     assume_clean: bool = False
+    file_system: FileSystem = FileSystem.RAW
+    """The file system that is made on it."""
 
     def __post_init__(self) -> None:
         _size(self.chunk)
@@ -97,11 +103,11 @@ class Create(PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         words += [f"--bitmap {self.bitmap.value}"] if self.bitmap is not Bitmap.NONE else []
         words += [f"--bitmap-chunk {self.bitmap_chunk}"] if self.bitmap_chunk else []
         words += [f"--policy {self.policy.value}"] if self.policy is not ConsistencyPolicy.RESYNC else []
-        words += [f"--fs {self.fs.value}"] if self.fs is not FileSystem.RAW else []
+        words += [f"--fs {self.file_system.value}"] if self.file_system is not FileSystem.RAW else []
         return " ".join([*words, *(["--assume-clean"] if self.assume_clean else [])])
 
     def plan(self, session: LabSession) -> Plan:
-        return session.creation(self.spec(session), self.fs)
+        return session.creation(self.spec(session), self.file_system)
 
     def spec(self, session: LabSession) -> ArraySpec:
         """The array on the devices behind the disks."""
@@ -226,6 +232,73 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def perform(self, session: LabSession) -> None:
         data_mark.verify_mark(session, data_mark.require_mark(session, self.array))
+
+
+class StopArray(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stop"):
+    """Stop an array; it stays on its disks."""
+
+    command = "stop"
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).stop()
+
+
+class Replace(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.replace"):
+    """Copy a working member to another disk, then retire it."""
+
+    command = "replace"
+    new: Name
+
+    def by_hand(self) -> str:
+        return f"{super().by_hand()} {self.new}"
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).replace(self.disk, self.new)
+
+
+class Grow(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.grow"):
+    """Reshape an array to one member more, on this disk."""
+
+    command = "grow"
+    disk: Name
+
+    def by_hand(self) -> str:
+        return f"{super().by_hand()} --members {self.disk}"
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).grow(disks=[self.disk])
+
+
+class ShellLine(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="shell"):
+    """Run a line of the shell as root on the machine; the disks are /dev/lab/disk01 and so on."""
+
+    line: str
+
+    def by_hand(self) -> str:
+        return f"raidlab exec {shlex.quote(self.line)}"
+
+    def perform(self, session: LabSession) -> None:
+        """Only in an embedded kernel, which writes nothing but its own disks: a lesson may come from anybody.
+
+        Raises LabError elsewhere, and for a line that ends with a status other than 0.
+        """
+        if not session.is_embedded:
+            raise LabError(
+                f"a line of a lesson is not run by the lab on {session.target}, where it could write on any disk",
+                hint=f"read it and type it yourself: {self.line}",
+            )
+        link_disks(session)
+        shell = Shell(session)
+        try:
+            result = shell.run(self.line)
+        finally:
+            shell.close()
+        session.rescan()
+        if result.status:
+            raise LabError(
+                f"the line ended with status {result.status}: {self.line}",
+                hint=f"it said: {result.output.strip()[-_SHOWN_CHARACTERS:] or 'nothing'}",
+            )
 
 
 class ApartAction(LessonAction, frozen=True, kw_only=True, forbid_unknown_fields=True):

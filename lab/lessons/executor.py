@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import groupby
 
 from lab.lessons.actions import ApartAction, LessonAction
+from lab.lessons.deep_look import deep_state
 from lab.lessons.engine import StepView
 from lab.lessons.faults import APART_FROM_THE_LAB
 from lab.lessons.measure_checks import ResultCheck
@@ -30,9 +32,10 @@ class Watch:
         """What is there now, and what happened since the lab was opened."""
         session, after = self._session, take_snapshot(self._session)
         events = events_between(self._before, after)
-        return self._opened.checked_state(
+        state = self._opened.checked_state(
             after, session.disks, marks=marks_of(session, after.arrays), events=events, since=self._before
         )
+        return replace(state, deep=deep_state(self._opened.lesson, session, self._before, after))
 
     def look(self) -> StepView | None:
         """Check the current step against the state of this moment."""

@@ -11,7 +11,7 @@ import msgspec
 from lab.errors import SpecError
 from lab.experiments import schema as experiments
 from lab.experiments.schema import Experiment
-from lab.lessons import actions, blocks, checks, faults, measure_checks, readings
+from lab.lessons import actions, blocks, checks, deep_checks, faults, measure_checks, readings, reliability
 from lab.lessons.actions import ApartAction, LessonAction, RunMeasurement
 from lab.lessons.checks import LessonCheck
 from lab.lessons.readings import UNITS, Reading, Source
@@ -55,10 +55,15 @@ def _kinds_in(key: str, *modules: object) -> list[type]:
     return [kind for module in modules for kind in _kinds(module, key)]
 
 
-CHECKS: Mapping[str, type[LessonCheck]] = _by_tag(_kinds_in("that", checks, measure_checks, blocks, faults))
+CHECKS: Mapping[str, type[LessonCheck]] = _by_tag(
+    _kinds_in("that", checks, measure_checks, deep_checks, blocks, faults)
+)
 ACTIONS: Mapping[str, type[LessonAction]] = _by_tag(_kinds_in("act", actions, blocks, faults))
 SOURCES: Mapping[str, type[Source]] = _by_tag(
-    [*_kinds_in("get", readings, blocks, faults), *all_added("reading of lessons")]
+    [
+        *_kinds_in("get", readings, deep_checks, reliability, blocks, faults),
+        *all_added("reading of lessons"),
+    ]
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.fault_lab.point_store import StoredPoints
 from lab.fault_lab.verdict import ScenarioOutcome
@@ -34,6 +35,28 @@ class PlayedFault:
 
 
 @dataclass(frozen=True, slots=True)
+class DeepState:
+    """What lies on the disks themselves; empty for lessons that have no check or reading about it."""
+
+    superblocks: Mapping[str, Superblock] = field(default_factory=dict)
+    """Name of a disk -> what its md superblock says."""
+    resting: frozenset[str] = frozenset()
+    """Arrays that lie on the disks and do not run."""
+    marked_before: frozenset[str] = frozenset()
+    """Names of arrays on which known data were written at some time."""
+    read_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Name of a disk -> bytes read from it during this step, as far as the lab was open."""
+    waited_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Array -> time of all its requests during this step, as far as the lab was open."""
+    file_system_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Array -> size of the ext4 file system on it."""
+    minors: Mapping[str, int] = field(default_factory=dict)
+    """Name of a disk -> minor number of its device."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Path on the machine -> what is in the file."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedState:
     """One moment of the lab, and what the student has done so far."""
 
@@ -57,6 +80,8 @@ class CheckedState:
     """Steps whose question has an answer."""
     step_began_utc: str = ""
     """ISO 8601: what was looked at before does not count."""
+    deep: DeepState = DeepState()
+    """What lies on the disks themselves."""
 
     def member(self, array: str, disk: str) -> MemberStatus | None:
         """The member on a disk, if the array runs and has it."""

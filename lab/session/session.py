@@ -23,6 +23,9 @@ from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
 from lab.session.arrival import arrive, read_arrival
 
+DISK_LINKS = "/dev/lab"
+"""Folder with a link to each lab disk: the same names on every machine, for lines typed by hand."""
+
 
 class LabSession(OpenArrays):
     """The lab and its arrays, and how to run plans."""
@@ -127,6 +130,13 @@ class LabSession(OpenArrays):
         return plan + Plan.of("", [step for disk in self.disks for step in reset_plan(disk).steps])
 
 
+def link_disks(session: OpenArrays) -> None:
+    """Make ``/dev/lab/disk01`` and so on lead to the lab's disks, as udev's links lead to disks by their names."""
+    pairs = [word for disk in session.disks for word in (disk.node, f"{DISK_LINKS}/{disk.name}")]
+    script = f'mkdir -p {DISK_LINKS}; while [ "$1" ]; do ln -sfn "$1" "$2"; shift 2; done'
+    session.machine.run(("sh", "-c", script, "sh", *pairs), check=False)
+
+
 @contextmanager
 def open_session(
     target: Target,
@@ -155,4 +165,6 @@ def open_session(
         found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
         for array in () if arrival else found.refused:
             on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
-        yield LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)
+        session = LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)
+        link_disks(session)
+        yield session

@@ -13,6 +13,7 @@ from textual.markup import escape
 
 from lab.errors import LabError
 from tui.experiments import request_of
+from tui.lessons.disk_look import DiskLook
 from tui.lessons.view import CourseItem, LessonView
 from tui.messages import LabLooked, LabMessage
 
@@ -52,6 +53,7 @@ class Guide:
         self._activity, self._fraction = "", 0.0
         self._came_from = "lab"
         self._was_asked = False
+        self._disk_look = DiskLook(frontend, on_gathered=self.check)
 
     @property
     def is_following(self) -> bool:
@@ -109,6 +111,7 @@ class Guide:
             return
         if step.id != self._watched or self._since is None or state.look.time_seconds < self._since.time_seconds:
             self._watched, self._since, self._events = step.id, state.look, []
+            self._disk_look.forget()
         else:
             self._events += state.new_events
         from lab.lessons.student import marks_of
@@ -116,7 +119,8 @@ class Guide:
         session = self._frontend.client.session
         marks = marks_of(session, state.look.arrays) if session else {}
         scene = seat.checked_state(state.look, state.disks, marks=marks, events=self._events, since=self._since)
-        self._checked(seat.look(scene))
+        deep = self._disk_look.state(seat, self._since, state.look)
+        self._checked(seat.look(replace(scene, deep=deep)))
 
     def _checked(self, look: StepView | None) -> None:
         if look is not None and look.is_done:

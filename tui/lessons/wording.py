@@ -23,6 +23,8 @@ _KEYS = {action.cli: action for action in ACTIONS}
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
     "array wait": (_LAB, ""),
+    "exec": (_COMMANDS, ""),
+    "disks": (_LAB, ""),
     "lesson reset": (_LESSONS, "z"),
     "lesson measure": (_LESSONS, "r"),
     "lesson answer": (_LESSONS, ""),
@@ -36,7 +38,6 @@ _ELSEWHERE = {
     "fault points": (_FAULTS, "r"),
     "fault show": (_FAULTS, ""),
     "fault list": (_FAULTS, "a"),
-    "exec": (_COMMANDS, ""),
 }
 
 
@@ -94,8 +95,8 @@ def _create(action: LessonAction) -> str:
         parts.append(f"bitmap {human_bytes(parse_bytes(action.bitmap_chunk))}")
     if action.policy is not ConsistencyPolicy.RESYNC:
         parts.append(f"policy {action.policy.value}")
-    if action.fs is not FileSystem.RAW:
-        parts.append(action.fs.value)
+    if action.file_system is not FileSystem.RAW:
+        parts.append(action.file_system.value)
     if action.spares:
         parts.append(f"spares {_disks(action.spares)}")
     return f"{_BUILD}: {'; '.join(parts)} → **b**"
@@ -112,6 +113,21 @@ def _on_array(cli: str) -> Callable[[LessonAction], str]:
 def _scrub(action: LessonAction) -> str:
     which = "Repair" if isinstance(action, actions.Scrub) and action.repair else "Check"
     return f"{_LAB}: **{_key('array scrub')}** Scrub → {which} → 100 %"
+
+
+def _replace(action: LessonAction) -> str:
+    assert isinstance(action, actions.Replace)
+    return f"{_on_disk('array replace')(action)} → {action.new}"
+
+
+def _grow(action: LessonAction) -> str:
+    assert isinstance(action, actions.Grow)
+    return f"{_on_disk('array grow')(action)} → 100 %"
+
+
+def _shell_line(action: LessonAction) -> str:
+    assert isinstance(action, actions.ShellLine)
+    return f"{_COMMANDS}:\n```\n{action.line}\n```"
 
 
 def _disks(words: str) -> str:
@@ -133,5 +149,9 @@ _DONE: dict[type[LessonAction], Callable[[LessonAction], str]] = {
     blocks.BadBlock: _on_disk("array bad-block"),
     faults.PlayScenario: lambda _: f"{_LESSONS}: **r** Measure",
     faults.TryPoints: lambda _: f"{_LESSONS}: **r** Measure",
+    actions.StopArray: _on_array("array stop"),
+    actions.Replace: _replace,
+    actions.Grow: _grow,
+    actions.ShellLine: _shell_line,
     actions.RunMeasurement: lambda _: f"{_LESSONS}: **r** Measure",
 }

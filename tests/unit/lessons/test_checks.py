@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.arrays.status import ArrayState, SyncAction, SyncProgress
+from lab.arrays.discovery import Superblock
+from lab.arrays.status import ArrayState, ArrayStatus, SyncAction, SyncProgress
 from lab.fault_lab.facts import FactCheck
 from lab.fault_lab.point_store import StoredPoints
 from lab.fault_lab.promise import PointJudgement
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 from lab.lessons.course import word_languages, words_in
 from lab.lessons.ready import ACTIONS, CHECKS, make_action, make_check
-from lab.lessons.state import CheckedState, MarkSeen, PlayedFault
+from lab.lessons.state import CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from tests.unit.lessons.samples import array, lab_state, member
@@ -282,6 +283,66 @@ FAILS: list[tuple[dict[str, object], CheckedState, str]] = [
     ),
     ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, measured(), "not the same"),
     ({"that": "rebuild.data_unchanged", "measure": "m", "array": "a"}, lab_state(), "has not been run"),
+]
+
+
+def superblock(events: int, array_uuid: str = "u") -> Superblock:
+    return Superblock(array_uuid, "any:0", 5, 2, 3, 0, (0, 1, 2), events, 0, False, False)
+
+
+def deep(*arrays: ArrayStatus, written: int = 0, **more: Any) -> CheckedState:
+    return lab_state(*arrays, deep=DeepState(**more), written_bytes={"disk03": written})
+
+
+AGES = {"disk01": superblock(25), "disk02": superblock(23), "disk04": superblock(90, "another array")}
+MAPPED = array(members=(member("/dev/dm-0", 0), member("/dev/dm-1", 1), member("/dev/dm-2", 2)))
+MENDED = array(members=(replace(RAID5.members[0], error_count=2), *RAID5.members[1:]))
+HOLDS += [
+    ({"that": "array.stopped"}, deep(resting=frozenset({"md0"}))),
+    ({"that": "member.stale", "disk": "disk02"}, deep(superblocks=AGES)),
+    ({"that": "member.stale", "disk": "disk02", "at_least": 2}, deep(superblocks=AGES)),
+    # Another array's count, however high, makes nobody stale.
+    ({"that": "member.current", "disk": "disk01"}, deep(superblocks=AGES)),
+    ({"that": "array.on_overlays"}, deep(MAPPED)),
+    ({"that": "array.made_anew"}, deep(RAID5, marked_before=frozenset({"md0"}))),
+    (
+        {"that": "disk.copied", "source": "disk04", "target": "disk03"},
+        deep(RAID5, written=62 << 20, read_bytes={"disk04": 62 << 20}),
+    ),
+    ({"that": "array.mended"}, deep(MENDED)),
+    ({"that": "array.waited", "at_least_seconds": 4}, deep(RAID5, waited_seconds={"md0": 4.5})),
+    ({"that": "file_system.fills", "at_least_percent": 90}, deep(RAID5, file_system_bytes={"md0": 124 << 20})),
+    ({"that": "file_system.fills", "at_most_percent": 80}, deep(RAID5, file_system_bytes={"md0": 93 << 20})),
+    ({"that": "file.says", "path": "/tmp/a", "words": "Fail"}, deep(texts={"/tmp/a": "x\nFail /dev/md0\n"})),
+]
+FAILS += [
+    ({"that": "array.stopped"}, deep(RAID5, resting=frozenset({"md1"})), "md0 is clean"),
+    ({"that": "array.stopped"}, deep(resting=frozenset({"md1"})), "no array md0 runs"),
+    ({"that": "member.stale", "disk": "disk01"}, deep(superblocks=AGES), "disk01 is 0 events behind"),
+    ({"that": "member.stale", "disk": "disk02", "at_least": 3}, deep(superblocks=AGES), "2 events behind"),
+    ({"that": "member.stale", "disk": "disk03"}, deep(superblocks=AGES), "disk03 has no md superblock"),
+    ({"that": "member.current", "disk": "disk02"}, deep(superblocks=AGES), "disk02 is 2 events behind"),
+    ({"that": "array.on_overlays"}, deep(RAID5), "md0 consists of disk01, disk02, disk03"),
+    (
+        {"that": "array.made_anew"},
+        lab_state(RAID5, marks={"md0": MarkSeen()}, deep=DeepState(marked_before=frozenset({"md0"}))),
+        "md0 is no new array",
+    ),
+    (
+        {"that": "disk.copied", "source": "disk04", "target": "disk03"},
+        deep(RAID5, written=62 << 20, read_bytes={"disk01": 62 << 20}),
+        "0 % of disk04 were read",
+    ),
+    ({"that": "disk.copied", "source": "disk01", "target": "disk04"}, deep(RAID5), "disk04 has not come back"),
+    ({"that": "array.mended"}, deep(RAID5), "counted 0 mended"),
+    ({"that": "array.waited", "at_least_seconds": 4}, deep(RAID5, waited_seconds={"md0": 3.9}), "waited 3.9 s"),
+    (
+        {"that": "file_system.fills", "at_least_percent": 90},
+        deep(RAID5, file_system_bytes={"md0": 93 << 20}),
+        "takes up 75 % of md0",
+    ),
+    ({"that": "file_system.fills", "at_most_percent": 80}, deep(RAID5), "md0 has no ext4"),
+    ({"that": "file.says", "path": "/tmp/a", "words": "Fail"}, deep(texts={"/tmp/a": "x"}), "has no line"),
 ]
 
 

@@ -10,10 +10,13 @@ from lab.errors import SpecError
 from lab.lessons.readings import UNITS, Reading
 from lab.lessons.ready import SOURCES, make_source
 from lab.lessons.state import CheckedState, MarkSeen
+from lab.results.record import RebuildRecord
 from tests.unit.lessons.samples import array, lab_state
-from tests.unit.lessons.test_checks import BAD, MIRROR, SPLIT, cell, figures, measured, played, tried
+from tests.unit.lessons.test_checks import AGES, BAD, MIRROR, SPLIT, cell, deep, figures, measured, played, tried
 
 ONE = measured(cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
+LARGE: dict[str, Any] = {"measure": "m", "array": "a", "drive_tb": 18.0}
+REBUILT = RebuildRecord(array="a", repeat=0, rebuild_seconds=2.0, rebuilt_bytes=200 << 20)
 MIXED = "1T 1T 1T 1T 1T 2T 2T 2T 2T"
 
 
@@ -49,12 +52,28 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     (reading("MiB", get="capacity", disks="32M 32M 32M 64M 64M", system="raid5"), lab_state(), 124.0),
     (reading(get="capacity", disks=MIXED, system="adapt5", figure="arrays"), lab_state(), 5.0),
     (reading(get="capacity", disks=MIXED, system="shr", figure="reads-percent"), lab_state(), 27.0),
+    (reading(get="member.events", disk="disk02"), deep(superblocks=AGES), 23.0),
+    (reading(get="member.events", disk="disk02", behind=True), deep(superblocks=AGES), 2.0),
+    (reading(get="disk.minor", disk="disk02"), deep(minors={"disk02": 16}), 16.0),
+    (reading("sectors", get="scrub.mismatches"), lab_state(array(mismatches=128)), 128.0),
+    (reading("MiB/s", get="rebuild.rate", measure="m", array="a"), measured(rebuilds=(REBUILT,)), 100.0),
+    # 18 TB at 100 MiB/s.
+    (reading("h", get="rebuild.time", **LARGE), measured(rebuilds=(REBUILT,)), 47.6837),
+    # MTTF 1 / 1.5 %: 66.67 years; squared, over 8 × 7 × 47.68 h.
+    (
+        reading("years", get="rebuild.mttdl", members=8, afr_percent=1.5, **LARGE),
+        measured(rebuilds=(REBUILT,)),
+        14_590.186,
+    ),
+    # 12 TB are 9.6e13 bits.
+    (reading("%", get="read_error.chance", read_tb=12.0, exponent=14), lab_state(), 61.7107),
+    (reading("%", get="read_error.chance", read_tb=12.0, exponent=15), lab_state(), 9.153598),
 ]
 
 
 @pytest.mark.parametrize(("read", "at", "expected"), FOUND, ids=[str(each[0].source) for each in FOUND])
 def test_the_right_number_is_found(read: Reading, at: CheckedState, expected: float) -> None:
-    assert read.expected(at) == pytest.approx(expected)
+    assert read.expected(at) == pytest.approx(expected, rel=1e-5)
     assert read.compare(f"{expected:.10g}", at).is_passed or read.within_percent == 0
 
 
@@ -69,6 +88,10 @@ def test_the_right_number_is_found(read: Reading, at: CheckedState, expected: fl
         reading(get="mark.first_unreadable"),
         reading(get="fault.figure", scenario=17, variant="a", fact="writes"),
         reading(get="points.figure", configuration=MIRROR, judgement="kept"),
+        reading(get="member.events", disk="disk02"),
+        reading(get="disk.minor", disk="disk02"),
+        reading("sectors", get="scrub.mismatches"),
+        reading("years", get="rebuild.mttdl", members=8, afr_percent=1.5, **LARGE),
     ],
     ids=str,
 )

@@ -1,0 +1,92 @@
+"""Gathers what ``lab.lessons.deep_checks`` look at, where the lesson has such a check or reading."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
+from lab.arrays.names import kernel_name
+from lab.disks.inventory import read_heads
+from lab.gates.numbers import digits
+from lab.lessons.checks import LessonCheck
+from lab.lessons.deep_checks import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
+from lab.lessons.ready import ReadyLesson, ReadyStep
+from lab.lessons.state import DeepState
+from lab.session.data_mark import read_marks
+from lab.session.monitor import Snapshot
+from lab.session.session import LabSession
+
+_EXT_SUPERBLOCK = 1024
+_EXT_MAGIC = 0xEF53
+
+
+def asks_for_disks(lesson: ReadyLesson) -> bool:
+    """Whether a check or reading of the lesson is about what lies on the disks themselves."""
+    sources = (step.read.source for step in lesson.steps if step.read)
+    checks = (check for step in lesson.steps for check in _all_checks(step))
+    return any(isinstance(each, DeepSource) for each in sources) or any(
+        isinstance(each, DEEP_CHECKS) for each in checks
+    )
+
+
+def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
+    """What lies on the disks now and was counted since ``before``; nothing for lessons that do not ask."""
+    if not asks_for_disks(lesson):
+        return DeepState()
+    checks = [check for step in lesson.steps for check in _all_checks(step)]
+    names = {disk.node: disk.name for disk in session.disks}
+    heads = read_heads(session.machine, list(names), MD_HEAD_BYTES)
+    running = {status.name for status in after.arrays}
+    paths = {check.path for check in checks if isinstance(check, FileSays)}
+    numbers = {name: f"/sys/class/block/{kernel_name(node)}/dev" for node, name in names.items()}
+    texts = session.machine.read([*paths, *numbers.values()])
+    # An array whose members hang would hold the look up: it is read for a lesson about file systems alone.
+    has_systems = any(isinstance(check, FileSystemFills) for check in checks)
+    nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
+    array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
+    sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
+    return DeepState(
+        superblocks={names[node]: found for node, found in superblocks_in(heads).items()},
+        resting=frozenset(array.name for array in session.found.all if array.name not in running),
+        marked_before=frozenset(mark.array for mark in read_marks(session).values()),
+        read_bytes=_counted(names, before, after),
+        waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
+        file_system_bytes={name: size for name, size in sizes.items() if size is not None},
+        minors={name: minor for name, path in numbers.items() if (minor := _minor(texts[path])) is not None},
+        texts={path: text for path in paths if (text := texts[path]) is not None},
+    )
+
+
+def _all_checks(step: ReadyStep) -> Iterable[LessonCheck]:
+    yield from step.checks
+    for mistake in step.mistakes:
+        yield from mistake.when
+
+
+def _counted(names: Mapping[str, str], before: Snapshot, after: Snapshot) -> dict[str, int]:
+    kernel_names = {name: kernel_name(node) for node, name in names.items()}
+    return {
+        name: after.disks[kernel].read_bytes - (before.disks[kernel].read_bytes if kernel in before.disks else 0)
+        for name, kernel in kernel_names.items()
+        if kernel in after.disks
+    }
+
+
+def _waited(look: Snapshot, array: str) -> float:
+    counters = look.disks.get(array)
+    return counters.read_wait_seconds + counters.write_wait_seconds if counters else 0.0
+
+
+def _minor(text: str | None) -> int | None:
+    return digits((text or "").strip().partition(":")[2])
+
+
+def _ext_bytes(head: bytes) -> int | None:
+    """Size of an ext2, ext3 or ext4 file system (Documentation/filesystems/ext4/super.rst); None: there is none."""
+    if len(head) < 2 * _EXT_SUPERBLOCK:
+        return None
+    (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)
+    (block_shift,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 24)
+    (magic,) = struct.unpack_from("<H", head, _EXT_SUPERBLOCK + 56)
+    return blocks << (10 + block_shift) if magic == _EXT_MAGIC and block_shift <= 6 else None

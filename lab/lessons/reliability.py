@@ -1,0 +1,69 @@
+"""Readings of lesson arithmetic: how long a rebuild of a large drive takes, and what that does to the expected life.
+
+The student's own measurement goes in: a rebuild of small emulated drives gives the rate, a large drive the time. The
+formulas are those of the first RAID paper (Patterson, Gibson and Katz, SIGMOD 1988, section 8), which assume failures
+that come independently and at a constant rate.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from lab.lessons.readings import Source
+from lab.lessons.state import CheckedState
+from lab.results.record import RebuildRecord
+
+TB = 10**12
+HOURS_PER_YEAR = 365.25 * 24
+_SECONDS_PER_HOUR = 3600.0
+
+
+class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.rate"):
+    """Bytes a second that a measured rebuild wrote to the new drive; of several their median."""
+
+    measure: str
+    array: str
+
+    def value(self, lab: CheckedState) -> float | None:
+        record = lab.results.get(self.measure)
+        rebuilds: list[RebuildRecord] = [each for each in record.rebuilds if each.array == self.array] if record else []
+        rates = [each.rebuilt_bytes / each.rebuild_seconds for each in rebuilds if each.rebuild_seconds > 0]
+        return statistics.median(rates) if rates else None
+
+
+class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.time"):
+    """How long a drive of so many TB (10^12 bytes) takes at the rate of a measured rebuild."""
+
+    drive_tb: float
+
+    def value(self, lab: CheckedState) -> float | None:
+        rate = RebuildRate(measure=self.measure, array=self.array).value(lab)
+        return self.drive_tb * TB / rate if rate else None
+
+
+class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.mttdl"):
+    """Mean time to data loss of an array that survives one failure, with the rebuild time above and an AFR.
+
+    MTTF = 1 / AFR; MTTDL = MTTF^2 / (N * (N - 1) * MTTR).
+    """
+
+    members: int
+    afr_percent: float
+
+    def value(self, lab: CheckedState) -> float | None:
+        repair_seconds = RebuildHours(measure=self.measure, array=self.array, drive_tb=self.drive_tb).value(lab)
+        if not repair_seconds:
+            return None
+        mean_life_seconds = HOURS_PER_YEAR * _SECONDS_PER_HOUR / (self.afr_percent / 100)
+        return mean_life_seconds**2 / (self.members * (self.members - 1) * repair_seconds)
+
+
+class ReadErrorChance(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="read_error.chance"):
+    """The chance that reading so many TB meets an unreadable sector, at one for each 10^exponent bits read."""
+
+    read_tb: float
+    exponent: int
+
+    def value(self, lab: CheckedState) -> float | None:
+        return -math.expm1(-self.read_tb * TB * 8 / 10.0**self.exponent)
