@@ -257,10 +257,11 @@ class Replace(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class Grow(ArrayAction, PlanAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.grow"):
-    """Reshape an array to one member more, on this disk."""
+    """Reshape an array to so many members, this disk among them."""
 
     command = "grow"
     disk: Name
+    members: int
 
     def by_hand(self) -> str:
         return f"{super().by_hand()} --members {self.disk}"

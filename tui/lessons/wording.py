@@ -23,6 +23,8 @@ _KEYS = {action.cli: action for action in ACTIONS}
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
     "array wait": (_LAB, ""),
+    "array show": (_LAB, ""),
+    "array grow": (_COMMANDS, ""),
     "exec": (_COMMANDS, ""),
     "disks": (_LAB, ""),
     "lesson reset": (_LESSONS, "z"),
@@ -122,7 +124,8 @@ def _replace(action: LessonAction) -> str:
 
 def _grow(action: LessonAction) -> str:
     assert isinstance(action, actions.Grow)
-    return f"{_on_disk('array grow')(action)} → 100 %"
+    add = f"mdadm /dev/{action.array} --add /dev/lab/{action.disk}"
+    return f"{_COMMANDS}: `{add}; mdadm --grow /dev/{action.array} --raid-devices={action.members}`"
 
 
 def _shell_line(action: LessonAction) -> str:
