@@ -18,6 +18,7 @@ from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
 from lab.disks.attaching import reset_plan
+from lab.disks.inventory import mapped_devices
 from lab.errors import DeviceRefused, LabError, MachineLost
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
@@ -121,12 +122,21 @@ class LabSession(OpenArrays):
         return Plan.of(f"Make {', '.join(disk.name for disk in chosen)} blank", steps)
 
     def reset_all(self) -> Plan:
-        """A new start: stop every array that consists of lab disks alone, and make all disks blank."""
+        """A new start: stop every array that consists of lab disks alone, and make all disks blank.
+
+        On the embedded kernel there is nothing but the lab, so arrays on mapped devices and these devices go too.
+        """
         nodes = {disk.node for disk in self.disks}
         plan = Plan("Start anew with blank disks")
         for status in self.statuses():
             if {member.device for member in status.members} <= nodes:
                 plan += self.array(status.name).stop()
+            elif self.is_embedded:
+                why = "It runs on mapped devices that were made by hand over the disks."
+                plan += Plan.of("", [Step(("mdadm", "--stop", status.device), why)])
+        if self.is_embedded and mapped_devices(self.machine):
+            why = "Mapped devices that were made by hand over the disks go, so that nothing holds the disks."
+            plan += Plan.of("", [Step(("dmsetup", "remove_all"), why)])
         return plan + Plan.of("", [step for disk in self.disks for step in reset_plan(disk).steps])
 
 
