@@ -120,14 +120,14 @@ class Drills:
 
     def _find(self) -> None:
         def find(session: LabSession) -> DrillDesk | None:
-            # Who is in no drill does not wait for the import.
-            if not (session.folder / "drill" / "case.json").exists():
-                return None
             from lab.drills.watch import open_desk
 
             return open_desk(session)
 
-        self._frontend.look_up(find, on_done=self._sit)
+        session = self._frontend.client.session
+        # Who is in no drill waits for nothing.
+        if session is not None and (session.folder / "drill" / "case.json").exists():
+            self._frontend.look_up(find, on_done=self._sit)
 
     def _sit(self, desk: DrillDesk | None) -> None:
         self._desk = desk

@@ -63,7 +63,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     committed_seconds: float = 0.0
 
 
-class TypedCommand(msgspec.Struct, frozen=True):
+class DrillCommand(msgspec.Struct, frozen=True):
     """One line of commands.jsonl."""
 
     line: str
@@ -123,13 +123,13 @@ class DrillCase:
         try:
             descriptor = os.open(self.folder / "commands.jsonl", flags, 0o600)
             try:
-                write_all(descriptor, msgspec.json.encode(TypedCommand(text, round(seconds, 1))) + b"\n")
+                write_all(descriptor, msgspec.json.encode(DrillCommand(text, round(seconds, 1))) + b"\n")
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise storage_error(f"a command cannot be kept in '{self.folder}'", error) from error
 
-    def commands(self) -> tuple[TypedCommand, ...]:
+    def commands(self) -> tuple[DrillCommand, ...]:
         """All that was typed, in order; a line that was torn is left out."""
         try:
             data = read_plain(self.folder / "commands.jsonl", _MOST_BYTES, is_own=True)
@@ -138,7 +138,7 @@ class DrillCase:
         found = []
         for line in data.splitlines():
             with suppress(msgspec.MsgspecError):
-                found.append(msgspec.json.decode(line, type=TypedCommand))
+                found.append(msgspec.json.decode(line, type=DrillCommand))
         return tuple(found)
 
     def forget(self) -> None:
@@ -180,7 +180,7 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """In which the lab was open."""
     hints: int
     resets: int
-    commands: tuple[TypedCommand, ...] = ()
+    commands: tuple[DrillCommand, ...] = ()
     mistakes: tuple[EndedMistake, ...] = ()
     missing: tuple[str, ...] = ()
     """What else was asked for and does not hold, in words."""

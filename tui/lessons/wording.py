@@ -33,7 +33,6 @@ _ELSEWHERE = {
     "lesson hint": (_LESSONS, "h"),
     "results show": (_RESULTS, ""),
     "run": (_RUN, ""),
-    "array show": (_LAB, ""),
     "array map": (_STRIPE, "g"),
     "array inspect": (_STRIPE, "g"),
     "fault run": (_FAULTS, "r"),

@@ -29,7 +29,6 @@ class DrillsScreen(ModeScreen):
 
     CSS_PATH = "drills.tcss"
     AREA = "Drills"
-    SHOWS_LESSON = False
     HELP = (
         "Disasters to practise on. An array is in trouble; you are told what an administrator would be told, and have "
         "what an administrator has: screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
@@ -236,6 +235,7 @@ class MakingScreen(Modal[None]):
 
     CSS_PATH = "drills.tcss"
     AREA = "Drills"
+    HELP = "The disaster is being made on the lab's disks. It takes some seconds; how it is made is not shown."
 
     def compose(self) -> ComposeResult:
         yield Static("The disaster is being made. In a moment you are called.", id="making")
