@@ -23,6 +23,8 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     disk: str
     uuid: str = ""
     created: str = ""
+    name: str = ""
+    """With the host in front, as ``server:data``."""
     level: str = ""
     devices: int = 0
     role: str = ""
@@ -65,6 +67,7 @@ def parse_examine(disk: str, text: str) -> MemberPicture:
         disk=disk,
         uuid=uuid.split(" ")[0],
         created=found.get("Creation Time", ""),
+        name=found.get("Name", "").split(" ")[0],
         level=found.get("Raid Level", ""),
         devices=_number(found, "Raid Devices"),
         role=found.get("Device Role", ""),

@@ -63,6 +63,10 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """So much of the data nobody could save, of all blocks of 4 KiB; more is a loss."""
     check: tuple[Arguments, ...] = ()
     """What must hold of the array that has the data (lab.lessons.checks), whatever its name."""
+    is_consistent: bool = False
+    """A scrub of it must find no mismatches."""
+    name: str = ""
+    """What the superblocks of its members, and of no other disk, must have as name, as ``server:data``; empty: any."""
 
 
 class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

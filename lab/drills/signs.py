@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -77,6 +77,24 @@ class Superblock(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
             return SuperblockIs.GONE
         is_same = (before.uuid, before.created) == (after.uuid, after.created)
         return SuperblockIs.SAME if is_same else SuperblockIs.OTHER
+
+
+class SuperblockSays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
+    """The superblocks of all these disks say this now; not ``is_so``: one of those that there are says otherwise."""
+
+    disks: str
+    """``disk01,disk02``."""
+    key: Literal["name", "level", "devices", "role", "data_offset_sectors", "chunk", "layout"]
+    value: str | int
+    """As ``mdadm --examine`` writes it; or one for each disk, with commas between."""
+    is_so: bool = True
+
+    def holds(self, seen: Evidence) -> bool:
+        names, values = self.disks.split(","), str(self.value).split(",")
+        wanted = dict(zip(names, values if len(values) > 1 else values * len(names), strict=True))
+        there = {name: seen.after[name] for name in names if seen.after[name].has_superblock}
+        right = [name for name, picture in there.items() if str(getattr(picture, self.key)) == wanted[name]]
+        return len(right) == len(names) if self.is_so else len(right) < len(there)
 
 
 class Rewritten(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,12 +10,13 @@ from lab.arrays.status import ArrayStatus
 from lab.drills.case import DrillOutcome, DrillStore, EndedMistake
 from lab.drills.desk import DrillDesk
 from lab.drills.making import PLACE
-from lab.drills.pictures import look_at_members
+from lab.drills.pictures import MemberPicture, look_at_members
 from lab.drills.schema import common_mistakes
 from lab.drills.signs import Evidence, make_sign
 from lab.errors import LabError
 from lab.fault_lab.ledger_program import ALLOWED
 from lab.fault_lab.oracle import Oracle
+from lab.gates.numbers import digits
 from lab.host.clock import utc_text
 from lab.lessons.course import words_in
 from lab.lessons.state import CheckedState
@@ -23,6 +24,16 @@ from lab.session.session import LabSession
 
 MISSING = "missing"
 """In a file that is not there."""
+_SCRUB = """
+cd "/sys/block/$1/md"
+# md takes the word of a read-only array, and does nothing.
+[ "$(cat array_state)" != readonly ] || { echo "the array is read-only" >&2; exit 1; }
+for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; done
+echo check > sync_action || exit 1
+mdadm --wait "/dev/$1" || true
+for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; done
+[ "$(cat sync_action)" = idle ] && cat mismatch_cnt
+"""
 
 
 class Verdict(StrEnum):
@@ -137,7 +148,8 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         lacks = [why] if why else []
         if not members:
             lacks.append("the array lies on the disks themselves, not on overlays")
-        return _Saved(status, members, blocks, percent, (*lacks, *_missing(desk, status)))
+        lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
+        return _Saved(status, members, blocks, percent, tuple(lacks))
     what = f"{wanted} has" if wanted else "an array that runs has"
     return _Saved(None, (), {}, 0.0, (f"{what} the file system",))
 
@@ -188,6 +200,31 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
         for check, outcome in outcomes
         if not outcome.is_passed
     ]
+
+
+def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
+    """What of the goal's name does not hold."""
+    wanted = desk.case.drill.drill.goal.name
+    if not wanted:
+        return []
+    pictures = look_at_members(desk.session.machine, desk.disks)
+    wrong = {name: picture for name, picture in pictures.items() if (picture.name == wanted) is not (name in members)}
+    return [f"its members, and no other disks, have the name {wanted} ({_names(wrong)})"] if wrong else []
+
+
+def _names(pictures: Mapping[str, MemberPicture]) -> str:
+    return ", ".join(f"{name}: {picture.name or 'none'}" for name, picture in pictures.items())
+
+
+def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
+    """Whether a scrub finds mismatches (md.rst, sync_action and mismatch_cnt), if the goal asks for none."""
+    if not desk.case.drill.drill.goal.is_consistent:
+        return []
+    result = desk.session.machine.run(("bash", "-c", _SCRUB, "bash", name), check=False, timeout_seconds=120)
+    found = digits(result.stdout.strip())
+    if found is None:
+        return [f"a scrub can be run ({result.stderr.strip()[-200:] or 'it did not end'})"]
+    return [f"a scrub finds no mismatches (it counted {found} sectors)"] if found else []
 
 
 def _mistakes(desk: DrillDesk, seen: Evidence) -> tuple[EndedMistake, ...]:
