@@ -25,6 +25,7 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     created: str = ""
     name: str = ""
     """With the host in front, as ``server:data``."""
+    device_uuid: str = ""
     level: str = ""
     devices: int = 0
     role: str = ""
@@ -68,6 +69,7 @@ def parse_examine(disk: str, text: str) -> MemberPicture:
         uuid=uuid.split(" ")[0],
         created=found.get("Creation Time", ""),
         name=found.get("Name", "").split(" ")[0],
+        device_uuid=found.get("Device UUID", ""),
         level=found.get("Raid Level", ""),
         devices=_number(found, "Raid Devices"),
         role=found.get("Device Role", ""),

@@ -54,6 +54,8 @@ class SuperblockIs(StrEnum):
     OTHER = "other"
     """It is of another array now: one that was made since."""
     GONE = "gone"
+    NEW = "new"
+    """It is of the same array, which took the disk as one that it did not know: all of it was to be rebuilt."""
 
 
 class Superblock(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
@@ -66,8 +68,11 @@ class Superblock(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     def holds(self, seen: Evidence) -> bool:
         names = self.disks.split(",") if self.disks else list(seen.before)
-        found = [self._became(seen.before[name], seen.after[name]) for name in names if name in seen.before]
-        return found.count(self.became) >= self.at_least
+        pairs = [(seen.before[name], seen.after[name]) for name in names if name in seen.before]
+        if self.became is SuperblockIs.NEW:
+            found = [self._became(*pair) for pair in pairs if pair[0].device_uuid != pair[1].device_uuid]
+            return found.count(SuperblockIs.SAME) >= self.at_least
+        return [self._became(*pair) for pair in pairs].count(self.became) >= self.at_least
 
     @staticmethod
     def _became(before: MemberPicture, after: MemberPicture) -> SuperblockIs | None:
