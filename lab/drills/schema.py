@@ -67,6 +67,8 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A scrub of it must find no mismatches."""
     name: str = ""
     """What the superblocks of its members, and of no other disk, must have as name, as ``server:data``; empty: any."""
+    keep: str = ""
+    """``disk01,disk02``, of other arrays: these must still be members of what they were members of."""
 
 
 class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

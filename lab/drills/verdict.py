@@ -203,13 +203,20 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
 
 
 def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
-    """What of the goal's name does not hold."""
-    wanted = desk.case.drill.drill.goal.name
-    if not wanted:
+    """What does not hold of the goals that superblocks show."""
+    goal = desk.case.drill.drill.goal
+    if not goal.name and not goal.keep:
         return []
     pictures = look_at_members(desk.session.machine, desk.disks)
-    wrong = {name: picture for name, picture in pictures.items() if (picture.name == wanted) is not (name in members)}
-    return [f"its members, and no other disks, have the name {wanted} ({_names(wrong)})"] if wrong else []
+    before = desk.case.record.before
+    lost = [name for name in goal.keep.split(",") if goal.keep and pictures[name].uuid != before[name].uuid]
+    lacks = [f"{', '.join(lost)} still belongs to its array"] if lost else []
+    wrong = {
+        name: picture for name, picture in pictures.items() if (picture.name == goal.name) is not (name in members)
+    }
+    if goal.name and wrong:
+        lacks.append(f"its members, and no other disks, have the name {goal.name} ({_names(wrong)})")
+    return lacks
 
 
 def _names(pictures: Mapping[str, MemberPicture]) -> str:
