@@ -18,6 +18,8 @@ from lab.session.arrival import Arrival, arrive, keep_arrival
 from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES
 
+RESET_LINE = "drill reset"
+"""What stands on the list of commands where the disks were put back."""
 _KEPT_SECONDS = 5.0
 
 
@@ -120,7 +122,7 @@ class DrillDesk:
             images_of(self.session, self.case.images, self.disks, "put_back")
             resets = self.case.record.resets + 1
             self.case.change(resets=resets, touched_bytes=0, committed_utc="", committed_seconds=0.0)
-            self.note_command("drill reset")
+            self.note_command(RESET_LINE)
             self._arrive()
 
     def close(self) -> None:

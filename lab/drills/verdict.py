@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
 from lab.drills.case import DrillOutcome, DrillStore, EndedMistake
-from lab.drills.desk import DrillDesk
+from lab.drills.desk import RESET_LINE, DrillDesk
 from lab.drills.making import PLACE
 from lab.drills.pictures import MemberPicture, look_at_members
 from lab.drills.schema import common_mistakes
@@ -85,7 +85,7 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         changed=changed,
         saved_percent=saved.percent,
         touched_bytes=record.touched_bytes,
-        commands=[command.line for command in commands],
+        commands=_since_reset([command.line for command in commands]),
         array=saved.array,
         members=saved.members,
     )
@@ -117,6 +117,12 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         after=after,
         changed=changed,
     )
+
+
+def _since_reset(lines: Sequence[str]) -> Sequence[str]:
+    """What was typed before the disks were put back has left nothing on them."""
+    resets = [number for number, line in enumerate(lines) if line == RESET_LINE]
+    return lines[resets[-1] + 1 :] if resets else lines
 
 
 def _verdict(saved: _Saved, lost_percent: float, touched_bytes: int) -> Verdict:
