@@ -90,7 +90,7 @@ class Drills:
         def read() -> tuple[DrillItem, ...]:
             from lab.drills.case import DrillStore, best_of
             from lab.drills.schema import catalogue, read_drill, ready
-            from lab.drills.verdict import Verdict
+            from lab.drills.verdict import DrillVerdict
 
             store, items = DrillStore(host), []
             for name, path in catalogue().items():
@@ -98,7 +98,7 @@ class Drills:
                 outcomes = store.all(name)
                 best = best_of(outcomes)
                 reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
-                is_saved = best is not None and best.verdict == Verdict.SAVED
+                is_saved = best is not None and best.verdict == DrillVerdict.SAVED
                 counts = (drill.minutes, len(outcomes))
                 items.append(DrillItem(name, drill.title, *counts, reached, is_saved, name == open_id, drill.symptom))
             return tuple(items)

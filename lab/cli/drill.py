@@ -20,7 +20,7 @@ from lab.drills.disks import require_blank
 from lab.drills.mailbox import committed_words
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, read_drill, ready
 from lab.drills.telling import RULES, briefing, debriefing, standing
-from lab.drills.verdict import Verdict, end_drill
+from lab.drills.verdict import DrillVerdict, end_drill
 from lab.errors import DrillError, ExitCode, LabError
 from lab.lessons.student import Student, blank_lab
 from lab.machine import TargetKind
@@ -48,7 +48,7 @@ def list_drills() -> None:
     for name, path in catalogue().items():
         drill, outcomes = read_drill(path), store.all(name)
         best, is_open = best_of(outcomes), case is not None and case.drill.id == name
-        mark = ">" if is_open else PASSED if best and best.verdict == Verdict.SAVED else " "
+        mark = ">" if is_open else PASSED if best and best.verdict == DrillVerdict.SAVED else " "
         reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
         rows.append((mark, name, str(drill.minutes), str(len(outcomes)), reached, drill.title))
         values.append(
@@ -180,7 +180,7 @@ def debrief(
         sizes = {disk.name: disk.size_bytes for disk in desk.disks}
         outcome = end_drill(desk, array.removeprefix("/dev/"))
     _tell(context, outcome, sizes)
-    return ExitCode.DONE if outcome.verdict == Verdict.SAVED else ExitCode.FAILED
+    return ExitCode.DONE if outcome.verdict == DrillVerdict.SAVED else ExitCode.FAILED
 
 
 @app.command

@@ -169,7 +169,7 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     began_utc: str
     ended_utc: str
     verdict: str
-    """A word of lab.drills.verdict.Verdict."""
+    """A word of lab.drills.verdict.DrillVerdict."""
     saved_percent: float
     blocks: dict[str, int] = {}
     """The oracle's verdict -> blocks of 4 KiB."""

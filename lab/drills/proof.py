@@ -13,7 +13,7 @@ from lab.drills.case import DrillCase, DrillOutcome
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
-from lab.drills.verdict import Verdict, judge
+from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, LabError
 from lab.lessons.proof import WORKERS
 from lab.machine import Host, Target
@@ -66,7 +66,7 @@ def prove(
         with open_session(target, own, start_arrays=False, on_notice=on_notice) as session:
             desk = DrillDesk.begin(session, drill)
             fresh = judge(desk, outcome_id="fresh")
-            if fresh.verdict == Verdict.SAVED:
+            if fresh.verdict == DrillVerdict.SAVED:
                 failures.append(f"{drill.id}: it is saved before anything is done")
         for is_right, ways in ((True, drill.drill.right), (False, drill.drill.wrong)):
             for way in ways:
@@ -115,9 +115,9 @@ def _wrong_end(way: DrillWay, outcome: DrillOutcome, said: str) -> str:
     told = f"{outcome.verdict}, {outcome.saved_percent:g} %, written first {outcome.touched_bytes} bytes"
     details = "; ".join((*outcome.missing, *names, *([said] if said else [])))
     if way.mistake:
-        if outcome.verdict == Verdict.SAVED:
+        if outcome.verdict == DrillVerdict.SAVED:
             return "a wrong way saves all"
         if names[:1] != [way.mistake]:
             return f"mistake {way.mistake} was to be recognised first ({told}; {details})"
         return ""
-    return "" if outcome.verdict == Verdict.SAVED else f"it does not save ({told}; {details})"
+    return "" if outcome.verdict == DrillVerdict.SAVED else f"it does not save ({told}; {details})"

@@ -22,7 +22,7 @@ from lab.units import SECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DrillEnd:
     """What is there at the end of a drill."""
 
     before: Mapping[str, MemberPicture]
@@ -43,7 +43,7 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One thing that shows."""
 
     @abstractmethod
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         """Whether it shows."""
 
 
@@ -58,7 +58,7 @@ class SuperblockIs(StrEnum):
     """It is of the same array, which took the disk as one that it did not know: all of it was to be rebuilt."""
 
 
-class Superblock(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
+class SuperblockBecame(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
     """This became of the superblocks of at least so many of these disks; of disks that had one."""
 
     became: SuperblockIs
@@ -66,7 +66,7 @@ class Superblock(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """``disk01,disk02``; empty: any."""
     at_least: int = 1
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         names = self.disks.split(",") if self.disks else list(seen.before)
         pairs = [(seen.before[name], seen.after[name]) for name in names if name in seen.before]
         if self.became is SuperblockIs.NEW:
@@ -94,7 +94,7 @@ class SuperblockSays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True
     """As ``mdadm --examine`` writes it; or one for each disk, with commas between."""
     is_so: bool = True
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         names, values = self.disks.split(","), str(self.value).split(",")
         wanted = dict(zip(names, values if len(values) > 1 else values * len(names), strict=True))
         there = {name: seen.after[name] for name in names if seen.after[name].has_superblock}
@@ -108,7 +108,7 @@ class Rewritten(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     disk: str
     at_least_bytes: int = 1
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         picture = seen.before.get(self.disk)
         first = picture.data_offset_sectors * SECTOR_BYTES if picture else 0
         spans = seen.changed.get(self.disk, ())
@@ -121,7 +121,7 @@ class InArray(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     disks: str
     is_in: bool = True
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         return seen.array is not None and bool({*self.disks.split(",")} & {*seen.members}) is self.is_in
 
 
@@ -130,14 +130,14 @@ class Runs(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="run
 
     is_there: bool = True
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         return (seen.array is not None) is self.is_there
 
 
 class OnOverlays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="on_overlays"):
     """The array that has the data does not lie on the disks themselves."""
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         return seen.array is not None and not seen.members
 
 
@@ -146,14 +146,14 @@ class Saved(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sa
 
     at_most_percent: float
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         return seen.saved_percent <= self.at_most_percent
 
 
 class Touched(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="touched"):
     """The disks themselves were written before the student said commit."""
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         return seen.touched_bytes > 0
 
 
@@ -168,7 +168,7 @@ class Typed(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ty
         except re.error as error:
             raise SpecError(f"'{self.pattern}' is no regular expression: {error}", hint="see Python's re") from None
 
-    def holds(self, seen: Evidence) -> bool:
+    def holds(self, seen: DrillEnd) -> bool:
         return any(re.search(self.pattern, line) for line in seen.commands)
 
 

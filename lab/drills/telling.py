@@ -7,20 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from lab.drills.case import DrillCase, DrillOutcome
 from lab.drills.pictures import MemberPicture, freshest_events
 from lab.drills.schema import ReadyDrill
-from lab.drills.verdict import Verdict
+from lab.drills.verdict import DrillVerdict
 from lab.gates.text import markdown
 from lab.units import human_bytes
 
 STRIP_CELLS = 32
 _UNTOUCHED, _CHANGED = "·", "█"
 _SAYS = {
-    Verdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was written "
-    "before you said commit.",
-    Verdict.RISKED: "The data are saved. But the disks themselves were written before you said commit: a mistake there "
-    "could not have been taken back.",
-    Verdict.UNFINISHED: "The data are there, but the array is not yet as it was asked for.",
-    Verdict.PARTLY: "Part of the data is lost that could have been saved.",
-    Verdict.LOST: "The data are lost, or nobody can get at them.",
+    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was "
+    "written before you said commit.",
+    DrillVerdict.RISKED: "The data are saved. But the disks themselves were written before you said commit: a mistake "
+    "there could not have been taken back.",
+    DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as it was asked for.",
+    DrillVerdict.PARTLY: "Part of the data is lost that could have been saved.",
+    DrillVerdict.LOST: "The data are lost, or nobody can get at them.",
 }
 RULES = """
 You are root on the machine, with mdadm, dmesg and everything else that is installed.
@@ -54,7 +54,7 @@ def standing(case: DrillCase, minutes: float) -> dict[str, str]:
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, sizes: Mapping[str, int]) -> str:
     """The whole page. ``sizes``: bytes of each disk, for the picture of what changed."""
-    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", _SAYS[Verdict(outcome.verdict)], _figures(outcome)]
+    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", _SAYS[DrillVerdict(outcome.verdict)], _figures(outcome)]
     if outcome.missing:
         parts.append("What is missing:\n\n" + _list(outcome.missing))
     if outcome.mistakes:

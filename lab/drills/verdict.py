@@ -12,7 +12,7 @@ from lab.drills.desk import RESET_LINE, DrillDesk
 from lab.drills.making import PLACE
 from lab.drills.pictures import MemberPicture, look_at_members
 from lab.drills.schema import common_mistakes
-from lab.drills.signs import Evidence, make_sign
+from lab.drills.signs import DrillEnd, make_sign
 from lab.errors import LabError
 from lab.fault_lab.ledger_program import ALLOWED
 from lab.fault_lab.oracle import Oracle
@@ -36,7 +36,7 @@ for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; d
 """
 
 
-class Verdict(StrEnum):
+class DrillVerdict(StrEnum):
     """In order, the best first."""
 
     SAVED = "saved"
@@ -79,7 +79,7 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
     after = look_at_members(session.machine, desk.disks)
     changed = desk.changed()
     commands = desk.case.commands()
-    seen = Evidence(
+    seen = DrillEnd(
         before=record.before,
         after=after,
         changed=changed,
@@ -110,7 +110,7 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         hints=record.hints,
         resets=record.resets,
         commands=commands,
-        mistakes=() if verdict is Verdict.SAVED else _mistakes(desk, seen),
+        mistakes=() if verdict is DrillVerdict.SAVED else _mistakes(desk, seen),
         missing=saved.missing,
         array=saved.array.name if saved.array else "",
         before=record.before,
@@ -125,14 +125,14 @@ def _since_reset(lines: Sequence[str]) -> Sequence[str]:
     return lines[resets[-1] + 1 :] if resets else lines
 
 
-def _verdict(saved: _Saved, lost_percent: float, touched_bytes: int) -> Verdict:
+def _verdict(saved: _Saved, lost_percent: float, touched_bytes: int) -> DrillVerdict:
     if saved.percent == 0:
-        return Verdict.LOST
+        return DrillVerdict.LOST
     if saved.percent < 100 - lost_percent:
-        return Verdict.PARTLY
+        return DrillVerdict.PARTLY
     if saved.missing:
-        return Verdict.UNFINISHED
-    return Verdict.RISKED if touched_bytes else Verdict.SAVED
+        return DrillVerdict.UNFINISHED
+    return DrillVerdict.RISKED if touched_bytes else DrillVerdict.SAVED
 
 
 def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
@@ -166,7 +166,7 @@ def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:
 
 
 def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
-    """Verdict -> blocks, and why nothing could be read."""
+    """DrillVerdict -> blocks, and why nothing could be read."""
     machine, kind = desk.session.machine, desk.case.drill.drill.file_system
     machine.run(("mkdir", "-p", PLACE))
     machine.run(("bash", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"), check=False)
@@ -240,7 +240,7 @@ def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
     return [f"a scrub finds no mismatches (it counted {found} sectors)"] if found else []
 
 
-def _mistakes(desk: DrillDesk, seen: Evidence) -> tuple[EndedMistake, ...]:
+def _mistakes(desk: DrillDesk, seen: DrillEnd) -> tuple[EndedMistake, ...]:
     """Those that are recognised, the drill's own first."""
     drill = desk.case.drill.drill
     return tuple(

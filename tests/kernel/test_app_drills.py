@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from lab.drills.case import DrillStore
-from lab.drills.verdict import Verdict
+from lab.drills.verdict import DrillVerdict
 from lab.gates.own import read_own_json
 from lab.session.session import LabSession
 from tests.kernel.test_app_lessons import student, until
@@ -70,7 +70,7 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path, monkeyp
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, DebriefScreen), "the debriefing")
         (outcome,) = DrillStore(app.client.host).all()
-        assert (outcome.verdict, outcome.hints, outcome.resets) == (Verdict.SAVED, 1, 1)
+        assert (outcome.verdict, outcome.hints, outcome.resets) == (DrillVerdict.SAVED, 1, 1)
         assert "What an expert would have done" in app.drills.page
         await pilot.press("escape")
         await until(pilot, lambda: app.drills.view is None and app.drills.items[0].is_saved, "listed as saved")

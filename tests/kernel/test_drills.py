@@ -15,7 +15,7 @@ import pytest
 from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
 from lab.drills.schema import find_drill, read_drill, ready
-from lab.drills.verdict import Verdict, end_drill, judge
+from lab.drills.verdict import DrillVerdict, end_drill, judge
 from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
 from lab.gates.own import read_own_json
@@ -226,7 +226,7 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host) -> None:
             _RIGHT,
         )
         before = judge(desk, outcome_id="before")
-        assert (before.verdict, before.saved_percent, before.missing) == (Verdict.SAVED, 100.0, ())
+        assert (before.verdict, before.saved_percent, before.missing) == (DrillVerdict.SAVED, 100.0, ())
         images = desk.case.images
         assert images.is_dir()
         outcome = end_drill(desk)

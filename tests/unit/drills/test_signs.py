@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lab.drills.pictures import MemberPicture
-from lab.drills.signs import Evidence, make_sign
+from lab.drills.signs import DrillEnd, make_sign
 from lab.errors import SpecError
 
 SEEN = MemberPicture(disk="disk01", uuid="a:b", created="Monday", events=10, data_offset_sectors=2048)
@@ -19,7 +19,7 @@ BEFORE = {
 }
 
 
-def evidence(**changes: Any) -> Evidence:
+def evidence(**changes: Any) -> DrillEnd:
     known: dict[str, Any] = {
         "before": BEFORE,
         "after": BEFORE,
@@ -27,14 +27,14 @@ def evidence(**changes: Any) -> Evidence:
         "saved_percent": 100.0,
         "touched_bytes": 0,
     }
-    return Evidence(**{**known, **changes})
+    return DrillEnd(**{**known, **changes})
 
 
-def holds(seen: Evidence, **written: Any) -> bool:
+def holds(seen: DrillEnd, **written: Any) -> bool:
     return make_sign(written, where="test").holds(seen)
 
 
-def with_superblock(disk: str, picture: MemberPicture) -> Evidence:
+def with_superblock(disk: str, picture: MemberPicture) -> DrillEnd:
     return evidence(after={**BEFORE, disk: picture})
 
 
