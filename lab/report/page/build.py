@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lab.compare.platforms import PlatformComparison
 from lab.errors import LabError
@@ -114,7 +114,12 @@ class Page:
     overview: Table | None = None
     results: Table | None = None
     sections: tuple[PageSection, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    footer: str = (
+        "Bars and points are medians of all repeats; lines through them are intervals that cover the true median (95 % "
+        "from six repeats on); small strokes are the single repeats. Absolute figures of an embedded kernel mean "
+        "nothing beyond it; ratios and orders do where emulated drives set the pace."
+    )
+    """How its figures are to be read."""
 
 
 def build_page(found: Collected, title: str) -> Page:

@@ -9,7 +9,6 @@ from lab.experiments.published import Published, PublishedFinding, Quantity
 from lab.experiments.schedule import HEALTHY
 from lab.report.findings import Theory
 from lab.report.page.plot import (
-    MEASURED,
     PUBLISHED,
     SYMBOLS,
     THEORY,
@@ -22,6 +21,7 @@ from lab.report.page.plot import (
     marks,
     median_bars,
     plain,
+    strokes,
     wrapped,
 )
 from lab.report.page.plot import number as short
@@ -232,15 +232,7 @@ def _joined(
 
 def _repeats_trace(names: Sequence[str], shown: Sequence[Quantified]) -> Trace:
     points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "each repeat",
-        "y": [name for name, _ in points],
-        "x": [short(value) for _, value in points],
-        "marker": {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}},
-        "hovertemplate": "%{x:.4~g}<extra>one repeat</extra>",
-    }
+    return strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>")
 
 
 def _marks(

@@ -69,6 +69,19 @@ def marks(what: str, points: Sequence[tuple[str, float, str]], role: str, symbol
     }
 
 
+def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace:
+    """Small strokes, one for each single value: its bar's name, and the value."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": what,
+        "y": [name for name, _ in points],
+        "x": [number(value) for _, value in points],
+        "marker": {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}},
+        "hovertemplate": hover,
+    }
+
+
 def categories(names: Sequence[str]) -> dict[str, Any]:
     """An axis of names, the first one on top."""
     order = list(dict.fromkeys(names))
