@@ -1,4 +1,4 @@
-"""Bundles: results as one file that shows whether it was changed.
+"""Bundles: results and practice as one file that shows whether it was changed.
 
 ::
 
@@ -6,6 +6,8 @@
     manifest.sig                   the key's signature over manifest.json
     results/<id>/record.json       the whole record
     results/<id>/raw/NNNN.json.gz  fio's documents, word for word
+    lessons/<id>.json              the progress in one lesson
+    drills/<outcome id>.json       an ended drill with its verdict
 
 Every byte is covered: the checksums by the signature, the files by the checksums, and a file without a checksum is
 refused.
@@ -24,6 +26,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +34,8 @@ import msgspec
 from lab import __version__
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, open_plain
+from lab.gates.names import is_name
+from lab.gates.own import MOST_OWN_BYTES
 from lab.gates.text import visible
 from lab.host.files import storage_error, sync_folder, write_all, write_file
 from lab.results.elsewhere import ResultFiles, files_of
@@ -135,7 +140,12 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
 
 SUFFIX = ".zip"
 KIND = "raidlab-export"
-FORMAT_VERSION = 2
+RESULTS_VERSION, FORMAT_VERSION = 2, 3
+"""Of bundles of results alone, which every raidlab that signs can read; and of those that hold practice."""
+LESSONS, DRILLS = "lessons", "drills"
+"""Folders of practice in a bundle."""
+MOST_PRACTICE = 1000
+"""Lessons and ended drills in a bundle; a term has some dozens."""
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 MOST_BUNDLE_BYTES = GIB
 """Of the file, and of everything in it, unpacked: a hundred results as large as the largest of the catalogue."""
@@ -151,7 +161,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a bundle holds."""
 
     kind: str = KIND
-    format_version: int = FORMAT_VERSION
+    format_version: int = RESULTS_VERSION
     raidlab_version: str
     public_key: str
     """Of the key that signed, in hexadecimal digits."""
@@ -169,6 +179,8 @@ class Bundle(ResultFiles):
     """A bundle that was checked as a whole."""
 
     manifest: Manifest
+    practice: tuple[str, ...]
+    """Places of lessons and drills in the bundle; lab.classroom.practice reads them."""
 
     @property
     def key_fingerprint(self) -> str:
@@ -181,32 +193,47 @@ def signer_of(store: ResultStore) -> Signer:
     return load_signer(store.root.parent / KEY_NAME)
 
 
-def export_results(store: ResultStore, names: Sequence[str], file: Path) -> tuple[str, ...]:
+def export_results(
+    store: ResultStore, names: Sequence[str], file: Path, practice: Mapping[str, bytes] = MappingProxyType({})
+) -> tuple[str, ...]:
     """Write results to ``file``, signed; it appears whole or not at all. Returns their ids.
 
-    Raises ResultError for one that cannot be read, or if the file cannot be written.
+    ``practice``: place in the bundle -> the file, to go along. Raises ResultError for a result that cannot be read, or
+    if the file cannot be written.
     """
     ids = tuple(dict.fromkeys(store.find(name) for name in names))
-    if not ids:
-        raise ResultError("no result was named", hint="'raidlab results' lists them")
+    if not ids and not practice:
+        raise ResultError(
+            "no result was named", hint="'raidlab results' lists them; --practice adds lessons and drills"
+        )
+    if len(practice) > MOST_PRACTICE:
+        raise ResultError(
+            f"{len(practice)} lessons and drills are more than a bundle holds ({MOST_PRACTICE})",
+            hint=f"move old ones out of '{store.root.parent / DRILLS}'",
+        )
     results = {result_id: dict(files_of(store, store.load(result_id))) for result_id in ids}
     with changing(store.root):
         signer = signer_of(store)
-    write_file(file, write_bundle(results, signer))
+    write_file(file, write_bundle(results, signer, practice))
     return ids
 
 
-def write_bundle(results: Mapping[str, Mapping[str, bytes]], signer: Signer) -> bytes:
-    """The bytes of a bundle; the same for the same results and key."""
+def write_bundle(
+    results: Mapping[str, Mapping[str, bytes]], signer: Signer, practice: Mapping[str, bytes] = MappingProxyType({})
+) -> bytes:
+    """The bytes of a bundle; the same for the same contents and key."""
     buffer = io.BytesIO()
-    sums: dict[str, str] = {}
+    contents = {f"results/{name}/{path}": data for name, files in results.items() for path, data in files.items()}
+    contents |= practice
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for result_id, files in results.items():
-            for path, data in files.items():
-                place = f"results/{result_id}/{path}"
-                sums[place] = hashlib.sha256(data).hexdigest()
-                archive.writestr(_entry(place), data)
-        manifest = Manifest(raidlab_version=__version__, public_key=signer.public_key, sha256=sums)
+        for place, data in contents.items():
+            archive.writestr(_entry(place), data)
+        manifest = Manifest(
+            format_version=FORMAT_VERSION if practice else RESULTS_VERSION,
+            raidlab_version=__version__,
+            public_key=signer.public_key,
+            sha256={place: hashlib.sha256(data).hexdigest() for place, data in contents.items()},
+        )
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
         archive.writestr(_entry(MANIFEST), text)
         archive.writestr(_entry(SIGNATURE), signer.sign(text))
@@ -269,7 +296,12 @@ def read_bundle(file: Path) -> Bundle:
         manifest = _manifest(archive, file)
         _refuse_edited(archive, manifest, file)
         found: dict[str, list[str]] = {}
-        for place in manifest.sha256:
+        practice = tuple(place for place in manifest.sha256 if _is_practice(place, manifest))
+        if len(practice) > MOST_PRACTICE:
+            raise ResultError(f"'{file}' holds more lessons and drills than any export", hint="do not use this file")
+        for place in practice:
+            _content(archive, manifest, place, file)
+        for place in (each for each in manifest.sha256 if not _is_practice(each, manifest)):
             result_id, path = _parted(place, file)
             data = _content(archive, manifest, place, file)
             if path != RECORD_NAME:
@@ -286,7 +318,14 @@ def read_bundle(file: Path) -> Bundle:
                 yield _content(archive, manifest, f"results/{result_id}/{name}", file)
 
     documents: Mapping[str, Collection[str]] = {result_id: frozenset(paths) for result_id, paths in found.items()}
-    return Bundle(file, tuple(found), read, documents, manifest)
+    return Bundle(file, tuple(found), read, documents, manifest, practice)
+
+
+def read_practice(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
+    """Lessons and drills of a bundle with their places. Raises ResultError if the file is another one by now."""
+    with _open(bundle.source) as archive:
+        for place in bundle.practice:
+            yield place, _content(archive, bundle.manifest, place, bundle.source)
 
 
 def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
@@ -307,6 +346,12 @@ def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> 
         raise ResultError(f"'{file}' was edited: {named}", hint=_COPY_AGAIN)
 
 
+def _is_practice(place: str, manifest: Manifest) -> bool:
+    folder, _, name = place.partition("/")
+    is_place = folder in (LESSONS, DRILLS) and name.endswith(".json") and is_name(name)
+    return is_place and manifest.format_version > RESULTS_VERSION
+
+
 def _parted(place: str, file: Path) -> tuple[str, str]:
     """Id and path in the result's folder."""
     folder, _, rest = place.partition("/")
@@ -317,7 +362,8 @@ def _parted(place: str, file: Path) -> tuple[str, str]:
 
 
 def _content(archive: zipfile.ZipFile, manifest: Manifest, place: str, file: Path) -> bytes:
-    data = _read_entry(archive, place, MOST_RECORD_BYTES if place.endswith(RECORD_NAME) else MOST_DOCUMENT_BYTES)
+    most_bytes = MOST_RECORD_BYTES if place.endswith(RECORD_NAME) else MOST_DOCUMENT_BYTES
+    data = _read_entry(archive, place, MOST_OWN_BYTES if _is_practice(place, manifest) else most_bytes)
     if hashlib.sha256(data).hexdigest() != manifest.sha256.get(place):
         raise ResultError(f"'{file}' was edited: the checksum of {place} is wrong", hint=_COPY_AGAIN)
     return data
@@ -331,7 +377,7 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
         if header.kind != KIND:
             raise ResultError(f"'{file}' is no export of raidlab", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
-        if header.format_version < FORMAT_VERSION:
+        if header.format_version < RESULTS_VERSION:
             raise ResultError(f"'{file}' is not signed: an older raidlab made it", hint="export its results again")
         manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.errors import RequirementMissing
+from lab.errors import RequirementMissing, SpecError
 from lab.parts import added
 
 
@@ -17,9 +17,13 @@ def export(
     fio_plot: Annotated[
         bool, Parameter(negative="", show_default=False, help="fio's documents in folders, as fio-plot reads them.")
     ] = False,
+    practice: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or they alone.")
+    ] = False,
 ) -> None:
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
+    With --practice: what was done in lessons and drills too, to be handed in; 'raidlab class' reads it.
     With --fio-plot: of each array and workload the document of the repeat with the median IOPS, word for word, and the
     commands that draw them.
     """
@@ -27,4 +31,9 @@ def export(
     write = added(place)
     if write is None:
         raise RequirementMissing(f"this raidlab has no part for '{place}'", hint="install the whole of it")
-    write(names, to)
+    if not practice:
+        write(names, to)
+    elif fio_plot:
+        raise SpecError("fio-plot draws no lessons and no drills", hint="leave out --fio-plot or --practice")
+    else:
+        write(names, to, practice=True)

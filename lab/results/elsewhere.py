@@ -153,7 +153,7 @@ def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], t
     """
     found = _in_folder(source) if source.is_dir() else read_files(source)
     if not found.ids:
-        raise ResultError(f"there are no results in '{source}'", hint="check the path")
+        raise ResultError(f"there are no results in '{source}'", hint="check the path; practice is for 'raidlab class'")
     new: dict[str, Sequence[str]] = {}
     known: list[str] = []
     for result_id in found.ids:

@@ -61,7 +61,7 @@ def changed(seed: int) -> bytes:
     draw = random.Random(seed)
     tree = copy.deepcopy(WHOLE)
     for _ in range(draw.randint(1, 3)):
-        _change(tree, draw)
+        change_tree(tree, draw)
     data = bytearray(msgspec.json.encode(tree))
     if draw.random() < 0.1:
         for _ in range(draw.randint(1, 8)):
@@ -70,7 +70,7 @@ def changed(seed: int) -> bytes:
     return bytes(data)
 
 
-def _change(tree: Any, draw: random.Random) -> None:
+def change_tree(tree: Any, draw: random.Random) -> None:
     """Somewhere below ``tree``, in a value of its own or in the same field of every cell."""
     while True:
         keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))

@@ -1,0 +1,147 @@
+"""A class on one page with pictures. It names no file and no student, so that it can be shown to the class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lab.classroom.standing import ClassPractice, DrillStanding, Share
+from lab.classroom.telling import practice_tables
+from lab.classroom.view import ClassRow, ClassView
+from lab.report.collected import RatioDistribution, distribution_table
+from lab.report.page.build import Page, PageGroup, PageSection
+from lab.report.page.plot import Plot, Trace, categories, colour, median_bars, number, strokes, wrapped
+from lab.report.page.ratios import distribution_plots
+from lab.results.statistics import WANTED_COVERAGE, Estimate
+
+_BAR_PIXELS, _FRAME_PIXELS = 46, 110
+_LINE_CHARACTERS = 24
+FOOTER = (
+    "Lines through bars are intervals that cover the true figure with 95 %: Wilson's for shares, order statistics for "
+    "medians (from six students on). A student is a key; work that several handed in counts once."
+)
+
+
+def class_page(found: ClassView, title: str) -> Page:
+    """Drills, lessons and measurements, as far as there are some."""
+    practice = found.practice
+    tables = tuple(practice_tables(practice))
+    sections = []
+    if practice.drills:
+        lead = "Of those who stood before a broken array: how many saved the data, how long it took, where they erred."
+        groups = tuple(_drill_groups(practice))
+        own = tuple(table for table in tables if table.title != "Lessons")
+        sections.append(PageSection("drills", "Drills", lead, groups=groups, tables=own))
+    if practice.lessons:
+        bars = _share_bars("passed", {each.lesson: each.passed for each in practice.lessons}, 0)
+        plot = _percent_plot("Lessons passed", "Of the students who began each lesson.", [bars])
+        sections.append(
+            PageSection("lessons", "Lessons", groups=(PageGroup("Who passed", plots=(plot,)),), tables=tables[-1:])
+        )
+    sections += [_measured(name, rows) for name, rows in _by_experiment(found.rows).items()]
+    students = "1 student" if len(found.keys) == 1 else f"{len(found.keys)} students"
+    lead = f"{found.files} bundles of {students}"
+    if found.problems:
+        lead += f"; {len(found.problems)} cannot be used as a whole"
+    return Page(title, f"{lead}.", sections=tuple(sections), footer=FOOTER)
+
+
+def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
+    drills = practice.drills
+    saved = [
+        _share_bars("first try", {each.drill: each.first.saved for each in drills}, 0),
+        _share_bars("best try", {each.drill: each.best.saved for each in drills}, 2),
+    ]
+    kept = [
+        _share_bars("first try", {each.drill: each.first.have_data for each in drills}, 0),
+        _share_bars("best try", {each.drill: each.best.have_data for each in drills}, 2),
+    ]
+    words = "Nothing written before commit, and the array as it was asked for."
+    yield PageGroup(
+        "Who saved the data",
+        plots=(
+            _percent_plot("Saved", words, saved),
+            _percent_plot("Have the data at the end", "Also those who risked them, or did not finish.", kept),
+        ),
+    )
+    yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
+    mistakes = tuple(_mistakes_plot(each) for each in drills if each.mistakes)
+    if mistakes:
+        yield PageGroup("Where they erred", plots=mistakes)
+
+
+def _name(word: str) -> str:
+    return wrapped(word.replace("-", " "), _LINE_CHARACTERS)
+
+
+def _share_bars(what: str, shares: Mapping[str, Share], place: int) -> Trace:
+    """A bar in per cent for each share, with its interval."""
+    found = [
+        Estimate(100 * each.fraction, 100 * each.low, 100 * each.high, each.of, WANTED_COVERAGE)
+        for each in shares.values()
+    ]
+    bars = median_bars(list(map(_name, shares)), found, [each.text() for each in shares.values()], "")
+    hover = f"<b>%{{y}}</b><br>%{{customdata}}<extra>{what}</extra>"
+    return bars | {"name": what, "marker": {"color": colour(place)}, "hovertemplate": hover}
+
+
+def _percent_plot(title: str, summary: str, traces: Sequence[Trace]) -> Plot:
+    names = list(dict.fromkeys(name for trace in traces for name in trace["y"]))
+    layout = {
+        "barmode": "group",
+        "xaxis": {"title": {"text": "per cent of the students"}, "range": [0, 100]},
+        "yaxis": categories(names),
+    }
+    return Plot(title, summary, traces, layout, _FRAME_PIXELS + _BAR_PIXELS * len(names), is_wide=len(names) > 8)
+
+
+def _minutes_plot(practice: ClassPractice) -> Plot:
+    names = [_name(each.drill) for each in practice.drills]
+    found = [each.best.minutes for each in practice.drills]
+    hover = "<b>%{y}</b><br>%{customdata} minutes<extra>median</extra>"
+    bars = median_bars(names, found, [each.text(1) for each in found], "")
+    points = [(_name(each.drill), minutes) for each in practice.drills for minutes in each.best.all_minutes]
+    layout = {
+        "xaxis": {"title": {"text": "minutes that the lab was open"}, "rangemode": "tozero"},
+        "yaxis": categories(names),
+    }
+    words = ", ".join(f"{each.drill} {each.best.minutes.median:.1f}" for each in practice.drills)
+    summary = f"Of each student's best try; medians in minutes: {words}."
+    traces = [
+        bars | {"name": "median", "hovertemplate": hover},
+        strokes("each student", points, "%{x:.4~g} minutes<extra>one student</extra>"),
+    ]
+    return Plot("Minutes", summary, traces, layout, _FRAME_PIXELS + _BAR_PIXELS * len(names), is_wide=True)
+
+
+def _mistakes_plot(drill: DrillStanding) -> Plot:
+    names = list(map(_name, drill.mistakes))
+    counts = [drill.first.mistakes, drill.mistakes]
+    traces: list[Trace] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": what,
+            "y": names,
+            "x": [number(100 * found.get(name, 0) / drill.first.saved.of) for name in drill.mistakes],
+            "marker": {"color": colour(place)},
+            "hovertemplate": "%{y}: %{x:.3~g} %",
+        }
+        for what, found, place in zip(("first try", "any try"), counts, (0, 3), strict=True)
+    ]
+    words = ", ".join(f"{name} {count}" for name, count in drill.mistakes.items())
+    return _percent_plot(drill.drill, f"Students who made each mistake, of {drill.first.saved.of}: {words}.", traces)
+
+
+def _by_experiment(rows: Sequence[ClassRow]) -> dict[str, list[RatioDistribution]]:
+    found: dict[str, list[RatioDistribution]] = {}
+    for row in rows:
+        ratios = RatioDistribution(row.array, row.baseline, row.workload, row.direction, row.values)
+        found.setdefault(row.experiment, []).append(ratios)
+    return found
+
+
+def _measured(experiment: str, found: Sequence[RatioDistribution]) -> PageSection:
+    group = PageGroup("Ratios over all results", plots=tuple(distribution_plots(found)))
+    lead = "Each array divided by the same result's own baseline."
+    tables = (distribution_table(experiment, found),)
+    return PageSection(f"measured-{experiment}", experiment, lead, groups=(group,), tables=tables)
