@@ -16,7 +16,7 @@ import msgspec
 from lab.classroom.bundle import DRILLS, LESSONS, Bundle, read_practice
 from lab.drills.case import FORMAT_VERSION as OUTCOME_VERSION
 from lab.drills.case import DrillOutcome, DrillStore
-from lab.drills.verdict import Verdict
+from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, ResultError
 from lab.gates.names import is_name
 from lab.gates.text import shortened, visible
@@ -79,7 +79,7 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
     is_good = (
         outcome.id == outcome_id
         and is_name(outcome.drill)
-        and outcome.verdict in list(Verdict)
+        and outcome.verdict in list(DrillVerdict)
         and 0 <= outcome.saved_percent <= 100
         and _is_count(outcome.minutes, outcome.hints, outcome.resets)
         and all(0 <= count < _MOST_BYTES for count in (outcome.touched_bytes, *outcome.blocks.values()))

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.classroom.columns import TABLES
-from lab.drills.verdict import Verdict
+from lab.drills.verdict import DrillVerdict
 from lab.results.statistics import WANTED_COVERAGE, Estimate, estimate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-HAVE_DATA = frozenset({Verdict.SAVED, Verdict.RISKED, Verdict.UNFINISHED})
+HAVE_DATA = frozenset({DrillVerdict.SAVED, DrillVerdict.RISKED, DrillVerdict.UNFINISHED})
 """At the end all data are there that could be saved."""
 
 
@@ -223,13 +223,13 @@ def drill_standings(tries: Iterable[DrillTry]) -> Iterable[DrillStanding]:
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
     """The one that a student would show, by the rule of lab.drills.case.best_of."""
-    return max(tries, key=lambda each: (each.verdict == Verdict.SAVED, each.saved_percent, -each.minutes))
+    return max(tries, key=lambda each: (each.verdict == DrillVerdict.SAVED, each.saved_percent, -each.minutes))
 
 
 def _standing(tries: Sequence[DrillTry]) -> TryStanding:
     of = len(tries)
     return TryStanding(
-        share(sum(each.verdict == Verdict.SAVED for each in tries), of),
+        share(sum(each.verdict == DrillVerdict.SAVED for each in tries), of),
         share(sum(each.verdict in HAVE_DATA for each in tries), of),
         statistics.median(each.saved_percent for each in tries),
         sum(each.touched_bytes > 0 for each in tries),

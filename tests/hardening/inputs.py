@@ -19,6 +19,7 @@ from lab.experiments import schema as experiments
 from lab.results.record import encode_record
 from lab.workloads import workload as workloads
 from tests.hardening.stored import EVIL, RAW, measured
+from tests.unit.classroom.students import CAPTURES
 
 # Words are written into the current folder only; the machine's are a fake's.
 _FITTING = """
@@ -105,6 +106,8 @@ VALUES = (
 )
 _NEVER = ("serve",)
 """It ends when somebody ends it; its own promises are held apart."""
+_LONG = "--prove"
+"""It takes minutes by design: every way of every lesson or drill."""
 _ALWAYS = {"run": ("--plan",), "watch": ("--count", "1")}
 
 
@@ -142,7 +145,14 @@ def commands() -> tuple[tuple[tuple[str, ...], tuple[_Argument, ...]], ...]:
 def _commands(app: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], tuple[_Argument, ...]]]:
     if app.default_command is not None:
         found = app.assemble_argument_collection()
-        yield path, tuple(_Argument(each.names, "bool" in str(each.hint), bool(each.required)) for each in found)
+        yield (
+            path,
+            tuple(
+                _Argument(each.names, "bool" in str(each.hint), bool(each.required))
+                for each in found
+                if _LONG not in each.names
+            ),
+        )
     for name in app:
         if not name.startswith("-") and name not in _NEVER:
             yield from _commands(app[name], (*path, name))
@@ -263,13 +273,21 @@ def stored_result(draw: random.Random) -> Case:
     return Case(tuple(draw.choice(_READING).split()), files)
 
 
+_OUTCOME = CAPTURES["create-over"]
+_PRACTICE = (
+    *(f"drills/{json.loads(_OUTCOME)['id']}.json", "drills/x.json", "drills/../x.json"),
+    *("lessons/02-striping.json", "lessons/x\x1b.json", "lessons/desk.json"),
+)
+
+
 def bundle(draw: random.Random) -> Case:
     """A bundle whose bytes were tampered with, or its contents before it was signed."""
     name = draw.choice(("zzz", "../x", "latest", "x" * 300, ".x", "x\x1b[31m"))
     record = _damaged(draw, encode_record(measured(name, has_raw=True)))
     raw = draw.choice((RAW, "raw/../../x", "/etc/x", RAW, RAW))
     contents = {"record.json": record, raw: _damaged(draw, gzip.compress(b'{"jobs": []}'))}
-    data = write_bundle({name: contents}, load_signer(_key()))
+    practice = {draw.choice(_PRACTICE): _damaged(draw, _OUTCOME)} if draw.random() < 0.5 else {}
+    data = write_bundle({name: contents}, load_signer(_key()), practice)
     if draw.random() < 0.6:
         data = _damaged(draw, data)
     lines = (

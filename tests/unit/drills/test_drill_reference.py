@@ -10,7 +10,7 @@ import pytest
 
 from lab.drills.schema import DataStep, Drill, DrillGoal, read_drill
 from lab.drills.signs import Sign
-from lab.drills.verdict import Verdict
+from lab.drills.verdict import DrillVerdict
 from tests.unit.lessons.test_reference import row
 
 DOCS = (Path(__file__).parents[3] / "docs" / "drills.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_every_key_is_documented() -> None:
     keys = {field.name for kind in (Drill, DrillGoal) for field in msgspec.structs.fields(kind)}
     assert {f"`{key}`" for key in keys} <= BEGINNINGS
     assert {f'`data = "{step}"`' for step in DataStep} <= BEGINNINGS
-    assert set(Verdict) <= BEGINNINGS
+    assert set(DrillVerdict) <= BEGINNINGS
 
 
 def test_the_example_is_sound(tmp_path: Path) -> None:
