@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,10 +15,10 @@ from lab.drills.desk import DrillDesk
 from lab.drills.disks import run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
-from lab.errors import CommandFailed, LabError
+from lab.errors import CommandFailed, DrillError, LabError
 from lab.lessons.proof import WORKERS
 from lab.machine import Host, Target
-from lab.session.session import open_session
+from lab.session.session import LabSession, open_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,52 +62,66 @@ def prove(
     began = time.monotonic()
     failures: list[str] = []
     counts = {True: 0, False: 0}
+    ways = [(True, way) for way in drill.drill.right] + [(False, way) for way in drill.drill.wrong]
+    rest = deque((is_right, way) for is_right, way in ways if not only or way.id in only)
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
-        with open_session(target, own, start_arrays=False, on_notice=on_notice) as session:
-            desk = DrillDesk.begin(session, drill)
-            fresh = judge(desk, outcome_id="fresh")
-            if fresh.verdict == DrillVerdict.SAVED:
-                failures.append(f"{drill.id}: it is saved before anything is done")
-        for is_right, ways in ((True, drill.drill.right), (False, drill.drill.wrong)):
-            for way in ways:
-                if only and way.id not in only:
-                    continue
-                problem = _take(drill, way, target, own, on_notice)
-                if problem:
-                    failures.append(f"{drill.id} ('{drill.seed}'), way {way.id}: {problem}")
-                else:
-                    counts[is_right] += 1
+        is_made = False
+        while rest:
+            with open_session(target, own, start_arrays=False, on_notice=on_notice) as session:
+                desk = _made(session, drill, failures) if not is_made else _found(session)
+                is_made, taken = True, 0
+                while rest:
+                    try:
+                        desk.reset()
+                    except DrillError:
+                        # What a way leaves may hold the disks until the machine starts again.
+                        if not taken:
+                            raise
+                        break
+                    taken += 1
+                    is_right, way = rest.popleft()
+                    problem = _take(desk, way)
+                    counts[is_right] += not problem
+                    failures += [f"{drill.id} ('{drill.seed}'), way {way.id}: {problem}"] if problem else []
     seconds = round(time.monotonic() - began, 1)
     return DrillProof(drill.id, drill.seed, counts[True], counts[False], seconds, tuple(failures))
 
 
-def _take(drill: ReadyDrill, way: DrillWay, target: Target, host: Host, on_notice: Callable[[str], None]) -> str:
-    """What is wrong with a way; empty: nothing."""
-    case = DrillCase.find(host.state.lab_folder(target.lab_name))
+def _made(session: LabSession, drill: ReadyDrill, failures: list[str]) -> DrillDesk:
+    desk = DrillDesk.begin(session, drill)
+    if judge(desk, outcome_id="fresh").verdict == DrillVerdict.SAVED:
+        failures.append(f"{drill.id}: it is saved before anything is done")
+    return desk
+
+
+def _found(session: LabSession) -> DrillDesk:
+    case = DrillCase.find(session.folder)
     if case is None:
-        return "the drill is gone from its lab"
-    with open_session(target, host, start_arrays=False, on_notice=on_notice) as session:
-        desk = DrillDesk(session, case)
-        desk.reset()
-        said = ""
-        for step in way.steps:
-            if step.commit:
-                desk.commit()
-                continue
-            try:
-                run_lines(session, ("set -e\n" if not way.mistake else "") + step.run, desk.environment())
-            except CommandFailed as error:
-                said = said or error.message
-                if not way.mistake:
-                    break
-            for line in step.run.strip().splitlines():
-                desk.note_command(line)
-            desk.look()
+        raise DrillError("the drill is gone from its lab")
+    return DrillDesk(session, case)
+
+
+def _take(desk: DrillDesk, way: DrillWay) -> str:
+    """What is wrong with a way; empty: nothing."""
+    said = ""
+    for step in way.steps:
+        if step.commit:
+            desk.commit()
+            continue
         try:
-            outcome = judge(desk, outcome_id="proof")
-        except LabError as error:
-            return f"it cannot be judged: {error.message}"
+            run_lines(desk.session, ("set -e\n" if not way.mistake else "") + step.run, desk.environment())
+        except CommandFailed as error:
+            said = said or error.message
+            if not way.mistake:
+                break
+        for line in step.run.strip().splitlines():
+            desk.note_command(line)
+        desk.look()
+    try:
+        outcome = judge(desk, outcome_id="proof")
+    except LabError as error:
+        return f"it cannot be judged: {error.message}"
     return _wrong_end(way, outcome, said)
 
 
