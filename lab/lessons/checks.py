@@ -335,6 +335,8 @@ def _state(member: MemberStatus | None) -> str:
 
 def _owes_sync(status: ArrayStatus) -> bool:
     is_busy = status.sync_action.is_busy or status.sync_progress is not None
+    # A reshape that is frozen is idle, and half done.
+    is_busy = is_busy or status.reshape_position_sectors is not None
     return is_busy or status.awaits_rebuild or status.awaits_resync
 
 

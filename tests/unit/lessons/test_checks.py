@@ -26,6 +26,7 @@ LATER = "2026-01-01T00:01:00Z"
 BEFORE = "2025-12-31T23:59:59Z"
 RAID5 = array()
 SYNCING = array(action=SyncAction.RECOVER, progress=SyncProgress(1, 10))
+HALF_RESHAPED = replace(array(action=SyncAction.FROZEN), reshape_position_sectors=9216)
 DEGRADED = array(members=(member("/dev/ubda", 0), member("/dev/ubdb", 1)), degraded=1)
 FAULTY = array(
     members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", None, "faulty")), degraded=1
@@ -211,6 +212,7 @@ FAILS: list[tuple[dict[str, object], CheckedState, str]] = [
     ({"that": "array.state", "is_one_of": ["active"]}, lab_state(RAID5), "md0 is clean"),
     ({"that": "array.healthy"}, lab_state(DEGRADED), "md0: 1 of 3 members missing"),
     ({"that": "array.healthy"}, lab_state(SYNCING), "a sync is running or pending (recover)"),
+    ({"that": "array.healthy"}, lab_state(HALF_RESHAPED), "a sync is running or pending (frozen)"),
     ({"that": "array.healthy"}, lab_state(array(state=ArrayState.BROKEN)), "md0 is broken"),
     ({"that": "array.degraded", "equals": 1}, lab_state(RAID5), "md0 has all 3 members"),
     ({"that": "array.members", "equals": 4}, lab_state(RAID5), "md0 has 3 members"),
