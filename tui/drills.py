@@ -46,6 +46,12 @@ class DrillItem:
         """``5``: its place in the list."""
         return self.id[:2].lstrip("0")
 
+    @property
+    def standing(self) -> str:
+        """What was reached, in words."""
+        tries = "once" if self.tries == 1 else f"{self.tries} times"
+        return f"{self.reached} (tried {tries})" if self.tries else "not tried yet"
+
 
 @dataclass(frozen=True, slots=True)
 class DrillView:
@@ -79,6 +85,8 @@ class Drills:
         self.page = ""
         """Markdown of the last debriefing; empty: none in this session."""
         self.hides_time = False
+        self.wanted = ""
+        """Id of the drill that the list is to stand on next; empty: where it is."""
         self.on_making: Callable[[bool], object] = lambda _: None
         """Told when a disaster begins to be made, and when it is there: how it is made is not to be seen."""
         self._came_from = "lab"
@@ -162,7 +170,7 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.telling import briefing, standing
+        from lab.drills.telling import RULES, briefing, standing
 
         case = desk.case
         drill, record = case.drill.drill, case.record
@@ -173,7 +181,7 @@ class Drills:
         return DrillView(
             id=drill.id,
             title=drill.title,
-            text="\n\n".join([briefing(case.drill), *hints]),
+            text="\n\n".join([briefing(case.drill), f"**How a drill goes.** {RULES.strip()}", *hints]),
             standing=tuple(told.items()),
             is_committed=case.is_committed,
             touched_bytes=record.touched_bytes,
@@ -186,11 +194,12 @@ class Drills:
         view = self.view
         if view is None:
             return None
-        time_told = "" if self.hides_time else f", {dict(view.standing).get('time', '')}"
-        state = "committed" if view.is_committed else "not committed"
+        minutes = dict(view.standing).get("time", "").partition(" (")[0]
+        begun = f"Drill {view.number}" + (f", {minutes}" if minutes else "")
         if view.touched_bytes and not view.is_committed:
-            state = "the disks were written before commit"
-        return f"Drill {view.number}{time_told}: {state}. [b]F6[/b] shows it, [b]5[/b] is the terminal."
+            return f"{begun}: the disks were written before commit. [b]F6[/b] shows the task."
+        state = "committed" if view.is_committed else "not committed"
+        return f"{begun}: {state}. [b]F6[/b]: task, [b]F7[/b]: hint, [b]5[/b]: terminal."
 
     def other_mode(self, mode: str) -> str:
         """From a screen to the open drill, or back to where the user came from; empty: no drill is open."""

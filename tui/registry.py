@@ -19,6 +19,13 @@ class ScreenEntry:
     title: str
     place: str
     """Where its class is: ``module:Class``."""
+    short_title: str = ""
+    """Where 80 columns are all there is; empty: the title."""
+
+    @property
+    def narrow_title(self) -> str:
+        """The title for a narrow terminal: all of them fit into 80 columns, beside the machine."""
+        return self.short_title or self.title
 
     def make(self) -> ModeScreen:
         """A new screen."""
@@ -32,7 +39,7 @@ SCREENS = (
     ScreenEntry("2", "build", "Build", "tui.screens.build:BuildScreen"),
     ScreenEntry("3", "run", "Run", "tui.screens.run:RunScreen"),
     ScreenEntry("4", "results", "Results", "tui.screens.results:ResultsScreen"),
-    ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen"),
+    ScreenEntry("5", "commands", "Commands", "tui.screens.commands:CommandsScreen", "Shell"),
     ScreenEntry("6", "lessons", "Lessons", "tui.screens.lessons:LessonsScreen"),
     ScreenEntry("7", "faults", "Faults", "tui.screens.faults:FaultsScreen"),
     ScreenEntry("8", "stripe", "Stripe", "tui.screens.stripe:StripeScreen"),

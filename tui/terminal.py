@@ -23,6 +23,10 @@ class TerminalSession:
         self._frontend = frontend
         self._terminal: Terminal | None = None
         self._session: LabSession | None = None
+        self._lock = threading.Lock()
+        self._is_opening = False
+        self._early = b""
+        """Typed before there was a shell."""
         self.screen: TerminalScreen | None = None
         """The last one stays to be read after its end."""
         self.ended = ""
@@ -35,33 +39,38 @@ class TerminalSession:
         return self._terminal is not None
 
     @property
+    def takes_keys(self) -> bool:
+        """Whether what is typed reaches a shell, now or as soon as it is there."""
+        return self._is_opening or self.is_open
+
+    @property
     def is_wanted(self) -> bool:
         """Whether there is a machine on which no terminal has been opened yet."""
         session = self._frontend.client.session
-        return self._terminal is None and session is not None and session is not self._session
+        return not self.takes_keys and session is not None and session is not self._session
 
     def open(self, columns: int, rows: int) -> None:
-        """Open one, unless one is, or there is no machine."""
+        """Open one, unless one is, or there is no machine. It is there a little later; keys typed until then are kept.
+
+        A machine that has much to do, or is far away, answers late: nothing on the screen waits for it.
+        """
         session = self._frontend.client.session
-        if self._terminal is not None or session is None:
+        if self.takes_keys or session is None:
             return
-        self._session = session
         from tui.widgets.terminal_screen import TerminalScreen
 
-        try:
-            terminal = session.machine.terminal(columns, rows, on_command=self._tell_command)
-        except LabError as error:
-            self.ended = error.message
-            return
-        self._terminal, self.ended = terminal, ""
-        self.screen = screen = TerminalScreen(columns, rows, terminal.type)
-        arguments = (session, terminal, screen)
+        self._session, self._is_opening, self._early, self.ended = session, True, b"", ""
+        self.screen = TerminalScreen(columns, rows, self.type)
+        arguments = (session, self.screen)
         threading.Thread(target=self._follow, args=arguments, name="terminal", daemon=True).start()
 
     def type(self, data: bytes) -> None:
         """What was typed or pasted."""
-        if self._terminal:
-            self._terminal.type(data)
+        with self._lock:
+            if self._terminal:
+                self._terminal.type(data)
+            elif self._is_opening:
+                self._early += data
 
     def resize(self, columns: int, rows: int) -> None:
         """The place where it is shown has another size."""
@@ -92,8 +101,24 @@ class TerminalSession:
         self._frontend.client.log.ended_in_terminal(command)
         self._frontend.post_message(happened.TerminalCommandEnded())
 
-    def _follow(self, session: LabSession, terminal: Terminal, screen: TerminalScreen) -> None:
+    def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
         """On a thread of its own. Whoever prints faster than this reads waits."""
+        columns, rows = screen.columns, screen.lines
+        try:
+            terminal = session.machine.terminal(columns, rows, on_command=self._tell_command)
+        except LabError as error:
+            self._is_opening, self.ended = False, error.message
+            self.on_change()
+            return
+        with self._lock:
+            self._terminal, self._is_opening = terminal, False
+            if (screen.columns, screen.lines) != (columns, rows):
+                terminal.resize(screen.columns, screen.lines)
+            if self._early:
+                terminal.type(self._early)
+        self._read(terminal, screen)
+
+    def _read(self, terminal: Terminal, screen: TerminalScreen) -> None:
         client, failure = self._frontend.client, None
         forget = client.on_end(terminal.stop)
         try:

@@ -120,6 +120,7 @@ async def first_session(story: Story) -> None:
     await story.take("verdict")
     app.loads.stop()
     await story.press("5")
+    await story.until(lambda: app.terminal.is_open, "the terminal is open")
     await story.press(*"cat /proc/mdstat", "enter")
     await story.for_seconds(2)
     await story.take("commands")
@@ -199,6 +200,18 @@ async def course(story: Story) -> None:
     await story.take("lessons")
 
 
+async def drill(story: Story) -> None:
+    """The first drill, made and with one hint taken."""
+    app = story.app
+    await story.press("9")
+    await story.until(lambda: app.drills.items, "the drills are read")
+    await story.press("enter")
+    await story.until(lambda: app.drills.view, "the disaster is made")
+    await story.press("h")
+    await story.for_seconds(1)
+    await story.take("drills")
+
+
 def rebuilt(app: RaidlabApp) -> float:
     """The part of the array that is rebuilt."""
     progress = app.lab.arrays[0].sync_progress
@@ -261,8 +274,8 @@ def command(*arguments: str) -> None:
 
 
 def main() -> None:
-    """All pictures, or those of the parts that are named: clock, course, faults, session, stripe, theory."""
-    wanted = set(sys.argv[1:]) or {"clock", "course", "faults", "session", "stripe", "theory"}
+    """All pictures, or those of the parts that are named: clock, course, drill, faults, session, stripe, theory."""
+    wanted = set(sys.argv[1:]) or {"clock", "course", "drill", "faults", "session", "stripe", "theory"}
     with tempfile.TemporaryDirectory(prefix="raidlab-pictures-") as folder:
         os.environ.update(TEXTUAL_ANIMATIONS="none", COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
         os.environ["RAIDLAB_STATE"] = f"{folder}/session"
@@ -271,7 +284,7 @@ def main() -> None:
             play(course)
         if "session" in wanted:
             play(first_session)
-        for name, act in (("faults", write_hole), ("stripe", one_stripe)):
+        for name, act in (("faults", write_hole), ("stripe", one_stripe), ("drill", drill)):
             os.environ["RAIDLAB_STATE"] = f"{folder}/{name}"
             Path(f"{folder}/{name}").mkdir()
             if name in wanted:

@@ -155,7 +155,16 @@ async def course(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     from tests.tui.conftest import until
 
     await looked(pilot, app, lab)
-    await until(pilot, lambda: bool(app.guide.course), "the course is read")
+    await until(pilot, lambda: bool(app.guide.course and app.drills.items), "the course is read")
+    await idle(pilot, app)
+
+
+async def drills(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """The drills before the first."""
+    from tests.tui.conftest import until
+
+    await looked(pilot, app, lab)
+    await until(pilot, lambda: bool(app.drills.items), "the drills are read")
     await idle(pilot, app)
 
 
@@ -230,6 +239,7 @@ PICTURES = (
     Picture("results-empty", nothing, mode="results"),
     Picture("results-compared", compared, mode="results"),
     Picture("lessons", course, mode="lessons"),
+    Picture("drills", drills, mode="drills"),
     Picture("lesson", in_lesson("05", "disk03; chunk 64 KiB", "h", "h", "h", label="raid5"), mode="lessons"),
     Picture("lesson-why", in_lesson("04", "One block of every stripe", "a", "t", *"11101010", "enter"), mode="lessons"),
     Picture("lesson-number", in_lesson("04", "is no number", "a", "t", "x", "enter"), mode="lessons"),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
+from textual.message import Message
 from textual.pilot import Pilot
 
 from lab.arrays.spec import ArraySpec
@@ -13,6 +15,7 @@ from tui.app import RaidlabApp
 from tui.drafts import LEVELS, Draft
 from tui.screens.build import BuildScreen
 from tui.widgets.choices import Choices
+from tui.widgets.frame import HintLine
 from tui.widgets.plan_view import PlanView
 from tui.widgets.rack import Rack
 
@@ -161,5 +164,43 @@ def test_the_rack_offers_only_disks_that_are_free(tmp_path: Path) -> None:
         await pilot.press("tab", "a")
         await quiet(app, pilot)
         assert len(rack.chosen) == 9
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_disks_toggled_faster_than_the_screen_answers_stay_as_they_were_toggled(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        rack = app.screen.query_one(Rack)
+        rack.move_to("disk03")
+        rack.action_choose()
+        rack.move_to("disk04")
+        rack.action_choose()
+        told: list[tuple[str, ...]] = []
+        post = rack.post_message
+
+        def count(message: Message) -> bool:
+            if isinstance(message, Rack.Toggled):
+                told.append(message.chosen)
+            return post(message)
+
+        rack.post_message = count  # type: ignore[method-assign]
+        await asyncio.sleep(0.5)
+        assert told == []
+        assert rack.chosen == screen_of(app).draft.disks == ("disk01", "disk02")
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_the_next_step_is_that_of_what_is_shown(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        screen = screen_of(app)
+        screen.action_level(1)
+        assert "builds it" in str(screen.query_one(HintLine).visual)
+        screen.query_one(Rack).action_choose_none()
+        screen.on_rack_toggled()
+        assert "Space takes one into the array" in str(screen.query_one(HintLine).visual)
+        screen.query_one(Rack).action_choose_free()
+        screen.on_rack_toggled()
+        assert "builds it" in str(screen.query_one(HintLine).visual)
 
     run_app(still_app(tmp_path, "build"), act)

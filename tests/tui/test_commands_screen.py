@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from textual import events
 
@@ -59,6 +62,28 @@ async def test_all_keys_but_a_few_are_the_programs(app_on: AppMaker, fake_lab: F
         assert app.current_mode == "commands"
         assert app.is_running
         assert not isinstance(app.screen, HelpScreen)
+
+
+async def test_a_machine_that_answers_late_holds_up_nothing_and_no_key_is_lost(
+    app_on: AppMaker, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, opens = threading.Event(), fake_lab.machine.terminal
+
+    def late(*arguments: Any, **named: Any) -> FakeTerminal:
+        assert may_open.wait(10)
+        return opens(*arguments, **named)
+
+    monkeypatch.setattr(fake_lab.machine, "terminal", late)
+    app = app_on(SETTINGS)
+    async with running(app) as pilot:
+        await until(pilot, lambda: "The terminal opens" in text_of(app), "it says that it waits")
+        await pilot.press("l", "s")
+        await pilot.press("f12", "f12", "enter")
+        await pilot.resize_terminal(100, 30)
+        may_open.set()
+        terminal = await terminal_of(pilot, app, fake_lab)
+        assert (terminal.typed, terminal.sizes[-1]) == (b"ls\r", app.screen.query_one(TerminalView).size)
+        assert len(fake_lab.machine.terminals) == 1
 
 
 async def test_f12_leaves_and_comes_back_and_the_apps_keys_hold_in_between(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+from textual.widgets import OptionList
 
 from lab.lessons.course import built_in_course
 from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running, until
@@ -11,6 +14,7 @@ from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, l
 from tests.tui.still import text_of
 from tests.unit.lessons.samples import write
 from tui.app import RaidlabApp
+from tui.screens.drills import DrillsScreen
 from tui.screens.menu import MenuScreen, NumberScreen, VariantScreen
 from tui.screens.plan import PlanScreen
 
@@ -195,3 +199,46 @@ async def test_a_lesson_of_another_machine_is_not_checked_here(
         await shown(app, pilot)
         assert view_of(app).elsewhere
         assert "nothing is checked here" in text_of(app)
+
+
+async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await list_course(app, pilot, fake_lab)
+        await until(pilot, lambda: bool(app.drills.items), "the drills are read")
+        item = app.drills.items[-2]
+        app.drills.items = (
+            *app.drills.items[:-2],
+            replace(item, tries=2, reached="partly, 40 %"),
+            app.drills.items[-1],
+        )
+        await shown(app, pilot)
+        await pilot.press("end", "up")
+        await shown(app, pilot)
+        told = text_of(app)
+        assert "Drills: disasters to practise on" in told
+        assert f"drill {item.number}".title() in told
+        assert "partly, 40 % (tried 2 times)" in told
+        await pilot.press("enter")
+        await until(pilot, lambda: app.current_mode == "drills", "the screen of the drills")
+        await shown(app, pilot)
+        listed = app.screen.query_one("#drill-list", OptionList)
+        assert listed.highlighted == len(app.drills.items) - 2
+        # Nothing is made before it is begun there.
+        assert app.drills.view is None
+        assert isinstance(app.screen, DrillsScreen)
+
+
+async def test_after_a_lesson_the_course_stands_on_the_next(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await list_course(app, pilot, fake_lab)
+        first, *others = app.guide.course
+        await pilot.press("enter")
+        await until(pilot, lambda: app.guide.view is not None, "the lesson is open")
+        app.guide.course = (replace(first, done_steps=first.step_count), *others)
+        app.guide.view = replace(view_of(app), step=None, explanation=None)
+        app.show_now()
+        assert "Esc shows the course" in text_of(app)
+        await pilot.press("escape")
+        assert app.screen.query_one("#course", OptionList).highlighted == 1

@@ -312,3 +312,19 @@ def test_words_of_a_stranger_are_shown_and_do_nothing(tmp_path: Path, store: Res
         assert "\x1b" not in text_of(app)
 
     show(tmp_path, act)
+
+
+def test_columns_that_do_not_fit_are_a_few_keys_away(tmp_path: Path, store: ResultStore) -> None:
+    keep(store, result(1))
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        assert "More columns" not in text_of(app)
+        await pilot.press("v")
+        await see(app, pilot, "→ shows more columns")
+        assert "p99" not in text_of(app)
+        await pilot.press("right", "right", "right")
+        await see(app, pilot, "p99")
+        await pilot.press("left", "left", "left")
+        await see(app, pilot, "workload")
+
+    show(tmp_path, act, (80, 24))

@@ -222,9 +222,11 @@ class BuildScreen(ModeScreen):
     def on_choices_changed(self, event: Choices.Changed) -> None:
         self._take(self._draft.changed(event.key, event.value))
 
-    def on_rack_toggled(self, event: Rack.Toggled) -> None:
-        if event.chosen != self._draft.disks:
-            self._take(self._draft.with_disks(event.chosen))
+    def on_rack_toggled(self) -> None:
+        # What is chosen by now: with quick keys more may have been toggled since this was posted.
+        chosen = self.query_one(Rack).chosen
+        if chosen != self._draft.disks:
+            self._take(self._draft.with_disks(chosen))
 
     def on_plan_view_copied(self) -> None:
         self.notify("The commands are on the clipboard, if the terminal allows it")

@@ -74,9 +74,14 @@ class CommandsScreen(ModeScreen):
         if not state.is_open:
             return None
         if not self.query_one(TerminalView).has_focus:
+            if drill := self.app.drills.hint_line():
+                return drill
             return "[b]F12[/b] goes to the terminal, [b]Enter[/b] brings the chosen command there, [b]Esc[/b]: Lab."
+        if view := self.app.drills.view:
+            then = "[b]9 d[/b]: end the drill" if view.is_committed else "[b]9 c[/b]: commit"
+            return f"[b]F12[/b] leaves the terminal; then [b]F6[/b]: task, [b]F7[/b]: hint, {then}."
         about = state.selected.inspecting_command if state.selected else "cat /proc/mdstat"
-        return f"[b]F12[/b] leaves the terminal. Type a command, such as {about}; its effects show everywhere."
+        return f"[b]F12[/b] leaves the terminal. Type a command, such as {about}."
 
     def _append(self, log: OptionList, entries: list[CommandEntry]) -> None:
         wanted = [entry for entry in entries if self._shows_all or entry.origin is not Origin.LAB]

@@ -15,13 +15,30 @@ from textual.widgets.option_list import Option
 from tui.glyphs import glyphs_of
 from tui.screens.modal import Modal
 from tui.screens.mode import ModeScreen, PaletteEntry
-from tui.widgets.words import titled
+from tui.widgets.words import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual.widget import Widget
+    from textual.worker import WorkType
+
     from tui.drills import DrillItem, Drills, DrillView
     from tui.state import LabState
+
+
+def drill_line(widget: Widget, item: DrillItem) -> Content:
+    """A drill in a list, with a sign for what was reached."""
+    glyphs = glyphs_of(widget)
+    if item.is_open:
+        sign, style = glyphs.busy, "$text-primary"
+    elif item.is_saved:
+        sign, style = glyphs.good, "$text-success"
+    elif item.tries:
+        sign, style = glyphs.bad, "$text-warning"
+    else:
+        sign, style = glyphs.pending, "$foreground-muted"
+    return numbered((sign, style), item.number, item.title)
 
 
 class DrillsScreen(ModeScreen):
@@ -40,18 +57,18 @@ class DrillsScreen(ModeScreen):
         Binding("h", "hint", "Hint", id="drills.hint", tooltip="One more hint; it costs nothing, and is noted"),
         Binding("c", "commit", "Commit", id="drills.commit",
                 tooltip="From now on you write on the disks themselves"),
-        Binding("z", "reset", "Put back", id="drills.reset",
+        Binding("z", "reset", "Reset", id="drills.reset",
                 tooltip="The disks as they were when the drill began"),
         Binding("d", "debrief", "Debrief", id="drills.debrief",
                 tooltip="End the drill: the verdict on the data, and what an expert would have done"),
-        Binding("t", "time", "Timer", id="drills.time", tooltip="Hide the timer, or show it"),
+        Binding("space,pagedown", "page(1)", "More", id="drills.down", tooltip="Scroll the drill down"),
+        Binding("pageup", "page(-1)", "Up", show=False, id="drills.up", tooltip="Scroll the drill up"),
+        Binding("t", "time", "Timer", show=False, id="drills.time", tooltip="Hide the timer, or show it"),
         Binding("v", "variant", "Variant", id="drills.variant",
                 tooltip="Type a word, such as your name: it makes another case of the same disaster"),
         Binding("l", "last", "Last page", id="drills.last", tooltip="The last debriefing once more"),
         Binding("x", "leave", "Give up", id="drills.leave", tooltip="Close the drill without a verdict"),
         Binding("escape", "back", "Back", id="drills.back", show=False, tooltip="To the screen that you came from"),
-        Binding("pagedown", "page(1)", "Down", show=False, id="drills.down", tooltip="Scroll the drill down"),
-        Binding("pageup", "page(-1)", "Up", show=False, id="drills.up", tooltip="Scroll the drill up"),
     ]  # fmt: skip
 
     def __init__(self) -> None:
@@ -89,43 +106,33 @@ class DrillsScreen(ModeScreen):
     def hint(self, state: LabState) -> str | None:
         view = self.drills.view
         if view is None:
-            return "[b]Enter[/b] makes the disaster on this lab's disks. Everything on them will be lost."
+            return "[b]Enter[/b] makes the disaster. Everything on this lab's disks will be lost."
         if view.is_committed:
-            return "Committed: [b]5[/b] goes to the terminal. [b]d[/b] ends the drill, [b]z[/b] puts everything back."
-        return "[b]5[/b] goes to the terminal: look, and try on overlays. [b]c[/b] before you write on the disks."
+            return "Committed: [b]5[/b] is the terminal. [b]d[/b] ends the drill, [b]z[/b] puts the disks back."
+        return "[b]5[/b] is the terminal: look, try on overlays. [b]c[/b] before you write on disks."
 
     def _show_list(self) -> None:
-        if self.drills.items == self._items:
+        if self.drills.items == self._items and not self.drills.wanted:
             return
         self._items = self.drills.items
         listed = self.query_one("#drill-list", OptionList)
         kept = listed.highlighted
         listed.clear_options()
-        listed.add_options(Option(self._line(item), id=item.id) for item in self._items)
+        listed.add_options(Option(drill_line(self, item), id=item.id) for item in self._items)
+        wanted, self.drills.wanted = self.drills.wanted, ""
+        if wanted:
+            kept = next((i for i, item in enumerate(self._items) if item.id == wanted), kept)
         if kept is None:
             kept = next((i for i, item in enumerate(self._items) if item.is_open or not item.is_saved), 0)
         listed.highlighted = min(kept, len(self._items) - 1) if self._items else None
         listed.border_subtitle = f"{sum(item.is_saved for item in self._items)} of {len(self._items)} saved"
-
-    def _line(self, item: DrillItem) -> Content:
-        glyphs = glyphs_of(self)
-        if item.is_saved:
-            sign, style = glyphs.good, "$text-success"
-        elif item.is_open:
-            sign, style = glyphs.busy, "$text-primary"
-        elif item.tries:
-            sign, style = glyphs.bad, "$text-warning"
-        else:
-            sign, style = glyphs.pending, "$foreground-muted"
-        return Content.assemble((f"{sign} ", style), (f"{item.number:>2} ", "$foreground-muted"), item.title)
 
     def _show_about(self) -> None:
         item = next((item for item in self._items if item.id == self._current), None)
         if item is None:
             return
         self._title(f"Drill {item.number}")
-        tried = f"tried {item.tries} times, best: {item.reached}" if item.tries else "not tried yet"
-        self._standing([("meant for", f"{item.minutes} min"), ("reached", tried)])
+        self._standing([("meant for", f"{item.minutes} min"), ("reached", item.standing)])
         self._text(f"## {item.title}\n\n{item.symptom.strip()}")
 
     def _show_drill(self, view: DrillView) -> None:
@@ -137,17 +144,21 @@ class DrillsScreen(ModeScreen):
         self.query_one("#drill").border_title = text
 
     def _standing(self, lines: list[tuple[str, str]]) -> None:
-        width = max((len(label) for label, _ in lines), default=0)
-        parts = [
-            part for label, text in lines for part in ((f"{label:<{width}}  ", "$foreground-muted"), (f"{text}\n", ""))
-        ]
+        """As running text: a line for each would push the symptom off a small terminal."""
+        gap = f" {glyphs_of(self).separator} "
+        parts: list[tuple[str, str]] = []
+        for label, text in lines:
+            parts += [(gap if parts else "", "$foreground-muted"), (f"{label}: ", "$foreground-muted"), (text, "")]
         self.query_one("#drill-standing", Static).update(Content.assemble(*parts))
 
     def _text(self, text: str) -> None:
         widget = self.query_one("#drill-text", Markdown)
         if widget.source != text:
             is_longer = bool(widget.source) and text.startswith(widget.source)
-            self.run_worker(self._replace(widget, text, to_end=is_longer), group="drill-text", exclusive=True)
+
+            # Not a coroutine: one that is replaced before it begins would never be awaited.
+            work: WorkType[None] = partial(self._replace, widget, text, to_end=is_longer)
+            self.run_worker(work, group="drill-text", exclusive=True)
 
     async def _replace(self, widget: Markdown, text: str, *, to_end: bool) -> None:
         """A new hint comes into sight."""
@@ -181,7 +192,7 @@ class DrillsScreen(ModeScreen):
                 return view is not None and view.has_more_hints
             case "commit":
                 return view is not None and not view.is_committed
-            case "reset" | "debrief" | "time" | "leave":
+            case "reset" | "debrief" | "time" | "leave" | "page":
                 return view is not None
             case "variant":
                 return bool(view or self._current) and self.app.lab.is_open

@@ -137,4 +137,4 @@ class FaultsScreen(ModeScreen):
             return "It is tried on a machine of its own. [b]s[/b] ends it; [b]1[/b]: your own arrays meanwhile."
         if state.background:
             return f"It can be tried when '{state.background}' is done."
-        return "[b]r[/b] or Enter tries it, on drives of a machine of its own: nothing of yours is touched."
+        return "[b]r[/b] or Enter tries it, on a machine of its own: nothing of yours is touched."

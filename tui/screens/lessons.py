@@ -15,16 +15,20 @@ from textual.widgets.option_list import Option
 from tui.frontend import Choice
 from tui.glyphs import glyphs_of
 from tui.lessons.view import CourseItem
+from tui.screens.drills import drill_line
 from tui.screens.mode import ModeScreen, PaletteEntry
 from tui.widgets.lesson_panel import LETTERS, LessonPanel
-from tui.widgets.words import titled
+from tui.widgets.words import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tui.drills import DrillItem
     from tui.lessons.guide import Guide
     from tui.state import LabState
 
+_DRILL = "drill:"
+"""Begins the ids of drills in the list."""
 _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
 
 
@@ -39,7 +43,8 @@ class LessonsScreen(ModeScreen):
         "how you do it, with the keys of screen 1 and 2 or by hand on screen 5, is up to you. The lesson stays in "
         "sight there.\n\n"
         "A wrong prediction costs nothing; it is what you learn from. Hints come in three grades, and the third is "
-        "the answer. Everything is kept: leave when you like."
+        "the answer. Everything is kept: leave when you like.\n\n"
+        "Below the lessons are the drills, with the best that you have reached; Enter goes to screen 9 with it."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,enter", "read_on", "Go on", id="lessons.next",
@@ -69,6 +74,7 @@ class LessonsScreen(ModeScreen):
     def __init__(self) -> None:
         super().__init__()
         self._items: tuple[CourseItem, ...] = ()
+        self._shown: tuple[tuple[CourseItem, ...], tuple[DrillItem, ...]] = ((), ())
         self._current = ""
 
     @property
@@ -88,6 +94,7 @@ class LessonsScreen(ModeScreen):
         self.query_one("#course").focus()
         self.query_one("#lesson").display = False
         self.guide.open()
+        self.app.drills.open()
 
     def show_state(self, state: LabState) -> None:
         view = self.guide.view
@@ -108,10 +115,14 @@ class LessonsScreen(ModeScreen):
     def hint(self, state: LabState) -> str | None:
         view = self.guide.view
         if view is None:
-            return "[b]Enter[/b] begins the lesson. The course goes from top to bottom."
+            if self._current.startswith(_DRILL):
+                return "[b]Enter[/b] goes to the drill, on the screen 9 Drills."
+            return "[b]Enter[/b] begins the lesson. The course goes from top to bottom, then drills."
         step = view.step
-        if view.explanation or step is None or view.elsewhere:
+        if view.explanation or view.elsewhere:
             return "[b]n[/b] goes on." if view.explanation else None
+        if step is None:
+            return "The lesson is done. [b]Esc[/b] shows the course, with the next one."
         if step.must_answer:
             letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.options, strict=False))
             return f"What do you expect? {letters} answer. A wrong guess costs nothing."
@@ -120,35 +131,49 @@ class LessonsScreen(ModeScreen):
         if step.must_measure:
             return "[b]r[/b] measures, on emulated drives of its own."
         if step.must_read_off:
-            return "[b]t[/b] types the number."
+            where = "[b]4[/b], [b]v[/b] show your result; " if step.measures else ""
+            return f"{where}[b]t[/b] types the number."
         return "[b]1[/b] goes to the lab, [b]2[/b] builds; the lesson looks on. [b]F6[/b] comes back."
 
     def _show_course(self) -> None:
-        if self.guide.course == self._items:
+        shown = (self.guide.course, self.app.drills.items)
+        if shown == self._shown:
             return
-        self._items = self.guide.course
+        self._shown = shown
+        self._items, drills = shown
         course = self.query_one("#course", OptionList)
-        kept = course.highlighted
+        kept = self._current
         course.clear_options()
         course.add_options(Option(self._line(item), id=item.id) for item in self._items)
-        if kept is None:
-            kept = next((i for i, item in enumerate(self._items) if item.is_open or not item.is_done), 0)
-        course.highlighted = min(kept, len(self._items) - 1) if self._items else None
-        done = sum(item.is_done for item in self._items)
-        course.border_subtitle = f"{done} of {len(self._items)} done"
+        if self._items and drills:
+            course.add_option(
+                Option(Content.styled("\nDrills: disasters to practise on", "bold $primary"), disabled=True)
+            )
+            course.add_options(Option(drill_line(self, item), id=_DRILL + item.id) for item in drills)
+        self._stand_on(kept or self._next_id())
+        done = f"{sum(item.is_done for item in self._items)} of {len(self._items)} done"
+        saved = f", {sum(item.is_saved for item in drills)} of {len(drills)} drills saved" if drills else ""
+        course.border_subtitle = done + saved
+
+    def _next_id(self) -> str:
+        """The lesson that is open, or the first that is not done."""
+        return next((item.id for item in self._items if item.is_open or not item.is_done), "")
+
+    def _stand_on(self, option_id: str) -> None:
+        course = self.query_one("#course", OptionList)
+        known = option_id and any(option.id == option_id for option in course.options)
+        course.highlighted = course.get_option_index(option_id) if known else 0 if course.options else None
 
     def _line(self, item: CourseItem) -> Content:
         glyphs = glyphs_of(self)
         if item.is_done:
-            sign, style = glyphs.good, "$text-success"
+            sign = (glyphs.good, "$text-success")
         elif item.done_steps or item.is_open:
-            sign, style = glyphs.busy, "$text-primary"
+            sign = (glyphs.busy, "$text-primary")
         else:
-            sign, style = glyphs.pending, "$foreground-muted"
-        progress = f" {item.done_steps}/{item.step_count}" if item.done_steps and not item.is_done else ""
-        return Content.assemble(
-            (f"{sign} ", style), (f"{item.number:>2} ", "$foreground-muted"), item.title, (progress, "$text-primary")
-        )
+            sign = (glyphs.pending, "$foreground-muted")
+        progress = f"{item.done_steps}/{item.step_count}" if item.done_steps and not item.is_done else ""
+        return numbered(sign, item.number, item.title, progress)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_list.id == "course":
@@ -158,8 +183,9 @@ class LessonsScreen(ModeScreen):
     def _show_about(self) -> None:
         item = next((item for item in self._items if item.id == self._current), None)
         about = self.query_one("#about", Static)
+        drill = next((drill for drill in self.app.drills.items if _DRILL + drill.id == self._current), None)
         if item is None:
-            about.update("Reading the course." if not self._items else "")
+            about.update(self._about_drill(drill) if drill else "" if self._items else "Reading the course.")
             return
         self.query_one("#lessons-about").border_title = f"Lesson {item.number}"
         glyphs = glyphs_of(self)
@@ -176,9 +202,22 @@ class LessonsScreen(ModeScreen):
         parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson clears the lab's disks.", "")]
         about.update(Content.assemble(*parts))
 
+    def _about_drill(self, drill: DrillItem) -> Content:
+        self.query_one("#lessons-about").border_title = f"Drill {drill.number}"
+        return Content.assemble(
+            (f"{drill.title}\n\n", "bold $primary"),
+            f"meant for {drill.minutes} min\n{drill.standing}\n\n",
+            ("Enter", "bold $footer-key-foreground"),
+            " goes to it. Nothing is made or lost before you begin it there.",
+        )
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        if event.option_list.id == "course" and event.option_id:
-            self._start(event.option_id)
+        chosen = event.option_id if event.option_list.id == "course" else None
+        if chosen and chosen.startswith(_DRILL):
+            self.app.drills.wanted = chosen.removeprefix(_DRILL)
+            self.app.switch_mode("drills")
+        elif chosen:
+            self._start(chosen)
 
     def _start(self, lesson_id: str) -> None:
         item = next(item for item in self._items if item.id == lesson_id)
@@ -261,6 +300,10 @@ class LessonsScreen(ModeScreen):
         self.guide.again()
 
     def action_leave(self) -> None:
+        view = self.guide.view
+        if view and view.step is None and not view.explanation:
+            self._current = self._next_id()
+            self._stand_on(self._current)
         self.guide.leave()
         self.query_one("#course").focus()
 

@@ -146,7 +146,7 @@ class VariantScreen(TypedScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="variant.cancel", tooltip="Close; nothing is changed"),
     ]
-    TITLES = ("Your variant", "Enter begins the lesson anew, Esc closes")
+    TITLES = ("Your variant", "Enter begins it anew, Esc closes")
     PLACEHOLDER = "a word"
     MOST_LETTERS = 40
 

@@ -136,11 +136,12 @@ class ModeScreen(Screen[None]):
 
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
-        followed = self.app.drills.hint_line() or self.app.guide.hint_line()
-        self.query_one(HintLine).show(self.hint(state) or followed or next_step(state))
         if self.SHOWS_LESSON and not self.has_class("-full"):
             self.query_one(LessonSide).show(self.app.guide.view)
         self.show_state(state)
+        # After the body: the next step is that of what is shown now.
+        followed = self.app.drills.hint_line() or self.app.guide.hint_line()
+        self.query_one(HintLine).show(self.hint(state) or followed or next_step(state))
         self._show_keys()
 
     def _show_keys(self) -> None:
@@ -155,7 +156,12 @@ class ModeScreen(Screen[None]):
         self.app.switch_mode(self.app.drills.other_mode(now) or self.app.guide.other_mode(now))
 
     def action_lesson_hint(self) -> None:
-        (self.app.drills if self.app.drills.view else self.app.guide).hint()
+        if self.app.drills.view is None:
+            self.app.guide.hint()
+            return
+        self.app.drills.hint()
+        # A lesson stands beside every screen; a drill only on its own.
+        self.app.switch_mode("drills")
 
     def action_lesson_next(self) -> None:
         self.app.guide.read_on()

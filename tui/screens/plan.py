@@ -58,6 +58,8 @@ class PlanScreen(Modal[bool]):
         self._on_done = on_done
         self._is_running = False
         self._is_over = False
+        self._followed = -1
+        """The step that was brought into sight last."""
         self._failure = ""
 
     @property
@@ -116,6 +118,15 @@ class PlanScreen(Modal[bool]):
         operation = state.operation
         if self._is_running and operation and operation.title == self.plan.title:
             self._show(PlanProgress(max(0, operation.step - 1), running=True))
+            self._follow(max(0, operation.step - 1))
+
+    def _follow(self, step: int) -> None:
+        """A long plan goes along with the step that runs; in between it can be scrolled."""
+        if step != self._followed:
+            self._followed = step
+            steps = self.query_one("#plan-steps")
+            at = steps.virtual_size.height * step // len(self.plan.steps)
+            steps.scroll_to(y=max(0, at - steps.size.height // 2), animate=False)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import ScreenResume
 from textual.widgets import OptionList
@@ -105,6 +105,8 @@ class ResultsScreen(ModeScreen):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "next_view", "View", id="results.view", tooltip="Bars, tables, conditions, or what the lint says"),
+        Binding("right", "across(1)", "More columns", id="results.right", tooltip="The table's columns to the right"),
+        Binding("left", "across(-1)", "Back", show=False, id="results.left", tooltip="Back to the first columns"),
         Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: no more"),
         Binding("a", "allow", "Anyway", id="results.allow", tooltip="Compare two results though they are unlike"),
         Binding(
@@ -225,6 +227,12 @@ class ResultsScreen(ModeScreen):
         if self._record:
             self.query_one(ResultPanel).next_view()
             self.update_from(self.app.lab)
+            # Whether a table fits is known once it is laid out.
+            self.call_after_refresh(self.app.show_soon)
+
+    def action_across(self, steps: int) -> None:
+        body = self.query_one("#results-body", VerticalScroll)
+        body.scroll_relative(x=steps * max(1, body.size.width * 2 // 3), animate=False)
 
     def action_mark(self) -> None:
         is_marked = self._marked is not None and self._shown is not None and self._marked.id == self._shown.id
@@ -282,6 +290,8 @@ class ResultsScreen(ModeScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("mark", "export", "next_view"):
             return True if self._record else None
+        if action == "across":
+            return self._is_too_wide()
         if action == "delete":
             return True if self._shown and not self._is_growing else None
         if action == "allow":
@@ -296,6 +306,11 @@ class ResultsScreen(ModeScreen):
         view = self.app.experiments.view
         return bool(view and view.is_running and self._shown and self._shown.status is RunStatus.INCOMPLETE)
 
+    def _is_too_wide(self) -> bool:
+        """Whether a table has columns that do not fit."""
+        panel = self.query_one(ResultPanel)
+        return panel.view is ResultView.TABLES and self.query_one("#results-text").size.width > panel.size.width
+
     def hint(self, state: LabState) -> str | None:
         if not self._summaries:
             return "[b]3[/b] runs an experiment; its result is stored here."
@@ -305,4 +320,6 @@ class ResultsScreen(ModeScreen):
             return "[b]v[/b] shows the second's bars and tables; [b]m[/b] marks this one instead."
         if self._marked:
             return "Move to another result to see the two side by side."
+        if self._is_too_wide():
+            return "[b]→[/b] shows more columns, [b]←[/b] goes back; [b]v[/b] shows conditions."
         return "[b]v[/b] shows tables and conditions; [b]m[/b] marks one to compare others with."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.app import RenderResult
 
 _NAMED_FROM_CELLS = 100
-_LONGEST_TITLE = max(len(entry.title) for entry in SCREENS)
+_LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
 _FEWEST_LETTERS = 3
 _PHASE_WORDS = {
     MachinePhase.OPENING: "starting",
@@ -67,11 +67,11 @@ class TopBar(Static):
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
             return Content.from_markup("[bold $accent] raidlab [/]") + left, self._machine_words[0]
-        left, short = Content(" ") + left, self._machine_words[1]
+        left, short = Content(" ") + left, self._machine_words[1].rstrip()
         for letters in range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1):
             if left.cell_length + short.cell_length <= width:
                 break
-            left = self._tabs(letters) + Content(" ")
+            left = self._tabs(letters)
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
@@ -80,7 +80,8 @@ class TopBar(Static):
         for entry in SCREENS:
             is_shown = entry.mode == self._mode
             style = "bold $block-cursor-foreground on $block-cursor-background" if is_shown else "$secondary"
-            title, gap = (entry.title, " ") if is_shown or letters is None else (entry.title[:letters], "")
+            whole = entry.title if letters is None else entry.narrow_title
+            title, gap = (whole, " ") if is_shown or letters is None else (whole[:letters], "")
             text = f"[@click=app.mode('{entry.mode}')][{style}] {entry.key} {title}{gap}[/][/]"
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)

@@ -143,6 +143,10 @@ class LessonPanel(VerticalScroll):
             view.explanation,
         ):
             self.scroll_home(animate=False)
+        elif bool(view.activity) != bool(before.activity):
+            # On a small terminal the bar and what was found lie below the text.
+            shown = "#lesson-activity" if view.activity else "#lesson-checks"
+            self.call_after_refresh(self.query_one(shown).scroll_visible, animate=False)
 
     def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
         done = view.labels["step-of"].format(number=why.number + 1, count=view.step_count)

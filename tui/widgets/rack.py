@@ -134,13 +134,19 @@ class Rack(LineWidget, can_focus=True):
             self.changed_somewhere()
 
     def choose(self, names: Iterable[str]) -> None:
-        """Choose exactly these, as far as they are there; posts Toggled if that changes anything."""
+        """Show exactly these as chosen, as far as they are there; posts nothing."""
         known = {bay.name for bay in self._bays}
         chosen = tuple(name for name in dict.fromkeys(names) if name in known)
         if chosen != self._chosen:
             self._chosen = chosen
             self.changed()
-            self.post_message(self.Toggled(chosen))
+
+    def _toggle(self, names: Iterable[str]) -> None:
+        """The user's own choice, which posts Toggled: an answer to what a screen shows would come back for ever."""
+        before = self._chosen
+        self.choose(names)
+        if self._chosen != before:
+            self.post_message(self.Toggled(self._chosen))
 
     def move_to(self, name: str) -> None:
         """Put the cursor on a disk."""
@@ -174,17 +180,17 @@ class Rack(LineWidget, can_focus=True):
         if bay is None:
             return
         if bay.name in self._chosen:
-            self.choose(name for name in self._chosen if name != bay.name)
+            self._toggle(name for name in self._chosen if name != bay.name)
         elif bay.state is BayState.FREE:
-            self.choose([*self._chosen, bay.name])
+            self._toggle([*self._chosen, bay.name])
         else:
             self.notify(f"{bay.name} is not free: {bay.words(self.glyphs)}", severity="warning")
 
     def action_choose_free(self) -> None:
-        self.choose([*self._chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])
+        self._toggle([*self._chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])
 
     def action_choose_none(self) -> None:
-        self.choose(())
+        self._toggle(())
 
     def on_click(self, event: Click) -> None:
         offset = event.get_content_offset(self)

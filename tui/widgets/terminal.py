@@ -201,7 +201,7 @@ class TerminalView(Widget, can_focus=True):
         if event.key in self.OWN_KEYS:
             return
         terminal, screen = self.app.terminal, self.app.terminal.screen
-        if not terminal.is_open or screen is None:
+        if not terminal.takes_keys or screen is None:
             if event.key == "enter" and self.app.lab.is_open:
                 event.stop()
                 terminal.open(self.size.width, self.size.height)
@@ -218,14 +218,14 @@ class TerminalView(Widget, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         screen = self.app.terminal.screen
-        if screen and self.app.terminal.is_open:
+        if screen and self.app.terminal.takes_keys:
             self._to_newest()
             self.app.terminal.type(pasted(event.text, is_bracketed=screen.has(2004)))
 
     def bring(self, line: str) -> None:
         """Write a line at the prompt; Enter is for the user to press."""
         screen = self.app.terminal.screen
-        if screen and self.app.terminal.is_open:
+        if screen and self.app.terminal.takes_keys:
             self.app.terminal.type(pasted(line, is_bracketed=screen.has(2004)))
         self.focus()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TypeVar
 
 from textual.content import Content
 from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Static
+
+LIST_CELLS = 40
+"""What a list of lessons or drills has for a line, beside its scroll bar (lessons.tcss, drills.tcss)."""
+_NUMBER_CELLS = 4
 
 WidgetType = TypeVar("WidgetType", bound=Widget)
 
@@ -37,6 +42,17 @@ class ChangingText(Static):
         if len(before) != len(after) or (width is not None and width.is_auto):
             return before != after
         return before != after and max(*before, *after, 0, 0) > self.size.width
+
+
+def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "") -> Content:
+    """An entry of a list beside an open page; a long title goes on below its own beginning.
+
+    ``sign`` comes with its style; ``progress``, such as ``1/4``, stands behind the title.
+    """
+    rest = " " * (len(sign[0]) + _NUMBER_CELLS)
+    wrapped = f"\n{rest}".join(wrap(title, LIST_CELLS - len(rest) - (len(progress) + 1 if progress else 0)))
+    behind = (f" {progress}", "$text-primary") if progress else ("", "")
+    return Content.assemble((f"{sign[0]} ", sign[1]), (f"{number:>2} ", "$foreground-muted"), wrapped, behind)
 
 
 def titled(widget: WidgetType, title: str) -> WidgetType:
