@@ -57,6 +57,10 @@ class PrivilegeRefused(RequirementMissing):
     """sudo refused, or asked for a password that nobody can type."""
 
 
+class VersionTooOld(LabError):
+    """A program on the machine is too old for what was asked for; another machine may do it."""
+
+
 class MachineLost(LabError):
     """The machine or its agent vanished; nothing that was under way has an answer."""
 

@@ -12,7 +12,6 @@ from cyclopts import App, Parameter
 from lab.cli.context import Context, current
 from lab.cli.lesson_text import PASSED, say
 from lab.cli.output import out, out_json, pairs, table
-from lab.cli.proofs import tell_proofs
 from lab.cli.session import open_session
 from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of
 from lab.drills.desk import DrillDesk
@@ -115,12 +114,26 @@ def status() -> None:
     """Show what the administrator was told, and how the drill stands."""
     context = current()
     case = _require_case(context)
-    values = standing(case, case.record.open_seconds / 60)
     if context.json:
-        out_json({"id": case.drill.id, "title": case.drill.drill.title, "seed": case.record.seed, **values})
+        record = case.record
+        out_json(
+            {
+                "id": case.drill.id,
+                "title": case.drill.drill.title,
+                "seed": record.seed,
+                "minutes": round(record.open_seconds / 60, 1),
+                "meant_minutes": case.drill.drill.minutes,
+                "hints": record.hints,
+                "hint_count": len(case.drill.drill.hints),
+                "is_committed": case.is_committed,
+                "touched_bytes": record.touched_bytes,
+                "resets": record.resets,
+                "commands": len(case.commands()),
+            }
+        )
         return
     say(briefing(case.drill))
-    out(pairs(values))
+    out(pairs(standing(case, case.record.open_seconds / 60)))
 
 
 @app.command
@@ -129,6 +142,8 @@ def hint() -> None:
     context = current()
     case = _require_case(context)
     number, text = case.hint()
+    if number == len(case.drill.drill.hints):
+        context.narrator.notice("that is the last hint")
     if context.json:
         out_json({"number": number, "hint": text})
     else:
@@ -208,11 +223,9 @@ def verify(
         names = [drill.id for drill in chosen.values()]
         out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))
         return
-    from lab.drills.proof import prove_all
-    from lab.lessons.proof import PROOF_SEEDS
+    from lab.cli.proofs import prove_and_tell
 
-    drills = [ready(drill, path, word) for path, drill in chosen.items() for word in seed or PROOF_SEEDS]
-    tell_proofs(context, prove_all(drills, context.target, context.host))
+    prove_and_tell(context, (), chosen, seed)
 
 
 def _folder(context: Context) -> Path:

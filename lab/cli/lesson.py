@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +15,9 @@ from lab.cli import lesson_text
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
-from lab.cli.proofs import AnyProof, tell_proofs
 from lab.cli.session import open_session
-from lab.drills.schema import Drill, read_drill, ready
 from lab.drills.schema import catalogue as drill_files
+from lab.drills.schema import read_drill
 from lab.errors import ExitCode, LessonError, SpecError
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.course import LessonFiles
@@ -237,24 +235,12 @@ def verify(
         chosen = course.lessons
     drills = {} if files else {path: read_drill(path) for path in drill_files().values()}
     if prove:
-        _prove(context, chosen, drills, seed)
+        from lab.cli.proofs import prove_and_tell
+
+        prove_and_tell(context, chosen, drills, seed)
         return
     names = [*(each.lesson.id for each in chosen), *(drill.id for drill in drills.values())]
     out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))
-
-
-def _prove(
-    context: Context, chosen: tuple[LessonFiles, ...], drills: dict[Path, Drill], seeds: list[str] | None
-) -> None:
-    from lab.drills import proof as drill_proof
-    from lab.lessons.proof import PROOF_SEEDS, prove_all
-
-    words = seeds or PROOF_SEEDS
-    lessons = [files.ready(word) for files in chosen for word in words]
-    cases = [ready(drill, path, word) for path, drill in drills.items() for word in words]
-    place = (context.target, context.host)
-    parts: tuple[Iterable[AnyProof], ...] = (prove_all(lessons, *place), drill_proof.prove_all(cases, *place))
-    tell_proofs(context, chain.from_iterable(parts))
 
 
 def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:

@@ -16,6 +16,7 @@ from lab.gates.numbers import digits
 from lab.host.clock import utc_text
 from lab.session.arrival import Arrival, arrive, keep_arrival
 from lab.session.session import LabSession
+from lab.session.versions import require_mdadm
 from lab.units import SECTOR_BYTES
 
 RESET_LINE = "drill reset"
@@ -42,9 +43,10 @@ class DrillDesk:
     def begin(cls, session: LabSession, drill: ReadyDrill) -> DrillDesk:
         """Make the disaster on blank disks, keep them as they are then, and let the machine start as it would.
 
-        Raises DrillError if it cannot be made, or the lab's disks are in use.
+        Raises DrillError if it cannot be made, or the lab's disks are in use, VersionTooOld.
         """
         disks = drill_disks(session, drill)
+        require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
         folder = session.folder / "drill"
         shutil.rmtree(folder, ignore_errors=True)
         session.host.state.make(folder, what="the folder of the drill")

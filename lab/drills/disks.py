@@ -18,6 +18,7 @@ from lab.session.session import LabSession
 _IMAGES = AgentProgram(Path(images_program.__file__), "disk-images")
 _MACHINE_FOLDER = "/var/lib/raidlab/drill"
 _STEP_SECONDS = 120.0
+_SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
@@ -66,10 +67,10 @@ def environment(disks: Sequence[LabDisk], drill: ReadyDrill) -> dict[str, str]:
 
 
 def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
-    """Lines for bash on the machine, as root. Raises CommandFailed with what the failing one said."""
+    """Lines for bash on the machine, as root, with ``settle``. Raises CommandFailed with what the failing one said."""
     words = [f"{name}={value}" for name, value in values.items()]
     result = session.machine.run(
-        ("env", *words, "bash", "-c", lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
+        ("env", *words, "bash", "-c", _SETTLE + lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
     )
     if result.status:
         said = (result.stderr or result.stdout).strip()[-1000:]
@@ -118,8 +119,7 @@ def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[st
 
 def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
     """What the machine has in its caches is on the disks, and is read anew."""
-    nodes = [disk.node for disk in disks]
-    session.machine.run(("bash", "-c", 'sync; for d in "$@"; do blockdev --flushbufs "$d"; done', "bash", *nodes))
+    session.machine.call(_IMAGES, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
 
 
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:

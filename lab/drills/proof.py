@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from lab.drills.disks import run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, DrillError, LabError
-from lab.lessons.proof import WORKERS
 from lab.machine import Host, Target
 from lab.session.session import LabSession, open_session
 
@@ -39,12 +37,6 @@ class DrillProof:
         """One line for people."""
         seed = f" for '{self.seed}'" if self.seed else ""
         return f"{self.drill}{seed}: {self.right} right ways, {self.wrong} wrong ways told apart, {self.seconds:.0f} s"
-
-
-def prove_all(drills: Sequence[ReadyDrill], target: Target, host: Host) -> Iterator[DrillProof]:
-    """All of them, two side by side, in their order."""
-    with ThreadPoolExecutor(WORKERS, thread_name_prefix="raidlab-proof") as pool:
-        yield from pool.map(lambda drill: prove(drill, target, host), drills)
 
 
 def prove(

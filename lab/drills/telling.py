@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from lab.drills.case import DrillCase, DrillOutcome
 from lab.drills.pictures import MemberPicture, freshest_events
 from lab.drills.schema import ReadyDrill
 from lab.drills.verdict import DrillVerdict
-from lab.gates.text import markdown
+from lab.gates.text import markdown, visible
 from lab.units import human_bytes
 
 STRIP_CELLS = 32
@@ -60,10 +61,10 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, sizes: Mapping[s
     if outcome.mistakes:
         told = [f"**{mistake.id}**: {' '.join(mistake.explain.split())}" for mistake in outcome.mistakes]
         parts.append("## What went wrong\n\n" + "\n\n".join(told))
-    parts.append("## Member by member\n\n" + members_table(outcome) + "\n\n" + changes(outcome, sizes))
+    parts.append("## Member by member\n\n" + members(outcome) + "\n\n" + changes(outcome, sizes))
     if outcome.commands:
-        typed = [f"{command.seconds / 60:5.1f} min  {command.line}" for command in outcome.commands[-60:]]
-        parts.append("## What you typed\n\n" + "\n".join(f"    {line}" for line in typed))
+        typed = [f"{command.seconds / 60:.1f} min: {_code(command.line)}" for command in outcome.commands[-60:]]
+        parts.append("## What you typed\n\n" + _list(typed))
     if drill is not None:
         parts.append(f"## What an expert would have done\n\n{drill.drill.expert.strip()}")
     return "\n\n".join(parts) + "\n"
@@ -84,17 +85,17 @@ def _figures(outcome: DrillOutcome) -> str:
     )
 
 
-def members_table(outcome: DrillOutcome) -> str:
-    """Each disk's superblock before and after, as a Markdown table."""
-    rows = ["| disk | before | after |", "|---|---|---|"]
+def members(outcome: DrillOutcome) -> str:
+    """Each disk's superblock before and after, as a Markdown list: a table's columns are too narrow in 80 columns."""
+    lines = []
     most = {True: freshest_events(outcome.before), False: freshest_events(outcome.after)}
     for name, before in outcome.before.items():
         after = outcome.after.get(name)
         if not before.has_superblock and (after is None or not after.has_superblock):
             continue
         end = member_words(after, most[False], before.uuid) if after else "gone"
-        rows.append(f"| {name} | {member_words(before, most[True], before.uuid)} | {end} |")
-    return "\n".join(rows)
+        lines.append(f"**{name}**\n    - before: {member_words(before, most[True], before.uuid)}\n    - after: {end}")
+    return _list(lines)
 
 
 def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
@@ -127,6 +128,13 @@ def strip(ranges: Iterable[Sequence[int]], size: int, cells: int = STRIP_CELLS) 
         for cell in range(first * cells // size, min(cells, (end - 1) * cells // size + 1)):
             marks[cell] = _CHANGED
     return "".join(marks)
+
+
+def _code(line: str) -> str:
+    """A command as it was typed; within more backticks than stand together in it (CommonMark, code spans)."""
+    shown = visible(line)
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
 
 
 def _list(lines: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from lab.lessons.student import LessonSession, marks_of
 from lab.session.events import events_between
 from lab.session.monitor import Snapshot, take_snapshot
 from lab.session.session import LabSession
+from lab.session.versions import require_mdadm
 
 
 class Watch:
@@ -65,6 +66,7 @@ def carry_out(
             view = None
             continue
         with opener() as session:
+            require_mdadm(session.machine, opened.lesson.needs_mdadm, f"lesson {opened.lesson.id}")
             watch = Watch(opened, session)
             for action in group:
                 before_action(action)

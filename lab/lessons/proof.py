@@ -8,11 +8,12 @@ measured (lab.experiments.runner), without a look at what the lesson would like 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from lab.disks import DiskKind, open_lab, specs
 from lab.experiments.service import RunRequest
@@ -29,6 +30,7 @@ from lab.plans import Plan
 from lab.session.session import LabSession
 from lab.units import MIB
 
+T = TypeVar("T")
 DISK_BYTES = 64 * MIB
 """Small disks, so that syncs take an instant."""
 PROOF_SEEDS = ("", "anna")
@@ -222,15 +224,16 @@ def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = Tru
     return _Prover(lesson, session, session.target, session.host).run(with_wrong=with_wrong)
 
 
-def prove_all(lessons: Sequence[ReadyLesson], target: Target, host: Host) -> Iterator[Proof]:
-    """All of them, some side by side, in their order: each in a state folder of its own that is gone afterwards."""
-
-    def prove_one(lesson: ReadyLesson) -> Proof:
-        with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
-            return prove(lesson, target, replace(host, state=host.state.elsewhere(Path(folder))))
-
+def side_by_side(proofs: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What each returns, in their order; as many at a time as there are workers."""
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="raidlab-proof") as pool:
-        yield from pool.map(prove_one, lessons)
+        yield from pool.map(lambda prove_one: prove_one(), proofs)
+
+
+def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
+    """In a state folder of its own that is gone afterwards, so that others can be proved beside it."""
+    with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
+        return prove(lesson, target, replace(host, state=host.state.elsewhere(Path(folder))))
 
 
 def prove(

@@ -31,6 +31,7 @@ from lab.lessons.schema import (
     fill_tree,
 )
 from lab.parts import all_added
+from lab.session.versions import NeededMdadm
 from lab.tomlfile import convert_tree, decode_toml, nearest, unknown_word
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -157,6 +158,7 @@ class ReadyLesson:
     title: str
     goal: str
     needs: tuple[str, ...]
+    needs_mdadm: NeededMdadm | None
     minutes: int
     disks: int
     language: str
@@ -200,6 +202,7 @@ def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None =
         title=fill(translation.title if translation else lesson.title, values),
         goal=fill(translation.goal if translation else lesson.goal, values),
         needs=lesson.needs,
+        needs_mdadm=lesson.needs_mdadm,
         minutes=lesson.minutes,
         disks=lesson.disks,
         language=translation.language if translation else SOURCE_LANGUAGE,

@@ -20,6 +20,7 @@ from lab.errors import SpecError
 from lab.gates.numbers import DiskCount
 from lab.gates.text import shortened
 from lab.old_names import DRAWN_AS
+from lab.session.versions import NeededMdadm
 from lab.tomlfile import unknown_word
 
 FORMAT_VERSION = 2
@@ -129,6 +130,8 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One sentence: what the student can do or explain afterwards."""
     needs: tuple[str, ...] = ()
     """Lessons that come before."""
+    needs_mdadm: NeededMdadm | None = None
+    """With which it can be done; None: any that raidlab works with."""
     minutes: int
     disks: DiskCount
     """The seed draws from disk01 up to this number, so the lab must have them."""

@@ -12,6 +12,7 @@ import platformdirs
 from lab.errors import ToolMissing
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
+from lab.machine.target import Target, TargetKind
 
 _BUILD = "provision/kernel/build-uml.sh virtual-time"
 _ELF_HEADER = struct.Struct("<40xQ10xHH2x")
@@ -48,6 +49,17 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     fix = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
     kind = "with virtual time " if virtual_time else ""
     raise ToolMissing(f"the embedded kernel {kind}is not installed", hint=f"{fix}, or choose another machine with --on")
+
+
+def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
+    """An embedded kernel in virtual time, if that was built and nothing else is asked for: it waits for no disk."""
+    if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
+        return target
+    try:
+        find_kernel(processes, files, virtual_time=True)
+    except ToolMissing:
+        return target
+    return target.with_option("time", "virtual")
 
 
 def wide_registers(files: HostFiles) -> Path | None:

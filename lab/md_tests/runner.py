@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.errors import LabError, SpecError, ToolMissing
+from lab.errors import LabError, SpecError
 from lab.machine import Host, Machine, Target, TargetKind
-from lab.machine.kernel_image import find_kernel
+from lab.machine.kernel_image import quickest
 from lab.md_tests.judging import EndOfTest, SuiteOutcome, judged
 from lab.md_tests.record import SuiteJournal, SuiteResult
 from lab.md_tests.suite import Suite
@@ -42,13 +42,7 @@ def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
                 hint="run them in the embedded kernel: --on uml:",
             )
         target = Target(TargetKind.UML, text="uml:")
-    if {"time", "kernel"} & target.options.keys():
-        return target
-    try:
-        find_kernel(host.processes, host.files, virtual_time=True)
-    except ToolMissing:
-        return target
-    return target.with_option("time", "virtual")
+    return quickest(target, host.processes, host.files)
 
 
 def run_tests(

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Overlays over disks, so that anything may be tried while the disks themselves stay as they are.
-# Usage: overlays up DEVICE...    makes /dev/mapper/over-NAME for each, and prints them
-#        overlays list            what there is, and how full each is
-#        overlays down            takes all away, with what was written on them; stop arrays on them first
+# Overlays over disks: whatever is tried on them, the disks stay as they are.
+# Usage: overlays up DEVICE...   makes /dev/mapper/over-NAME for each
+#        overlays list           what there is, and how full each is
+#        overlays down           takes all away; first stop the arrays on them
 # Each is a device-mapper snapshot (dmsetup(8), Documentation/admin-guide/device-mapper/snapshot.rst): reads come from the
 # disk, writes go to a file in memory.
 set -euo pipefail
