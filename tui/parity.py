@@ -54,6 +54,7 @@ VIEWS = frozenset(
         *("choices.up", "choices.down", "choices.before", "choices.next"),
         *("build.copy", "build.what-if", "build.level", "build.next-level", "build.next", "build.previous"),
         *("results.view", "results.mark", "results.reload", "results.next", "results.previous"),
+        *("results.left", "results.right"),
         *("run.duration", "run.next", "run.previous"),
         *("plan.page-up", "plan.page-down", "plan.copy", "plan.cancel", "plan.next", "plan.previous"),
         *("help.close", "menu.cancel", "welcome.close", "welcome.next", "welcome.previous"),

@@ -51,7 +51,7 @@ class TopBar(Static):
             long, short = (self._machine(state, kernel, is_short=is_short) for is_short in (False, True))
             if clock:
                 time = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock)
-                long, short = time + long, time + short
+                long, short = time + long, Content(" ") + time + short
             self._machine_words = (long, short)
             self.refresh()
 
