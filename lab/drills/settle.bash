@@ -1,15 +1,16 @@
 # Before the lines of every drill. mdadm --wait returns at once where a rebuild is about to begin; this waits for it, and
-# at most a minute: settle /dev/md0
+# at most half a minute: settle /dev/md0
 settle() {
   local md="/sys/block/${1#/dev/}/md" count=0
-  while ((count++ < 600)) && _is_busy "$md"; do sleep 0.1; done
+  while ((count++ < 150)) && _is_busy "$md"; do sleep 0.2; done
 }
 
-# States and files: md.rst in the kernel's documents. A spare is about to be used where a member is missing or is replaced.
+# States and files: md.rst in the kernel's documents. A spare is about to be used where a member is missing or is replaced;
+# what is degraded or read-only begins no resync.
 _is_busy() {
   [[ -e $1/sync_action ]] || return 1
-  [[ $(<"$1/sync_action") == idle && $(<"$1/resync_start") == none ]] || return 0
-  [[ $(<"$1/reshape_position") == none ]] || return 0
+  [[ $(<"$1/sync_action") == idle && $(<"$1/reshape_position") == none ]] || return 0
+  [[ $(<"$1/array_state") != read* ]] || return 1
   grep -qsE '^spare.*,replacement|replacement.*,spare' "$1"/dev-*/state && return 0
-  [[ $(<"$1/degraded") != 0 ]] && grep -qs '^spare' "$1"/dev-*/state
+  if [[ $(<"$1/degraded") != 0 ]]; then grep -qs '^spare' "$1"/dev-*/state; else [[ $(<"$1/resync_start") != none ]]; fi
 }
