@@ -15,7 +15,7 @@ from lab.fault_lab.point_store import StoredPoints
 from lab.fault_lab.promise import PointJudgement
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 from lab.lessons.course import word_languages, words_in
-from lab.lessons.ready import ACTIONS, CHECKS, make_action, make_check
+from lab.lessons.ready import ACTIONS, CHECKS, make_check
 from lab.lessons.state import CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
 from lab.workloads.fio_output import DirectionFigures, JobFigures
@@ -383,35 +383,3 @@ def test_every_check_is_tested_both_ways() -> None:
 def test_every_check_and_action_says_what_it_is() -> None:
     for kind in (*CHECKS.values(), *ACTIONS.values()):
         assert (kind.__doc__ or "").strip().endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("written", "command"),
-    [
-        (
-            {
-                "act": "array.create",
-                "level": "raid1",
-                "disks": "disk01,disk02",
-                "bitmap": "internal",
-                "bitmap_chunk": "1M",
-            },
-            "raidlab array create md0 --level raid1 --disks disk01,disk02 --bitmap internal --bitmap-chunk 1M",
-        ),
-        (
-            {
-                "act": "array.create",
-                "level": "raid5",
-                "disks": "disk01,disk02,disk03",
-                "chunk": "64K",
-                "spares": "disk04",
-            },
-            "raidlab array create md0 --level raid5 --disks disk01,disk02,disk03 --spares disk04 --chunk 64K",
-        ),
-        ({"act": "array.fail", "disk": "disk02", "break_array": True}, "raidlab array fail md0 disk02 --break-array"),
-        ({"act": "array.scrub", "repair": True}, "raidlab array scrub md0 repair"),
-        ({"act": "measure", "measure": "depth"}, "raidlab lesson measure depth"),
-    ],
-)
-def test_an_action_knows_its_command(written: dict[str, object], command: str) -> None:
-    assert make_action(written, where="test").by_hand() == command
