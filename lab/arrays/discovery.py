@@ -27,6 +27,8 @@ _ROLES_OFFSET = 256
 _SPARE, _FAULTY, _JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
 _RECOVERY_FEATURE = 2
 _RESHAPE_FEATURE = 4
+_SECONDS = 0xFF_FFFF_FFFF
+"""Of a time in a superblock; the bits above are microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Superblock:
     """What the array thought of each device, by device number, when this superblock was written."""
     events: int
     updated_seconds: int
+    created_seconds: int
+    """When the array was created, in seconds since 1970."""
     is_incomplete: bool
     """In a slot, but a rebuild has not copied everything yet."""
     is_reshaping: bool
@@ -79,7 +83,7 @@ def parse_superblock(data: bytes) -> Superblock | None:
     magic, major, features = struct.unpack_from("<III", data)
     if magic != _MAGIC or major != 1:
         return None
-    level, layout = struct.unpack_from("<iI", data, 72)
+    created, level, layout = struct.unpack_from("<QiI", data, 64)
     (slots,) = struct.unpack_from("<I", data, 92)
     (device_number,) = struct.unpack_from("<I", data, 160)
     updated, events = struct.unpack_from("<QQ", data, 192)
@@ -94,8 +98,8 @@ def parse_superblock(data: bytes) -> Superblock | None:
         device_number=device_number,
         roles=struct.unpack_from(f"<{roles}H", data, _ROLES_OFFSET),
         events=events,
-        # The low 40 bits are seconds, the rest microseconds.
-        updated_seconds=updated & 0xFFFFFFFFFF,
+        updated_seconds=updated & _SECONDS,
+        created_seconds=created & _SECONDS,
         is_incomplete=bool(features & _RECOVERY_FEATURE),
         is_reshaping=bool(features & _RESHAPE_FEATURE),
     )

@@ -145,7 +145,7 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FileSays(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
-    """A file on the machine has these words in a line: what a program has noted there during this step."""
+    """A file on the machine has these words in a line: what a program has noted there since the array was created."""
 
     lasts = True
     path: str

@@ -46,16 +46,31 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
     nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
     array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
     sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
+    superblocks = {names[node]: found for node, found in superblocks_in(heads).items()}
+    written = _written_since(session, paths, (found.created_seconds for found in superblocks.values()))
     return DeepState(
-        superblocks={names[node]: found for node, found in superblocks_in(heads).items()},
+        superblocks=superblocks,
         resting=frozenset(array.name for array in session.found.all if array.name not in running),
         marked_before=frozenset(mark.array for mark in read_marks(session).values()),
         read_bytes=_counted(names, before, after),
         waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
         file_system_bytes={name: size for name, size in sizes.items() if size is not None},
         minors={name: minor for name, path in numbers.items() if (minor := _minor(texts[path])) is not None},
-        texts={path: text for path in paths if (text := texts[path]) is not None},
+        texts={path: text for path in written if (text := texts[path]) is not None},
     )
+
+
+def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
+    """Of these files those that were written since the newest of the arrays was created; without an array none.
+
+    What is older was noted when somebody went through the lesson before.
+    """
+    newest = max(created_seconds, default=None)
+    if newest is None or not (listed := sorted(paths)):
+        return []
+    times = session.machine.run(("stat", "-c", "%Y %n", "--", *listed), check=False).stdout
+    found = (line.partition(" ") for line in times.splitlines())
+    return [path for seconds, _, path in found if (digits(seconds) or 0) >= newest]
 
 
 def _all_checks(step: ReadyStep) -> Iterable[LessonCheck]:

@@ -53,7 +53,7 @@ class DeepState:
     minors: Mapping[str, int] = field(default_factory=dict)
     """Name of a disk -> minor number of its device."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """Path on the machine -> what is in the file."""
+    """Path on the machine -> what is in the file, if it was written since the lab's newest array was created."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def prove_for_another(files: LessonFiles, session: LabSession) -> None:
     ready = files.ready("anna")
     assert ready.values != files.ready().values
     proof = prove_in(ready, session, with_wrong=False)
-    assert proof.failures == ()
+    assert proof.failures == (), proof.failures
     assert proof.passed_solved == proof.checks
 
 

@@ -60,6 +60,9 @@ class Restless(Student):
             await asyncio.sleep(0.05)
         elif status is None:
             await self.build()
+        elif self.app.current_mode != "lab":
+            # The key to build was pressed just before the array came up.
+            await self.press("1")
         elif view is None:
             await self.press("m")
         elif not (lab.load and lab.load.is_running):
@@ -92,7 +95,9 @@ class Restless(Student):
             if self.app.screen is not screen or self.is_over:
                 return
             await asyncio.sleep(0.02)
-        await self.press("escape")
+        # It may have closed itself meanwhile.
+        if self.app.screen is screen:
+            await self.press("escape")
 
     async def build(self) -> None:
         found = self.lab.found

@@ -52,9 +52,12 @@ def test_a_drive_without_a_queue_gains_little_from_depth(lab: Lab) -> None:
 
 
 def test_outer_tracks_are_read_faster(lab: Lab) -> None:
-    outer = fio(lab, "old", "--rw=read", "--bs=512k", "--iodepth=2", "--size=12M")
-    inner = fio(lab, "old", "--rw=read", "--bs=512k", "--iodepth=2", "--size=12M", "--offset=36M")
-    assert outer["rate"] > 1.2 * inner["rate"]
+    # Other work on the computer can only slow a drive down: the fastest of three is what the place allows.
+    outer, inner = (
+        max(fio(lab, "old", "--rw=read", "--bs=512k", "--iodepth=2", "--size=12M", place)["rate"] for _ in range(3))
+        for place in ("--offset=0", "--offset=36M")
+    )
+    assert outer > 1.2 * inner
 
 
 def test_the_write_cache_hides_the_mechanics_until_data_must_be_safe(lab: Lab) -> None:

@@ -189,7 +189,9 @@ class TerminalScreen(pyte.Screen):
     def draw(self, data: str) -> None:
         """Letters; what takes no room and joins no letter is left out, since pyte would leave out all after it too."""
         if not data.isascii():
-            data = "".join(sign for sign in data if wcwidth(sign) > 0 or unicodedata.combining(sign))
+            kept = [sign for sign in data if wcwidth(sign) > 0 or unicodedata.combining(sign)]
+            # What changes how its neighbours look (category Cf) must not get at the screen that this one is part of.
+            data = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(sign) == "Cf" else sign for sign in kept)
         if data:
             self._last = data[-1]
             super().draw(data)
