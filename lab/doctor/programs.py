@@ -75,6 +75,7 @@ PROGRAMS = (
     Program("tcc", "-v", useful_for=("spindle disks with mechanics",)),
     Program("mkfs.ext4", "-V", useful_for=("workloads on ext4",)),
     Program("mkfs.xfs", "-V", useful_for=("workloads on XFS",)),
+    Program("parted", useful_for=("drill 4",)),
     Program("blkdiscard", useful_for=("giving the space of reset disks back",)),
     Program("dmsetup", "version", useful_for=("arrays of unequal disks (adapt5)",)),
     Program("losetup", useful_for=("loop disks",)),

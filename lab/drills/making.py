@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ PLACE = f"{MOUNT_FOLDER}/drill"
 """Where the file system is mounted while the drill is made, and when it is judged."""
 GUEST_FOLDER = f"{RUN_FOLDER}/drill"
 SUMS = "SHA256SUMS"
-_GUEST_PROGRAMS = Path(__file__).with_name("guest")
+_HERE = Path(__file__).resolve().parent
 _STRICT = "set -euo pipefail\n"
 
 
@@ -87,13 +88,15 @@ def guest_files(folder: Path) -> str:
     lines = [
         "modprobe -qa loop dm-snapshot",
         f"mkdir -p {GUEST_FOLDER} {RUN_FOLDER}/bin",
-        _here(f"{GUEST_FOLDER}/{SUMS}", sums),
+        _put(f"{GUEST_FOLDER}/{SUMS}", sums),
     ]
-    for path in sorted(_GUEST_PROGRAMS.glob("*.sh")):
-        program = f"{RUN_FOLDER}/bin/{path.stem}"
-        lines += [_here(program, path.read_text(encoding="utf-8")), f"chmod 755 {program}"]
-    return "\n".join([*lines, ""])
+    programs = {
+        f"{RUN_FOLDER}/bin/{path.stem}": path.read_text(encoding="utf-8") for path in sorted(_HERE.glob("guest/*.sh"))
+    }
+    lines += [_put(path, text) for path, text in programs.items()]
+    return "\n".join([*lines, f"chmod 755 {' '.join(programs)}", ""])
 
 
-def _here(path: str, text: str) -> str:
-    return f"cat > {path} <<'END OF {path}'\n{text}END OF {path}"
+def _put(path: str, text: str) -> str:
+    """By the shell alone: it is done at each reset, and processes take an embedded kernel some time."""
+    return f"printf %s {shlex.quote(text)} > {path}"

@@ -12,7 +12,6 @@ from lab.gates.numbers import digits
 from lab.gates.text import visible
 from lab.machine import Machine
 
-_EXAMINE = 'for disk in "$@"; do echo "=== $disk"; mdadm --examine "$disk" 2>&1; done'
 _LINE = re.compile(r"\s*([A-Z][^:]*?) : (.*)")
 _LONGEST = 200
 
@@ -46,12 +45,17 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
     """Name of a disk -> its picture."""
     nodes = [disk.node for disk in disks]
-    text = machine.run(("bash", "-c", _EXAMINE, "bash", *nodes), check=False).stdout
-    parts = dict.fromkeys(nodes, "")
-    for part in text.split("=== ")[1:]:
-        node, _, rest = part.partition("\n")
-        parts[node.strip()] = rest
-    return {disk.name: parse_examine(disk.name, parts[disk.node]) for disk in disks}
+    said = machine.run(("mdadm", "--examine", *nodes), check=False)
+    parts: dict[str, list[str]] = {node: [] for node in nodes}
+    told: list[str] = []
+    for line in said.stdout.splitlines():
+        # A disk's own part begins with its name and a colon.
+        told = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else told
+        told.append(line)
+    for line in said.stderr.splitlines():
+        for node in re.findall(r"/dev/[\w/.-]*\w", line):
+            parts.get(node, []).append(line)
+    return {disk.name: parse_examine(disk.name, "\n".join(parts[disk.node])) for disk in disks}
 
 
 def parse_examine(disk: str, text: str) -> MemberPicture:

@@ -9,14 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
+from lab.disks.lab_files import lab_folder
 from lab.drills.case import DrillCase, DrillOutcome
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, DrillError, LabError
-from lab.machine import Host, Target
+from lab.machine import Host, Target, TargetKind
 from lab.session.session import LabSession, open_session
+from lab.units import MIB
+
+DISK_BYTES = 128 * MIB
+"""A quarter of what a lab has by itself, since some ways sync whole disks; mdadm puts data at the same offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,9 @@ def prove(
     rest = deque((is_right, way) for is_right, way in ways if not only or way.id in only)
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
+        if target.kind is TargetKind.UML:
+            with lab_folder(own.state, target.lab_name) as disks:
+                disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
         is_made = False
         while rest:
             with open_session(target, own, start_arrays=False, on_notice=on_notice) as session:

@@ -37,7 +37,7 @@ MOST_LEDGER_BYTES = 64 * MIB
 _FILL_BLOCKS = 64
 """A write of fill has so many blocks (writer_program.MOST_BLOCKS)."""
 _CALL_OPERATIONS = 64
-"""What may be in doubt after the machine is lost: one start of the program makes no more."""
+"""What may be in doubt after the machine is lost, if nobody asks for more: one start of the program makes no more."""
 _TOLD_OPERATIONS = 8
 
 
@@ -135,19 +135,22 @@ class Oracle:
         self.region = replace(self.region, fills=self.region.fills + 1)
         write_file(self.file, msgspec.json.encode(self.region) + b"\n")
         if self.region.has_files:
-            self.advance(4 * self.region.mix.get("names", 10))
+            operations = 4 * self.region.mix.get("names", 10)
+            # All at once: who loses the machine meanwhile fills anew.
+            self.advance(operations, most_in_doubt=operations)
             return
         writes = -(-self.region.block_count // _FILL_BLOCKS) + 1
         self._play([self._begin(), ["fill"]], writes)
 
-    def advance(self, operations: int) -> None:
+    def advance(self, operations: int, *, most_in_doubt: int = _CALL_OPERATIONS) -> None:
         """So many further operations: writes and flushes, or what programs do with files. None is under way afterwards.
 
-        Raises LabError with the system's words if any failed, MachineLost.
+        ``most_in_doubt``: of how many nobody knows, at most, if the machine is lost meanwhile. Raises LabError with the
+        system's words if any failed, MachineLost.
         """
         step = "work" if self.region.has_files else "advance"
         while operations > 0:
-            part = min(operations, _CALL_OPERATIONS)
+            part = min(operations, most_in_doubt)
             operations -= part
             told: list[list[Any]] = []
             for start in range(0, part, _TOLD_OPERATIONS):

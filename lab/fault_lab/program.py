@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,7 @@ def run_program(
     Closing the iterator ends the program. Raises LabError with its last words if it ends without having come to its
     end.
     """
-    path = f"{RUN_FOLDER}/fault-{parts[-1]}"
-    source = change(joined_source(parts))
-    if machine.read([path])[path] != source:
-        machine.write(path, source)
+    path = _placed(machine, parts[-1], change(joined_source(parts)))
     argv, text = packed(("python3", "-IS", path), json.dumps(job, separators=(",", ":")))
     running = machine.stream(argv, stdin_text=text, keeps_output=False)
     rest, has_ended = "", False
@@ -67,6 +65,20 @@ def run_program(
             f"the program {path} on {machine.facts.target} ended with status {result.status}: {said}",
             hint="the machine's kernel may have killed it: raidlab exec dmesg",
         )
+
+
+def _placed(machine: Machine, name: str, source: str) -> str:
+    """Put a program on the machine, as a module that is compiled once, and return the path of what starts it.
+
+    The module's name follows from what is in it: so the one that was compiled before is never another one.
+    """
+    path, module = f"{RUN_FOLDER}/fault-{name}", f"fault_{name}_{sha256(source.encode()).hexdigest()[:16]}"
+    start = f"import sys\n\nsys.path.insert(0, {RUN_FOLDER!r})\nimport {module}\n"
+    if machine.read([path])[path] != start:
+        # In this order: where the start is, its module is whole.
+        machine.write(f"{RUN_FOLDER}/{module}.py", source)
+        machine.write(path, start)
+    return path
 
 
 def _document(line: str) -> dict[str, Any]:
