@@ -93,7 +93,9 @@ def screen_lines() -> Iterator[str]:
 
 def text_lines() -> Iterator[str]:
     """The help of the text mode."""
-    yield from importlib.import_module("tui.text").HELP.splitlines()
+    text = importlib.import_module("tui.text")
+    for name in ("HELP", "DRILL_HELP"):
+        yield from getattr(text, name, "").splitlines()
 
 
 def file_lines(tree: Path) -> Iterator[str]:

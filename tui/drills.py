@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import LabError
 from tui.messages import LabLooked, LabMessage, SessionEnded, SessionOpened
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lab.session.session import LabSession
     from tui.frontend import Frontend
 
+T = TypeVar("T")
 DRILLS_MODE = "drills"
 BLANK_NOTE = "A drill is made on blank disks: everything on the lab's disks will be lost."
 _COUNT_SECONDS = 1.0
@@ -59,14 +60,21 @@ class DrillView:
 
     id: str
     title: str
-    text: str
-    """Markdown: the symptom and the hints taken."""
+    briefing: str
+    """This, the rules and the hints that were taken are Markdown."""
+    rules: str
+    hints: tuple[str, ...]
     standing: tuple[tuple[str, str], ...]
     """Label and text, the time first."""
     is_committed: bool
     touched_bytes: int
     has_more_hints: bool
     seed: str
+
+    @property
+    def text(self) -> str:
+        """All that there is to read."""
+        return "\n\n".join([self.briefing, f"**How a drill goes.** {self.rules}", *self.hints])
 
     @property
     def number(self) -> str:
@@ -89,9 +97,13 @@ class Drills:
         """Id of the drill that the list is to stand on next; empty: where it is."""
         self.on_making: Callable[[bool], object] = lambda _: None
         """Told when a disaster begins to be made, and when it is there: how it is made is not to be seen."""
+        self.on_open: Callable[[bool], object] = lambda _: None
+        """Told when a drill has become the open one: whether it was made just now, or found in the lab."""
+        self.is_finding = False
+        """Whether a drill that is in the lab is being read."""
         self._came_from = "lab"
 
-    def open(self) -> None:
+    def open(self, then: Callable[[], object] = lambda: None) -> None:
         """Read the list, beside everything else."""
         host, open_id = self._frontend.client.host, self.view.id if self.view else ""
 
@@ -111,11 +123,12 @@ class Drills:
                 items.append(DrillItem(name, drill.title, *counts, reached, is_saved, name == open_id, drill.symptom))
             return tuple(items)
 
-        self._frontend.beside("drills", read, on_done=self._listed)
+        def listed(items: tuple[DrillItem, ...]) -> None:
+            self.items = items
+            self._frontend.show_soon()
+            then()
 
-    def _listed(self, items: tuple[DrillItem, ...]) -> None:
-        self.items = items
-        self._frontend.show_soon()
+        self._frontend.beside("drills", read, on_done=listed)
 
     def hear(self, message: LabMessage) -> None:
         """A lab that opens may have a drill in it; while it is open, what is written is counted."""
@@ -135,7 +148,18 @@ class Drills:
         session = self._frontend.client.session
         # Who is in no drill waits for nothing.
         if session is not None and (session.folder / "drill" / "case.json").exists():
-            self._frontend.look_up(find, on_done=self._sit)
+            self.is_finding = True
+            self._frontend.look_up(find, on_done=self._found, on_error=self._not_found)
+
+    def _not_found(self, error: LabError) -> None:
+        self.is_finding = False
+        self._frontend.tell(error)
+
+    def _found(self, desk: DrillDesk | None) -> None:
+        self.is_finding = False
+        self._sit(desk)
+        if desk is not None:
+            self.on_open(False)
 
     def _sit(self, desk: DrillDesk | None) -> None:
         self._desk = desk
@@ -170,18 +194,19 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.telling import RULES, briefing, standing
+        from lab.drills.telling import RULES, briefing, hint_words, standing
 
         case = desk.case
         drill, record = case.drill.drill, case.record
-        hints = [f"**Hint {number}.** {text}" for number, text in enumerate(drill.hints[: record.hints], start=1)]
         told = standing(case, desk.minutes)
         if self.hides_time:
             told.pop("time")
         return DrillView(
             id=drill.id,
             title=drill.title,
-            text="\n\n".join([briefing(case.drill), f"**How a drill goes.** {RULES.strip()}", *hints]),
+            briefing=briefing(case.drill),
+            rules=RULES.strip(),
+            hints=tuple(hint_words(case.drill, number) for number in range(1, record.hints + 1)),
             standing=tuple(told.items()),
             is_committed=case.is_committed,
             touched_bytes=record.touched_bytes,
@@ -216,22 +241,29 @@ class Drills:
         def check(session: LabSession) -> Plan | None:
             from lab.drills.disks import needs_clearing
 
-            return session.reset_all() if needs_clearing(session, _ready(self._frontend, drill_id, seed)) else None
+            return session.reset_all() if needs_clearing(session, _ready(session, drill_id, seed)) else None
 
         def make() -> None:
+            before = self._desk
+
             def work(session: LabSession) -> DrillDesk | None:
                 from lab.drills.desk import DrillDesk
                 from lab.drills.watch import open_desk
 
-                DrillDesk.begin(session, _ready(self._frontend, drill_id, seed))
+                if before is not None:
+                    # Its last count may still be waiting for its turn: it would be kept for the new drill.
+                    before.is_over = True
+                DrillDesk.begin(session, _ready(session, drill_id, seed))
                 return open_desk(session)
 
             def made(desk: DrillDesk | None) -> None:
                 self._forget()
                 self._sit(desk)
+                self.on_open(True)
 
             def failed(error: LabError) -> None:
                 self._forget()
+                self._sit(None)
                 self._frontend.tell(error)
 
             self.on_making(True)
@@ -259,18 +291,18 @@ class Drills:
             self._try(self._desk.case.hint)
             self.refresh()
 
-    def commit(self) -> None:
-        """From here on the disks may be written."""
+    def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
+        """From here on the disks may be written; ``then`` is told the bytes that had been written before."""
         if self._desk is not None:
-            self._work("Commit", self._desk.commit)
+            self._work("Commit", self._desk.commit, then)
 
-    def reset(self) -> None:
+    def reset(self, then: Callable[[None], object] = lambda _: None) -> None:
         """The disks as they were when the drill began."""
         if self._desk is not None:
-            self._work("Put the disks back", self._desk.reset)
+            self._work("Put the disks back", self._desk.reset, then)
 
-    def debrief(self, then: Callable[[], object]) -> None:
-        """End the drill; ``then`` is called when there is a page."""
+    def debrief(self, then: Callable[[DrillOutcome], object], *, array: str = "") -> None:
+        """End the drill; ``then`` is called when there is a page. ``array``: that has the data, if it is to be said."""
         desk = self._desk
         if desk is None:
             return
@@ -279,7 +311,7 @@ class Drills:
             from lab.drills.telling import debriefing
             from lab.drills.verdict import end_drill
 
-            outcome = end_drill(desk)
+            outcome = end_drill(desk, array)
             sizes = {disk.name: disk.size_bytes for disk in desk.disks}
             return outcome, debriefing(outcome, desk.case.drill, sizes)
 
@@ -287,23 +319,33 @@ class Drills:
             self.page = found[1]
             self._sit(None)
             self.open()
-            then()
+            then(found[0])
 
         self._frontend.job("Look at the data", work, on_done=done)
 
-    def leave(self) -> None:
+    def leave(self, then: Callable[[], object] = lambda: None) -> None:
         """Give it up without a verdict."""
-        if self._desk is not None:
-            desk = self._desk
-            self._frontend.look_up(lambda _: desk.close(), on_done=lambda _: self._sit(None))
+        desk = self._desk
+        if desk is None:
+            return
+
+        def left(_: None) -> None:
+            self._sit(None)
+            then()
+
+        self._frontend.look_up(lambda _: desk.close(), on_done=left)
 
     def toggle_time(self) -> None:
         """Show the timer, or not."""
         self.hides_time = not self.hides_time
         self.refresh()
 
-    def _work(self, title: str, work: Callable[[], object]) -> None:
-        self._frontend.job(title, lambda _: work(), on_done=lambda _: self.refresh())
+    def _work(self, title: str, work: Callable[[], T], then: Callable[[T], object]) -> None:
+        def done(result: T) -> None:
+            self.refresh()
+            then(result)
+
+        self._frontend.job(title, lambda _: work(), on_done=done)
 
     def _try(self, work: Callable[[], object]) -> None:
         try:
@@ -312,9 +354,9 @@ class Drills:
             self._frontend.tell(error)
 
 
-def _ready(frontend: Frontend, drill_id: str, seed: str | None) -> ReadyDrill:
-    from lab.drills.schema import find_drill, read_drill, ready
+def _ready(session: LabSession, drill_id: str, seed: str | None) -> ReadyDrill:
+    from lab.drills.schema import find_playable, read_drill, ready
     from lab.lessons.student import Student
 
-    path = find_drill(drill_id)
-    return ready(read_drill(path), path, Student(frontend.client.host).state.seed if seed is None else seed)
+    path = find_playable(drill_id, session.target.kind)
+    return ready(read_drill(path), path, Student(session.host).state.seed if seed is None else seed)

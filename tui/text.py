@@ -1,8 +1,8 @@
 """The app as plain lines, for screen readers and for terminals that can do no more: no screen, no animation.
 
 What happens is told in a sentence when it happens; what can be done is asked with ``?`` and done with the same keys as
-in the app, each followed by Enter. Building has its own dialog; experiments, results and lessons are ``raidlab`` lines,
-which can be typed here too.
+in the app, each followed by Enter. Building has its own dialog, drills their own words; experiments, results and
+lessons are ``raidlab`` lines, which can be typed here too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import queue
 import shlex
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -20,13 +21,26 @@ from typing import TYPE_CHECKING, TextIO
 from lab.gates.numbers import digits
 from tui import messages as happened
 from tui.actions import applying, build, carry_out, selected_disk, start_array
+from tui.drills import Drills
 from tui.frontend import Choice, ClientMaker, Frontend
 from tui.plain import to_ascii
 from tui.plan_runs import PlanRun
 from tui.state import MachinePhase
 from tui.story import next_step
 from tui.text_build import TextBuild
-from tui.text_words import array_lines, clock_line, disk_line, load_line, plain_step, progress_lines
+from tui.text_drills import DRILL_HELP, TextDrills
+from tui.text_words import (
+    HELP,
+    PACE_HELP,
+    array_lines,
+    clock_line,
+    disk_line,
+    load_line,
+    page_lines,
+    plain_step,
+    progress_lines,
+    words_wrapped,
+)
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -34,29 +48,10 @@ if TYPE_CHECKING:
     from lab.errors import LabError
     from lab.plans import Plan
 
-HELP = """\
-Type a key and Enter. Enter alone tells how things stand and what can be done next.
-?         what can be done now, with the keys
-b         build a first RAID 5
-build     put an array together choice by choice
-disk02    select a disk; md0 selects an array, or starts one that is stopped
-! LINE    run LINE as a root shell on the machine
-log       the commands that ran last
-restart   start a lost machine again
-q         close the lab and leave
-All else is on the command line, and can be typed here too:
-raidlab lesson list       the lessons; raidlab lesson start 1 begins one
-raidlab drill list        disasters to practise on; raidlab drill start 1 makes one
-raidlab run               experiments; raidlab run NAME measures one
-raidlab results           what was measured; raidlab results show NAME
-raidlab --help            everything"""
-PACE_HELP = """\
-Time on this machine is virtual: its clock goes as you choose. Enter alone tells what it shows.
-, or pause         let it stand still, or go on
-. or step          to the next event (a member fails, a rebuild ends), then pause
-> or faster        faster; < or slower: slower
-1x, 10x, 100x, max machine seconds for each second; max: as many as it can"""
 _LOGGED = 10
+_PAGE_COLUMNS = 100
+_COMMANDS = ("  ", "running: ")
+"""How lines begin that somebody may copy: they stay whole."""
 # They read what is stored, and need no machine.
 _WITHOUT_MACHINE = frozenset({"results", "compare", "export", "lint", "workloads", "--help", "--version"})
 
@@ -77,6 +72,9 @@ class TextApp(Frontend):
         """``run_line`` is the command line; ``read`` gives the next line, empty at the end, as ``readline`` does."""
         self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
         self.connect(target, make_client)
+        self.drills = Drills(self)
+        self._desk = TextDrills(self, self.drills)
+        self.services += (self.drills,)
         self._run_line = run_line
         self._read = read or sys.stdin.readline
         self._write = write or sys.stdout
@@ -85,7 +83,8 @@ class TextApp(Frontend):
         self._printed = 0
         self._told: dict[str, int] = {}
         self._load_told_seconds = 0.0
-        self._is_first_look = False
+        self.is_first_look = False
+        """Whether the machine runs and nothing was seen of it yet: then it is told how things stand."""
         self._is_commanded = False
 
     def run(self) -> int:
@@ -122,7 +121,7 @@ class TextApp(Frontend):
                 self._looked()
             case happened.SessionOpened():
                 self._line(f"The machine {self.lab.target} runs.")
-                self._is_first_look = True
+                self.is_first_look = True
             case happened.SessionEnded():
                 self._ended()
             case happened.LoadTicked():
@@ -136,13 +135,18 @@ class TextApp(Frontend):
         self._print_shell()
 
     def _looked(self) -> None:
+        if self._desk.is_making:
+            return
         for event in self.lab.new_events:
             self._line(f"{event.sentence}.")
         for line in progress_lines(self.lab, self._told):
             self._line(line)
-        if self._is_first_look:
-            self._is_first_look = False
-            self._status()
+        if self.is_first_look:
+            self.is_first_look = False
+            # Of a drill that is being read the desk tells what comes next.
+            self._stand()
+            if not self.drills.is_finding:
+                self._line(self.next_line())
 
     def _load_ticked(self) -> None:
         from tui.text_words import LOAD_EVERY_SECONDS
@@ -168,6 +172,9 @@ class TextApp(Frontend):
         word, _, rest = line.partition(" ")
         if word in ("q", "quit", "exit"):
             return False
+        if self._desk.is_making:
+            self._desk.tell_making()
+            return True
         simple = {
             "": self._status,
             "status": self._status,
@@ -180,13 +187,19 @@ class TextApp(Frontend):
             simple[word]()
         elif word == "restart":
             self.client.restart()
+        elif word == "drill":
+            if not self._desk.obey(rest):
+                self._line(DRILL_HELP)
         elif word == "raidlab":
-            self._run_command_line(rest)
+            # The command line would open the machine anew, and arrays by hand would be gone.
+            group, _, words = rest.strip().partition(" ")
+            if not (group == "drill" and self._desk.obey(words)):
+                self._run_command_line(rest)
         elif word.startswith("!"):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
             build(self)
-        elif not (self._select(word) or self.pacing.obey(word)):
+        elif not ((self._desk.takes(word) and self._desk.obey(line)) or self._select(word) or self.pacing.obey(word)):
             self._act(word)
         return True
 
@@ -226,6 +239,10 @@ class TextApp(Frontend):
         self._printed = self.shell.count
 
     def _status(self) -> None:
+        self._stand()
+        self._line(self.next_line())
+
+    def _stand(self) -> None:
         for line in array_lines(self.lab) if self.lab.look else ():
             self._line(line)
         if self.lab.pace:
@@ -233,7 +250,10 @@ class TextApp(Frontend):
         disk = selected_disk(self.lab)
         if disk:
             self._line(f"selected: {disk_line(self.lab, disk)}")
-        self._line(f"next: {plain_step(next_step(self.lab))}")
+
+    def next_line(self) -> str:
+        """What can be done next, in words."""
+        return f"next: {plain_step(self._desk.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
         for action in applying(self.lab):
@@ -242,6 +262,8 @@ class TextApp(Frontend):
             self._line(disk_line(self.lab, disk))
         if self.lab.pace:
             self._line(PACE_HELP)
+        if self._desk.next_step:
+            self._line(DRILL_HELP)
         self._line("help explains the rest.")
 
     def _help(self) -> None:
@@ -293,6 +315,11 @@ class TextApp(Frontend):
         """Show a sentence."""
         self._line(f"{title}. {text}" if title else text)
 
+    def tell_page(self, markdown: str) -> None:
+        """Show a page, in the width of the terminal."""
+        for line in page_lines(markdown, self._columns or _PAGE_COLUMNS):
+            self._line(line)
+
     def show_soon(self) -> None:
         """Lines are shown when something happens."""
 
@@ -339,7 +366,14 @@ class TextApp(Frontend):
             finally:
                 sys.stdin = before
 
+    @property
+    def _columns(self) -> int:
+        """Of the terminal; 0 where there is none."""
+        return shutil.get_terminal_size().columns if self._write.isatty() else 0
+
     def _line(self, text: str) -> None:
+        if self._columns and not text.startswith(_COMMANDS):
+            text = "\n".join(words_wrapped(text, self._columns))
         self._write.write((to_ascii(text) if self._is_ascii else text) + "\n")
         self._write.flush()
 

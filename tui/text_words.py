@@ -1,10 +1,12 @@
-"""Arrays, disks, syncs and loads in sentences. Pure."""
+"""The text mode's help, and arrays, disks, syncs, loads and pages in sentences. Pure."""
 
 from __future__ import annotations
 
+import io
 import re
+import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lab.units import human_bytes
 from tui.conditions import condition
@@ -15,9 +17,34 @@ from tui.views import bays_of, sync_view
 from tui.volume_views import inner_lines
 
 if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderResult
+    from rich.markdown import MarkdownElement
+
     from lab.disks import LabDisk
     from lab.workloads.live import LiveInterval
 
+HELP = """\
+Type a key and Enter. Enter alone tells how things stand and what can be done next.
+?         what can be done now, with the keys
+b         build a first RAID 5
+build     put an array together choice by choice
+disk02    select a disk; md0 selects an array, or starts one that is stopped
+! LINE    run LINE as a root shell on the machine
+drill     disasters to practise on: drill list, drill start 1; drill help tells the rest
+log       the commands that ran last
+restart   start a lost machine again
+q         close the lab and leave
+All else is on the command line, and can be typed here too:
+raidlab lesson list       the lessons; raidlab lesson start 1 begins one
+raidlab run               experiments; raidlab run NAME measures one
+raidlab results           what was measured; raidlab results show NAME
+raidlab --help            everything"""
+PACE_HELP = """\
+Time on this machine is virtual: its clock goes as you choose. Enter alone tells what it shows.
+, or pause         let it stand still, or go on
+. or step          to the next event (a member fails, a rebuild ends), then pause
+> or faster        faster; < or slower: slower
+1x, 10x, 100x, max machine seconds for each second; max: as many as it can"""
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
@@ -28,6 +55,10 @@ _WORDS = {
     "[b]Ctrl+R[/b]": "restart",
     "[b]Del[/b]": "delete",
     "[b]2[/b]": "build",
+    "[b]F6[/b]: task": "drill status tells the task",
+    "[b]F6[/b] shows": "drill status tells",
+    "[b]F7[/b]: hint": "drill hint gives a hint",
+    "[b]5[/b]: terminal": "! LINE runs LINE on the machine",
 }
 
 
@@ -36,6 +67,34 @@ def plain_step(markup: str) -> str:
     for key, word in _WORDS.items():
         markup = markup.replace(key, word)
     return _MARKUP.sub("", markup)
+
+
+def words_wrapped(text: str, columns: int) -> Iterator[str]:
+    """Lines that no terminal has to break within a word."""
+    for line in text.splitlines() or [""]:
+        yield from textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def page_lines(markdown: str, columns: int) -> Iterator[str]:
+    """A page of Markdown as lines of words: no frames and no marks, commands between quotes."""
+    from rich.console import Console
+    from rich.markdown import Heading, Markdown
+
+    class WordsHeading(Heading):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            yield self.text
+
+    class WordsPage(Markdown):
+        elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": WordsHeading}
+
+    page = WordsPage(markdown)
+    for token in (each for block in page.parsed for each in block.children or ()):
+        if token.type == "code_inline":
+            token.content = f"'{token.content}'"
+    console = Console(file=io.StringIO(), width=columns, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(page)
+    yield from (line.rstrip() for line in captured.get().strip("\n").splitlines())
 
 
 def clock_line(state: LabState) -> str:

@@ -16,13 +16,11 @@ from lab.cli.session import open_session
 from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import require_blank
-from lab.drills.mailbox import committed_words
-from lab.drills.schema import ReadyDrill, catalogue, find_drill, read_drill, ready
-from lab.drills.telling import RULES, briefing, debriefing, standing
+from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready
+from lab.drills.telling import PUT_BACK, RULES, briefing, committed_words, ended_page, hint_words, standing
 from lab.drills.verdict import DrillVerdict, end_drill
-from lab.errors import DrillError, ExitCode, LabError
+from lab.errors import DrillError, ExitCode
 from lab.lessons.student import Student, blank_lab
-from lab.machine import TargetKind
 from lab.session.arrival import keep_arrival
 
 app = App(name="drill", help="Disasters to practise on, with a verdict on the data.", help_format="plaintext")
@@ -85,12 +83,7 @@ def start(
 ) -> None:
     """Make a disaster on the lab's disks, and say what an administrator would be told."""
     context = current()
-    path = find_drill(name)
-    if path not in catalogue().values() and context.target.kind is not TargetKind.UML:
-        raise DrillError(
-            f"'{path}' runs its own commands as root, so it is played on the embedded kernel only",
-            hint="take --on uml:",
-        )
+    path = find_playable(name, context.target.kind)
     drill = read_drill(path)
     case = DrillCase.find(_folder(context))
     if case is not None and not again:
@@ -147,7 +140,7 @@ def hint() -> None:
     if context.json:
         out_json({"number": number, "hint": text})
     else:
-        say(f"**Hint {number} of {len(case.drill.drill.hints)}.** {text}")
+        say(hint_words(case.drill, number))
 
 
 @app.command
@@ -171,7 +164,7 @@ def reset() -> None:
     if context.json:
         out_json({"resets": desk.case.record.resets})
     else:
-        out("the disks are as they were when the drill began")
+        out(PUT_BACK)
 
 
 @app.command
@@ -259,9 +252,4 @@ def _tell(context: Context, outcome: DrillOutcome, sizes: dict[str, int]) -> Non
     if context.json:
         out_json(outcome)
         return
-    try:
-        path = find_drill(outcome.drill)
-        drill = ready(read_drill(path), path, outcome.seed)
-    except LabError:
-        drill = None
-    say(debriefing(outcome, drill, sizes))
+    say(ended_page(outcome, sizes))

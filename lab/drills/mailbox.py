@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from lab.drills.desk import DrillDesk
 from lab.drills.making import GUEST_FOLDER
-from lab.drills.telling import briefing, standing
+from lab.drills.telling import PUT_BACK, briefing, committed_words, standing
 from lab.drills.verdict import end_drill
 from lab.errors import LabError, MachineLost
-from lab.units import human_bytes
 
 _REQUEST = f"{GUEST_FOLDER}/request"
 _FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief)\s*")
@@ -49,12 +48,6 @@ def _hint(desk: DrillDesk) -> str:
     return f"hint {number} of {len(desk.case.drill.drill.hints)}: {text}"
 
 
-def committed_words(touched_bytes: int) -> str:
-    """What is said of a commit."""
-    written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
-    return f"committed; {written} on the disks before"
-
-
 def _debrief(desk: DrillDesk) -> str:
     outcome = end_drill(desk)
     return f"{outcome.verdict}: {outcome.saved_percent:g} % of the data. 'raidlab drill debrief latest' has the page."
@@ -62,7 +55,7 @@ def _debrief(desk: DrillDesk) -> str:
 
 def _reset(desk: DrillDesk) -> str:
     desk.reset()
-    return "the disks are as they were when the drill began"
+    return PUT_BACK
 
 
 _ANSWERS: dict[str, Callable[[DrillDesk], str]] = {

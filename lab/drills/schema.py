@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from lab.errors import LabError, SpecError
+from lab.errors import DrillError, LabError, SpecError
 from lab.gates.numbers import DiskCount, digits
 from lab.lessons.checks import LessonCheck
 from lab.lessons.ready import make_check
 from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
+from lab.machine import TargetKind
 from lab.session.versions import NeededMdadm
 from lab.tomlfile import read_toml, unknown_word
 
@@ -242,3 +243,14 @@ def find_drill(word: str) -> Path:
     if len(near) > 1:
         raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
     raise unknown_word("drill", word, known)
+
+
+def find_playable(word: str, kind: TargetKind) -> Path:
+    """``find_drill`` of one that may be played on such a machine. Raises SpecError, DrillError."""
+    path = find_drill(word)
+    if path not in catalogue().values() and kind is not TargetKind.UML:
+        raise DrillError(
+            f"'{path}' runs its own commands as root, so it is played on the embedded kernel only",
+            hint="take --on uml:",
+        )
+    return path

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lab.drills.case import DrillCase, DrillOutcome
 from lab.drills.pictures import MemberPicture, freshest_events
-from lab.drills.schema import ReadyDrill
+from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict
+from lab.errors import LabError
 from lab.gates.text import markdown, visible
 from lab.units import human_bytes
 
@@ -32,11 +33,24 @@ You are root on the machine, with mdadm, dmesg and everything else that is insta
 - **commit** says: from here on I write on the disks. **reset** makes them what they were, in seconds. **hint** costs
   nothing, but is noted. **debrief** ends the drill with the verdict.
 """
+PUT_BACK = "the disks are as they were when the drill began"
 
 
 def briefing(drill: ReadyDrill) -> str:
     """The title and the symptom."""
     return f"# {drill.drill.title}\n\n{drill.drill.symptom.strip()}\n"
+
+
+def hint_words(drill: ReadyDrill, number: int) -> str:
+    """A hint that was taken, by its number."""
+    hints = drill.drill.hints
+    return f"**Hint {number} of {len(hints)}.** {hints[number - 1]}"
+
+
+def committed_words(touched_bytes: int) -> str:
+    """What is said of a commit."""
+    written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
+    return f"committed; {written} on the disks before"
 
 
 def standing(case: DrillCase, minutes: float) -> dict[str, str]:
@@ -68,6 +82,16 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, sizes: Mapping[s
     if drill is not None:
         parts.append(f"## What an expert would have done\n\n{drill.drill.expert.strip()}")
     return "\n\n".join(parts) + "\n"
+
+
+def ended_page(outcome: DrillOutcome, sizes: Mapping[str, int] | None = None) -> str:
+    """The page of a drill whose file may be gone by now."""
+    try:
+        path = find_drill(outcome.drill)
+        drill = ready(read_drill(path), path, outcome.seed)
+    except LabError:
+        drill = None
+    return debriefing(outcome, drill, sizes or {})
 
 
 def _figures(outcome: DrillOutcome) -> str:
@@ -117,8 +141,9 @@ def changes(outcome: DrillOutcome, sizes: Mapping[str, int]) -> str:
     for name, ranges in outcome.changed.items():
         size = max(sizes.get(name, 0), ranges[-1][1])
         total = sum(end - first for first, end in ranges)
-        lines.append(f"    {name}  {strip(ranges, size)}  {human_bytes(total)} changed")
-    return "\n".join(lines) or "No disk is other than it was."
+        lines.append(f"{name}  {strip(ranges, size)}  {human_bytes(total)} changed")
+    # Between fences: indented alone, it would be the last words of the list before it.
+    return "\n".join(["```", *lines, "```"]) if lines else "No disk is other than it was."
 
 
 def strip(ranges: Iterable[Sequence[int]], size: int, cells: int = STRIP_CELLS) -> str:

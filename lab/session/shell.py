@@ -52,8 +52,7 @@ class Shell:
     """
 
     def __init__(self, session: LabSession) -> None:
-        self._machine = session.machine
-        self._on_typed = session.on_typed
+        self._session, self._machine = session, session.machine
         self._state = f"{RUN_FOLDER}/shell-{secrets.token_hex(4)}"
         self._lock = threading.Lock()
         self._command: RunningCommand | None = None
@@ -76,7 +75,8 @@ class Shell:
             argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
             self._command = command = self._machine.stream(argv, keeps_output=False)
             self._interrupts = 0
-        self._on_typed(line)
+        # Asked anew each time: a drill may have begun since.
+        self._session.on_typed(line)
         kept: deque[str] = deque()
         size = 0
         try:

@@ -28,13 +28,18 @@ pytestmark = pytest.mark.kernel
 PATIENCE_SECONDS = 240.0
 
 
-@asynccontextmanager
-async def student(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[RaidlabApp, Pilot[object]]]:
-    """The app with an open lab of its own, on the screen of the lessons."""
+def own_lab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven small disks."""
     monkeypatch.setenv("RAIDLAB_STATE", str(folder / "state"))
     disks = folder / "state" / "labs" / "default"
     disks.mkdir(parents=True)
     (disks / "lab.json").write_bytes(msgspec.json.encode(specs(7, DiskKind.FILE, size_bytes=64 * MIB)))
+
+
+@asynccontextmanager
+async def student(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[RaidlabApp, Pilot[object]]]:
+    """The app with an open lab of its own, on the screen of the lessons."""
+    own_lab(folder, monkeypatch)
     settings = folder / "app.json"
     save_settings(settings, Settings(was_welcomed=True))
     app = RaidlabApp("uml:", settings_file=settings, keys_file=folder / "keys.toml")

@@ -13,7 +13,7 @@ from lab.session.pace import PAUSED, STEP, Pace
 from tests.tui.conftest import AppMaker, AppPilot, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.standing import StandingLab
-from tests.tui.test_text import Talk
+from tests.tui.talk import Talk
 from tests.unit.session.looks import look
 from tui.app import RaidlabApp
 from tui.messages import LabLooked

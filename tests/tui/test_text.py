@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from lab.cli import main as command_line
 from tests.tui.fake_lab import FakeLab
+from tests.tui.talk import Talk
 from tests.unit.fakes import Scripted
-from tui.client.client import LabClient
-from tui.text import TextApp
-
-PATIENCE_SECONDS = 15.0
-
-
-class Talk:
-    """Types lines into a text mode and waits for what it says."""
-
-    def __init__(self, lab: FakeLab) -> None:
-        self.lab = lab
-        self.said = io.StringIO()
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.app = TextApp(
-            "uml:",
-            run_line=lambda argv: command_line.run(argv),
-            read=self._lines.get,
-            write=self.said,
-            make_client=lambda post: LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open),
-        )
-        self.status: list[int] = []
-        self._thread = threading.Thread(target=lambda: self.status.append(self.app.run()), daemon=True)
-        self._thread.start()
-        self._heard = 0
-
-    def type(self, line: str) -> None:
-        self._lines.put(f"{line}\n")
-
-    def hear(self, words: str) -> str:
-        """Wait until it is said, after what was heard before."""
-        self.wait(lambda: words in self.said.getvalue()[self._heard :], words)
-        text = self.said.getvalue()
-        end = text.index(words, self._heard) + len(words)
-        heard, self._heard = text[self._heard : end], end
-        return heard
-
-    def wait(self, is_reached: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not is_reached():
-            assert time.monotonic() < deadline, f"never: {what}; said: {self.said.getvalue()}"
-            time.sleep(0.005)
-
-    def look(self) -> None:
-        self.wait(lambda: self.lab.machine.stream_of_samples is not None, "the monitor asks for samples")
-        self.lab.tick()
-        self.wait(lambda: self._seen_seconds() >= self.lab.seconds, "the look")
-
-    def _seen_seconds(self) -> float:
-        look = self.app.lab.look
-        return look.time_seconds if look else 0.0
-
-    def close(self) -> None:
-        self._lines.put("")
-        self._thread.join(PATIENCE_SECONDS)
-        self.app.client.close()
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ class DrillsScreen(ModeScreen):
         self.drills.reset()
 
     def action_debrief(self) -> None:
-        self.drills.debrief(self.action_last)
+        self.drills.debrief(lambda _: self.action_last())
 
     def action_last(self) -> None:
         self.app.push_screen(DebriefScreen(self.drills.page))
