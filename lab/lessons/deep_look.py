@@ -40,14 +40,15 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
     running = {status.name for status in after.arrays}
     paths = {check.path for check in checks if isinstance(check, FileSays)}
     numbers = {name: f"/sys/class/block/{kernel_name(node)}/dev" for node, name in names.items()}
-    texts = session.machine.read([*paths, *numbers.values()])
+    read = session.machine.read([*paths, *numbers.values()])
+    texts = {path: text for path in paths if (text := read[path]) is not None}
     # An array whose members hang would hold the look up: it is read for a lesson about file systems alone.
     has_systems = any(isinstance(check, FileSystemFills) for check in checks)
     nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
     array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
     sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
     superblocks = {names[node]: found for node, found in superblocks_in(heads).items()}
-    written = _written_since(session, paths, (found.created_seconds for found in superblocks.values()))
+    written = _written_since(session, texts, (found.created_seconds for found in superblocks.values()))
     return DeepState(
         superblocks=superblocks,
         resting=frozenset(array.name for array in session.found.all if array.name not in running),
@@ -55,8 +56,8 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
         read_bytes=_counted(names, before, after),
         waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
         file_system_bytes={name: size for name, size in sizes.items() if size is not None},
-        minors={name: minor for name, path in numbers.items() if (minor := _minor(texts[path])) is not None},
-        texts={path: text for path in written if (text := texts[path]) is not None},
+        minors={name: minor for name, path in numbers.items() if (minor := _minor(read[path])) is not None},
+        texts={path: texts[path] for path in written},
     )
 
 

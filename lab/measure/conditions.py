@@ -85,7 +85,8 @@ def _depends_on(lab: Lab) -> dict[str, str]:
     chosen = parse_target(lab.machine.facts.target).options.get("kernel", "")
     kernel = find_kernel(lab.host.processes, lab.host.files, virtual_time=True, chosen=chosen).path
     own = (path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    programs = lab.machine.run(("sh", "-c", _PROGRAMS), check=False).stdout
+    # The embedded kernel's root is this computer's, which reads its files sooner.
+    programs = lab.host.processes.run(("env", "-i", "sh", "-c", _PROGRAMS)).stdout
     return {
         "kernel": _digest([kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]),
         "programs": hashlib.sha256("".join(sorted(programs.splitlines())).encode()).hexdigest(),

@@ -143,7 +143,9 @@ class LabSession(OpenArrays):
 def link_disks(session: OpenArrays) -> None:
     """Make ``/dev/lab/disk01`` and so on lead to the lab's disks, as udev's links lead to disks by their names."""
     pairs = [word for disk in session.disks for word in (disk.node, f"{DISK_LINKS}/{disk.name}")]
-    script = f'mkdir -p {DISK_LINKS}; while [ "$1" ]; do ln -sfn "$1" "$2"; shift 2; done'
+    # A process takes an embedded kernel some time: where the links are, none is needed.
+    link = '[ "$1" -ef "$2" ] || ln -sfn "$1" "$2"; shift 2'
+    script = f'[ -d {DISK_LINKS} ] || mkdir -p {DISK_LINKS}; while [ "$1" ]; do {link}; done'
     session.machine.run(("sh", "-c", script, "sh", *pairs), check=False)
 
 
