@@ -157,7 +157,7 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
         return _Saved(status, members, blocks, percent, tuple(lacks))
     what = f"{wanted} has" if wanted else "an array that runs has"
-    return _Saved(None, (), {}, 0.0, (f"{what} the file system",))
+    return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (f"{what} the file system",))
 
 
 def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
 from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.telling import debriefing
 from lab.drills.verdict import DrillVerdict, end_drill, judge
 from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
@@ -112,6 +113,16 @@ def test_assembling_is_writing(made: Host) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, "mdadm --stop --scan; mdadm --assemble --force --run /dev/md0 $members")
         assert touched(desk) > 0
+
+
+def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
+    with working(made) as (session, desk):
+        by_hand(session, desk, "mdadm --stop --scan")
+        outcome = judge(desk, outcome_id="x")
+        total = desk.case.record.blocks
+        assert total > 0
+        assert (outcome.verdict, outcome.blocks) == (DrillVerdict.LOST, {"missing": total})
+        assert f"**0 %** of {total} blocks of 4 KiB ({total} missing)" in debriefing(outcome, desk.case.drill, {})
 
 
 _BY_HAND = """
