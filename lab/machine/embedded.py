@@ -193,6 +193,8 @@ def kernel_arguments(
     arguments = [
         str(image.path),
         f"mem={options.memory_bytes // MIB}M",
+        # No device, but a word for /proc/mounts: without it UML says root=98:0, and lsblk shows the first disk on "/".
+        "root=/run/computer",
         "rootfstype=hostfs",
         "rootflags=/",
         "ro",
