@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from lab.cli.context import Options, use_options
+from lab.cli.main import run
 from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
 from lab.drills.schema import find_drill, read_drill, ready
@@ -217,6 +219,23 @@ def _kernel_of(host: Host) -> int:
     """The process of the machine that runs from this state folder."""
     (record,) = Path(host.state.root).rglob("kernel.json")
     return int(read_own_json(record, dict[str, Any])["kernel_group"])
+
+
+def test_made_anew_it_tells_nothing_of_the_disaster_before(
+    made: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(made.state.root))
+    try:
+        assert run(["drill", "start", "1", "--again"]) == 0
+        assert run(["exec", "--", "true"]) == 0
+    finally:
+        use_options(Options())
+    told = capfd.readouterr().err
+    assert "blkdiscard" in told
+    assert "was not started" not in told
+    case = DrillCase.find(made.state.lab_folder("default"))
+    assert case is not None
+    assert case.record.seed == "tests"
 
 
 _RIGHT = """
