@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 from textual.widgets import Static
 
+from lab.errors import RUN_AGAIN
 from tui.glyphs import glyphs_of
 from tui.quantities import clock_words
 from tui.registry import SCREENS
@@ -29,6 +30,14 @@ _PHASE_WORDS = {
 def machine_clock(state: LabState) -> str:
     """``0:12:30 10x``: what the machine's clock shows and how it goes; nothing where it goes as everybody's does."""
     return f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
+
+
+def _besides(hint: str) -> str:
+    """What a remedy for the command line says beyond starting the machine again."""
+    if hint.startswith(RUN_AGAIN):
+        rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
+        return f" {rest[0].upper()}{rest[1:]}." if rest else ""
+    return f" Or: {hint.replace(RUN_AGAIN, 'press Ctrl+R')}." if hint else ""
 
 
 class TopBar(Static):
@@ -152,7 +161,7 @@ class ProblemBar(Static):
                     Content.from_markup(
                         "\n[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; nothing that was "
                         "measured or shown is lost.$hint",
-                        hint=f" Or: {state.problem.hint}." if state.problem.hint else "",
+                        hint=_besides(state.problem.hint),
                     ),
                 )
             )
