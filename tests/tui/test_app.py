@@ -269,7 +269,7 @@ async def test_a_window_that_changes_is_filled_anew_also_while_the_machine_is_lo
         await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
-        assert "uml: lost" in text_of(app).splitlines()[0]
+        assert "machine lost" in text_of(app).splitlines()[0]
 
 
 async def test_what_the_session_finds_on_the_disks_is_shown_unasked(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from lab.errors import RUN_AGAIN
+from lab.machine.target import target_words
 from tui.glyphs import glyphs_of
 from tui.quantities import clock_words
 from tui.registry import SCREENS
@@ -107,12 +108,12 @@ class TopBar(Static):
             gap = " " if is_short else "  "
             parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
         if state.phase is MachinePhase.OPEN:
-            text = "" if is_short else f"{state.target} {kernel} "
+            text = "" if is_short else f"{target_words(state.target, is_short=True)} {kernel} "
             parts.append(Content.from_markup("[$success]$glyph[/] $text", glyph=glyphs.good, text=text))
         else:
             style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
             sign = glyphs.busy if state.phase is MachinePhase.OPENING else glyphs.bad
-            text = f"{state.target} {_PHASE_WORDS[state.phase]} ".lstrip()
+            text = f"machine {_PHASE_WORDS[state.phase]} "
             parts.append(Content.from_markup(f"[{style}]$glyph $text[/]", glyph=sign, text=text))
         return Content.assemble(*parts)
 
