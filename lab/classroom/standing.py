@@ -32,6 +32,8 @@ class DrillTry:
     outcome: str
     digest: str
     drill: str
+    drill_file: str
+    """lab.drills.schema.file_digest; empty: of a raidlab that did not keep it."""
     seed: str
     began_utc: str
     verdict: str
@@ -286,7 +288,16 @@ def _figures(work: DrillTry | LessonTry) -> tuple[object, ...]:
     """What stands in the sheet, of one and the same work."""
     if isinstance(work, LessonTry):
         return (work.seed,)
-    return work.verdict, work.saved_percent, work.minutes, work.hints, work.resets, work.touched_bytes, work.seed
+    return (
+        work.verdict,
+        work.saved_percent,
+        work.minutes,
+        work.hints,
+        work.resets,
+        work.touched_bytes,
+        work.seed,
+        work.drill_file,
+    )
 
 
 def _seeds(work: Sequence[Work], what: Callable[[Work], str]) -> Iterable[SharedSeed]:

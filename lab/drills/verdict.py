@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
-from lab.drills.case import DrillOutcome, DrillStore, EndedMistake
+from lab.drills.case import CHANGED_FILE, DrillOutcome, DrillStore, EndedMistake
 from lab.drills.desk import RESET_LINE, DrillDesk
 from lab.drills.making import PLACE
 from lab.drills.pictures import MemberPicture, look_at_members
-from lab.drills.schema import common_mistakes
+from lab.drills.schema import common_mistakes, file_digest
 from lab.drills.signs import DrillEnd, make_sign
 from lab.errors import LabError
 from lab.fault_lab.ledger_program import ALLOWED
@@ -94,6 +94,7 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
     return DrillOutcome(
         id=outcome_id,
         drill=drill.id,
+        drill_file=_file_of(desk),
         title=drill.title,
         seed=record.seed,
         target=record.target,
@@ -117,6 +118,11 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         after=after,
         changed=changed,
     )
+
+
+def _file_of(desk: DrillDesk) -> str:
+    now, begun = file_digest(desk.case.drill.path), desk.case.record.drill_file
+    return now if begun in ("", now) else CHANGED_FILE
 
 
 def _since_reset(lines: Sequence[str]) -> Sequence[str]:

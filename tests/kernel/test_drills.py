@@ -14,9 +14,9 @@ import pytest
 
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
-from lab.drills.case import DrillCase, DrillStore
+from lab.drills.case import CHANGED_FILE, DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
-from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.telling import debriefing
 from lab.drills.verdict import DrillVerdict, end_drill, judge
 from lab.drills.watch import open_desk
@@ -125,6 +125,16 @@ def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
         assert total > 0
         assert (outcome.verdict, outcome.blocks) == (DrillVerdict.LOST, {"missing": total})
         assert f"**0 %** of {total} blocks of 4 KiB ({total} missing)" in debriefing(outcome, desk.case.drill, {})
+
+
+def test_the_outcome_knows_the_drills_file(made: Host) -> None:
+    with working(made) as (_, desk):
+        begun = desk.case.record.drill_file
+        assert begun == file_digest(PATH)
+        assert judge(desk, outcome_id="x").drill_file == begun
+        desk.case.change(drill_file="made from another")
+        assert judge(desk, outcome_id="x").drill_file == CHANGED_FILE
+        desk.case.change(drill_file=begun)
 
 
 _BY_HAND = """
