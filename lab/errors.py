@@ -61,6 +61,10 @@ class VersionTooOld(LabError):
     """A program on the machine is too old for what was asked for; another machine may do it."""
 
 
+RUN_AGAIN = "run the command again"
+"""The remedy for a lost machine, in hints; a client that goes on says its own instead."""
+
+
 class MachineLost(LabError):
     """The machine or its agent vanished; nothing that was under way has an answer."""
 

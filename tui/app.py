@@ -14,6 +14,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from lab.errors import RUN_AGAIN
 from lab.host import signals
 from tui.collector import settle_collector
 from tui.drills import Drills
@@ -195,7 +196,8 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
     def tell(self, error: LabError) -> None:
-        self.say(f"{error.message}\nnext: {error.hint}" if error.hint else error.message, is_bad=True)
+        hint = error.hint.replace(RUN_AGAIN, "press Ctrl+R")
+        self.say(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
         """In a notification; bad news stays longer."""

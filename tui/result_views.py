@@ -7,6 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lab.machine.target import target_words
 from lab.report.cells import OFF_THEORY, interval_text
 from lab.report.series import READ, Row, rows
 from lab.results.record import RunStatus
@@ -35,7 +36,8 @@ def summary_facts(summary: ResultSummary) -> str:
     """When and where it was measured, and how far it came."""
     if summary.problem:
         return "damaged"
-    return f"{_short_date(summary.created_utc)}  {summary.measured_count} of {summary.planned_count}  {summary.target}"
+    where = target_words(summary.target, is_short=True)
+    return f"{_short_date(summary.created_utc)}  {summary.measured_count} of {summary.planned_count}  {where}"
 
 
 def _short_date(created_utc: str) -> str:
@@ -157,7 +159,7 @@ def condition_lines(record: ResultRecord) -> list[str]:
     conditions = record.conditions
     lines = [
         f"Measured    {record.created_utc}, raidlab {record.raidlab_version}, {_how_far(record)}",
-        f"Machine     {conditions.target} on {conditions.host_name}, {conditions.architecture}",
+        f"Machine     {target_words(conditions.target)} on {conditions.host_name}, {conditions.architecture}",
         f"Kernel      {conditions.kernel_release}{_kernel_notes(conditions)}",
         f"Processor   {conditions.cpu_count} × {conditions.cpu_model or 'unknown'}",
         f"Memory      {human_bytes(conditions.memory_bytes)}",

@@ -52,6 +52,7 @@ TABLES = {
         "outcome": _TEXT,
         "digest": _TEXT,
         "drill": _TEXT,
+        "drill_file": _TEXT,
         "seed": _TEXT,
         "began_utc": _TEXT,
         "verdict": _TEXT,
@@ -77,7 +78,7 @@ TABLES = {
 """Table -> its columns. Names of steps and mistakes stand with commas between them. What is known of the files comes
 last: of files that are known, all else must be there."""
 Rows = dict[str, list[tuple[object, ...]]]
-_CHECKS = 3
+_CHECKS = 4
 """Raised when bundles are checked in another way: what an earlier raidlab found good is looked at again."""
 
 
@@ -213,8 +214,8 @@ def _shown(value: object) -> object:
 
 def _outcome(work: DrillOutcome) -> tuple[object, ...]:
     mistakes = _joined(mistake.id for mistake in work.mistakes)
-    what = (work.id, work_digest(work), work.drill, work.seed, work.began_utc, work.verdict, work.saved_percent)
-    return (*what, work.minutes, work.touched_bytes, work.hints, work.resets, mistakes)
+    what = (work.id, work_digest(work), work.drill, work.drill_file, work.seed, work.began_utc, work.verdict)
+    return (*what, work.saved_percent, work.minutes, work.touched_bytes, work.hints, work.resets, mistakes)
 
 
 def _joined(names: Iterable[str]) -> str:

@@ -85,7 +85,9 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
         and all(0 <= count < _MOST_BYTES for count in (outcome.touched_bytes, *outcome.blocks.values()))
         and len(outcome.mistakes) <= _MOST_PARTS
         and _are_short(*(mistake.id for mistake in outcome.mistakes))
-        and _are_short(outcome.title, outcome.seed, outcome.target, outcome.began_utc, outcome.ended_utc)
+        and _are_short(
+            outcome.title, outcome.drill_file, outcome.seed, outcome.target, outcome.began_utc, outcome.ended_utc
+        )
     )
     return _require(outcome, is_good, source)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +32,8 @@ class DrillTry:
     outcome: str
     digest: str
     drill: str
+    drill_file: str
+    """lab.drills.schema.file_digest; empty: of a raidlab that did not keep it."""
     seed: str
     began_utc: str
     verdict: str
@@ -42,6 +44,17 @@ class DrillTry:
     hints: int
     resets: int
     mistakes: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        """What was tried."""
+        return self.drill
+
+    @property
+    def figures(self) -> tuple[object, ...]:
+        """What stands in the sheet, of one and the same work."""
+        counts = (self.minutes, self.hints, self.resets, self.touched_bytes)
+        return (self.verdict, self.saved_percent, *counts, self.seed, self.drill_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,16 @@ class LessonTry:
     """Steps for which every hint was taken."""
     by_lab: tuple[str, ...]
     """Steps that the lab carried out for the student."""
+
+    @property
+    def what(self) -> str:
+        """What was tried."""
+        return self.lesson
+
+    @property
+    def figures(self) -> tuple[object, ...]:
+        """What stands in the sheet, of one and the same work."""
+        return (self.seed,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +197,8 @@ def practice_in(database: DuckDBPyConnection) -> ClassPractice:
     return ClassPractice(
         tuple(drill_standings(tries)),
         tuple(lesson_standings(progress)),
-        (*_copies(tries, _drill_of), *_copies(progress, _lesson_of)),
-        (*_seeds(tries, _drill_of), *_seeds(progress, _lesson_of)),
+        (*_copies(tries), *_copies(progress)),
+        (*_seeds(tries), *_seeds(progress)),
         tuple(tries),
         tuple(progress),
     )
@@ -192,14 +215,6 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-def _drill_of(work: DrillTry) -> str:
-    return work.drill
-
-
-def _lesson_of(work: LessonTry) -> str:
-    return work.lesson
-
-
 def share(count: int, of: int) -> Share:
     """A share with Wilson's score interval: with few students it covers as often as it says, and stays within 0 and 1.
 
@@ -214,11 +229,11 @@ def share(count: int, of: int) -> Share:
 
 def drill_standings(tries: Iterable[DrillTry]) -> Iterable[DrillStanding]:
     """Each drill, in the order of their ids. The first try is the one that began first."""
-    for drill, group in _grouped(_once(tries), _drill_of).items():
-        students = _grouped(group, lambda each: each.key).values()
+    for drill, students in _by_student(tries):
         first = [min(own, key=lambda each: (each.began_utc, each.outcome)) for own in students]
-        made = Counter(name for own in students for name in {name for each in own for name in each.mistakes})
-        yield DrillStanding(drill, len(group), _standing(first), _standing(list(map(best_try, students))), _often(made))
+        best = [best_try(own) for own in students]
+        made = _often(name for own in students for name in {name for each in own for name in each.mistakes})
+        yield DrillStanding(drill, sum(map(len, students)), _standing(first), _standing(best), made)
 
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
@@ -237,20 +252,24 @@ def _standing(tries: Sequence[DrillTry]) -> TryStanding:
         tuple(sorted(each.minutes for each in tries)),
         statistics.fmean(each.hints for each in tries),
         statistics.fmean(each.resets for each in tries),
-        _often(Counter(each.verdict for each in tries)),
-        _often(Counter(name for each in tries for name in each.mistakes)),
+        _often(each.verdict for each in tries),
+        _often(name for each in tries for name in each.mistakes),
     )
 
 
 def lesson_standings(progress: Iterable[LessonTry]) -> Iterable[LessonStanding]:
     """Each lesson; of a student's several bundles the one with the most steps done counts."""
-    for lesson, group in _grouped(_once(progress), _lesson_of).items():
-        students = _grouped(group, lambda each: each.key).values()
+    for lesson, students in _by_student(progress):
         last = [max(own, key=lambda each: (each.is_passed, each.steps_done)) for own in students]
-        hinted = Counter(step for each in last for step in each.all_hints)
-        helped = Counter(step for each in last for step in each.by_lab)
         passed = share(sum(each.is_passed for each in last), len(last))
-        yield LessonStanding(lesson, passed, _often(hinted), _often(helped))
+        hinted = _often(step for each in last for step in each.all_hints)
+        yield LessonStanding(lesson, passed, hinted, _often(step for each in last for step in each.by_lab))
+
+
+def _by_student(work: Iterable[Work]) -> Iterator[tuple[str, list[list[Work]]]]:
+    """Each drill or lesson in the order of their ids, with what each student did of it."""
+    for what, group in _grouped(_once(work), lambda each: each.what).items():
+        yield what, list(_grouped(group, lambda each: each.key).values())
 
 
 def _once(work: Iterable[Work]) -> list[Work]:
@@ -268,29 +287,23 @@ def _grouped(work: Iterable[Work], word: Callable[[Work], str]) -> dict[str, lis
     return found
 
 
-def _often(counts: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+def _often(names: Iterable[str]) -> dict[str, int]:
+    """How often each, the most frequent first."""
+    return dict(sorted(Counter(names).items(), key=lambda each: (-each[1], each[0])))
 
 
-def _copies(work: Sequence[Work], what: Callable[[Work], str]) -> Iterable[CopiedWork]:
+def _copies(work: Sequence[Work]) -> Iterable[CopiedWork]:
     found: dict[tuple[str, tuple[str, ...]], bool] = {}
     for group in _grouped(work, lambda each: each.digest).values():
         if len({each.key for each in group}) > 1:
-            place = what(group[0]), tuple(sorted({each.file for each in group}))
-            found[place] = found.get(place, False) or len({_figures(each) for each in group}) > 1
+            place = group[0].what, tuple(sorted({each.file for each in group}))
+            found[place] = found.get(place, False) or len({each.figures for each in group}) > 1
     for (name, files), is_altered in sorted(found.items()):
         yield CopiedWork(name, files, is_altered)
 
 
-def _figures(work: DrillTry | LessonTry) -> tuple[object, ...]:
-    """What stands in the sheet, of one and the same work."""
-    if isinstance(work, LessonTry):
-        return (work.seed,)
-    return work.verdict, work.saved_percent, work.minutes, work.hints, work.resets, work.touched_bytes, work.seed
-
-
-def _seeds(work: Sequence[Work], what: Callable[[Work], str]) -> Iterable[SharedSeed]:
-    for name, group in _grouped(work, what).items():
+def _seeds(work: Sequence[Work]) -> Iterable[SharedSeed]:
+    for name, group in _grouped(work, lambda each: each.what).items():
         for seed, same in _grouped(group, lambda each: each.seed).items():
             if len({each.key for each in same}) > 1:
                 yield SharedSeed(name, seed, tuple(sorted({each.file for each in same})))

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.classroom.standing import ClassPractice, DrillStanding, DrillTry, TryStanding, best_try
 from lab.classroom.view import ClassView
-from lab.drills.schema import catalogue
+from lab.drills.schema import catalogue, file_digest
 from lab.lessons.course import built_in_course
 from lab.report.table import Column, Table, as_csv
 
 SHARES = "shares with Wilson's 95 % interval; medians with that of order statistics, 95 % from six students on"
+ANOTHER_FILE = "another file"
 _MOST_NAMES = 8
-_OF_DRILL = ("verdict", "saved percent", "seed", "minutes", "hints", "tries")
+_OF_DRILL = ("verdict", "saved percent", "seed", "minutes", "hints", "tries", "file")
 
 
 def practice_tables(practice: ClassPractice) -> Iterator[Table]:
@@ -83,9 +84,23 @@ def cautions(found: ClassView) -> Iterator[str]:
         told.setdefault((seed, each.files), []).append(each.what)
     for (what, files), places in told.items():
         yield f"{what} at {_listed(places)}: {_listed(files)}"
+    others: dict[str, set[str]] = {}
+    for work in found.practice.tries:
+        if file_words(work.drill, work.drill_file) == ANOTHER_FILE:
+            others.setdefault(work.drill, set()).add(work.file)
+    for drill, names in sorted(others.items()):
+        yield f"another file than this raidlab's was played as {drill}: {_listed(sorted(names))}"
     for files in found.keys.values():
         if len(files) > 1:
             yield f"one key signed: {_listed(files)}"
+
+
+def file_words(drill: str, digest: str) -> str:
+    """Whether a drill that comes with raidlab was played from its own file; empty: so it was."""
+    path = catalogue().get(drill)
+    if path is None or digest == file_digest(path):
+        return ""
+    return ANOTHER_FILE if digest else "not recorded"
 
 
 def grading_sheet(found: ClassView) -> str:
@@ -111,7 +126,8 @@ def _of_drill(tries: Sequence[DrillTry]) -> Iterable[object]:
     if not tries:
         return [""] * len(_OF_DRILL)
     best = best_try(tries)
-    return best.verdict, best.saved_percent, best.seed, best.minutes, best.hints, len(tries)
+    what = file_words(best.drill, best.drill_file)
+    return best.verdict, best.saved_percent, best.seed, best.minutes, best.hints, len(tries), what
 
 
 def _copied(found: ClassView, file: str) -> Iterator[str]:

@@ -94,8 +94,10 @@ def start(
     word = seed if seed is not None else case.record.seed if case is not None else desk.state.seed
     chosen = ready(drill, path, word)
     keep_arrival(_folder(context), None)
-    with open_session(context, watches=False) as session:
-        if reset or case is not None:
+    clears = reset or case is not None
+    # What will be gone in a moment is neither started nor told of.
+    with open_session(context, start_arrays=not clears, watches=False) as session:
+        if clears:
             blank_lab(session)
         require_blank(session, chosen)
         DrillDesk.begin(session, chosen)

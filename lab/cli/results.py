@@ -11,6 +11,7 @@ from lab.cli.context import current
 from lab.cli.output import out, out_json, table
 from lab.errors import ResultError
 from lab.lint.result_checks import as_shown
+from lab.machine.target import target_words
 from lab.report.tables import csv_of, render_result
 from lab.results.elsewhere import import_results
 from lab.results.record import RunStatus
@@ -39,7 +40,7 @@ def show_list() -> None:
         measured = "" if each.problem else f"{each.measured_count}/{each.planned_count}"
         status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
         status += ", imported" if each.is_imported else ""
-        rows.append((each.id, each.created_utc, each.experiment, each.target, measured, status))
+        rows.append((each.id, each.created_utc, each.experiment, target_words(each.target), measured, status))
     out(table(("id", "date", "experiment", "on", "measured", "status"), rows, right=("measured",)))
 
 

@@ -33,6 +33,7 @@ from lab.machine import Host
 from lab.units import MIB
 
 FORMAT_VERSION = 1
+CHANGED_FILE = "changed"
 _MOST_BYTES = 16 * MIB
 _LONGEST_COMMAND = 2000
 
@@ -43,6 +44,8 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format_version: int = FORMAT_VERSION
     drill: str
     """Its id, or the path of its file."""
+    drill_file: str = ""
+    """lab.drills.schema.file_digest of its file when the drill began."""
     seed: str = ""
     target: str
     began_utc: str
@@ -161,6 +164,8 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     id: str
     """Of the outcome: the drill and when it was ended."""
     drill: str
+    drill_file: str = ""
+    """lab.drills.schema.file_digest of its file; CHANGED_FILE if it was another at the end than at the beginning."""
     title: str
     seed: str = ""
     target: str = ""

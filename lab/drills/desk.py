@@ -11,7 +11,7 @@ from lab.drills.case import CaseRecord, DrillCase
 from lab.drills.disks import drill_disks, environment, flush, images_of, release
 from lab.drills.making import DisasterMaker, guest_files
 from lab.drills.pictures import look_at_members
-from lab.drills.schema import ReadyDrill
+from lab.drills.schema import ReadyDrill, file_digest
 from lab.gates.numbers import digits
 from lab.host.clock import utc_text
 from lab.session.arrival import Arrival, arrive, keep_arrival
@@ -57,6 +57,7 @@ class DrillDesk:
         release(session, disks)
         record = CaseRecord(
             drill=drill.id if drill.path.parent.name == "catalogue" else str(drill.path.absolute()),
+            drill_file=file_digest(drill.path),
             seed=drill.seed,
             target=str(session.target),
             began_utc=utc_text(session.host.clock),

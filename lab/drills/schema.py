@@ -6,6 +6,7 @@ hints, what must be reached, the mistakes that people make, and ways of each kin
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,7 @@ CATALOGUE = Path(__file__).with_name("catalogue")
 FORMAT_VERSION = 1
 LEAST_RIGHT, LEAST_WRONG = 2, 3
 HINTS = 3
+_DIGEST_LETTERS = 16
 
 
 class DataStep(StrEnum):
@@ -180,6 +182,14 @@ def read_drill(path: Path) -> Drill:
         listed = "".join(f"\n  - {problem}" for problem in problems)
         raise SpecError(f"drill '{path}' is not sound:{listed}", hint="fix these, then verify it again")
     return drill
+
+
+def file_digest(path: Path) -> str:
+    """Of a drill's file, short; empty where it cannot be read. The same id may stand in another file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST_LETTERS]
+    except OSError:
+        return ""
 
 
 def drill_problems(drill: Drill, stem: str) -> list[str]:

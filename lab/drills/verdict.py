@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
-from lab.drills.case import DrillOutcome, DrillStore, EndedMistake
+from lab.drills.case import CHANGED_FILE, DrillOutcome, DrillStore, EndedMistake
 from lab.drills.desk import RESET_LINE, DrillDesk
 from lab.drills.making import PLACE
 from lab.drills.pictures import MemberPicture, look_at_members
-from lab.drills.schema import common_mistakes
+from lab.drills.schema import common_mistakes, file_digest
 from lab.drills.signs import DrillEnd, make_sign
 from lab.errors import LabError
 from lab.fault_lab.ledger_program import ALLOWED
@@ -94,6 +94,7 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
     return DrillOutcome(
         id=outcome_id,
         drill=drill.id,
+        drill_file=_file_of(desk),
         title=drill.title,
         seed=record.seed,
         target=record.target,
@@ -117,6 +118,11 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         after=after,
         changed=changed,
     )
+
+
+def _file_of(desk: DrillDesk) -> str:
+    now, begun = file_digest(desk.case.drill.path), desk.case.record.drill_file
+    return now if begun in ("", now) else CHANGED_FILE
 
 
 def _since_reset(lines: Sequence[str]) -> Sequence[str]:
@@ -157,7 +163,7 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
         return _Saved(status, members, blocks, percent, tuple(lacks))
     what = f"{wanted} has" if wanted else "an array that runs has"
-    return _Saved(None, (), {}, 0.0, (f"{what} the file system",))
+    return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (f"{what} the file system",))
 
 
 def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:

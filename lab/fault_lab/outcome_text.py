@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from lab.fault_lab.fault_store import StoredScenarios
 from lab.fault_lab.scenario import Scenario
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome
+from lab.machine.target import target_words
 from lab.report.table import Column, Table
 from lab.units import human_seconds
 
@@ -41,7 +42,7 @@ def _verdict_words(outcome: ScenarioOutcome) -> str:
 
 def _notes(stored: StoredScenarios) -> Iterator[str]:
     run = stored.run
-    yield f"Linux {run.kernel}, {run.mdadm}, {run.target}, seed {run.seed}, raidlab {run.raidlab}"
+    yield f"Linux {run.kernel}, {run.mdadm}, {target_words(run.target)}, seed {run.seed}, raidlab {run.raidlab}"
     counts = Counter(outcome.verdict.value for outcome in stored.outcomes)
     yield ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing was judged"
     for outcome in stored.outcomes:

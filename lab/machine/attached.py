@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from lab.errors import LabError, MachineLost, PrivilegeRefused, ToolMissing
+from lab.errors import RUN_AGAIN, LabError, MachineLost, PrivilegeRefused, ToolMissing
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
 from lab.machine.kernel_image import guest_python
@@ -79,7 +79,7 @@ def _local_loss(status: int, said: str) -> LabError:
             hint="run 'sudo -v' first, allow your user in sudoers, or use the embedded kernel: --on uml:",
         )
     return MachineLost(
-        f"the agent on this computer ended (status {status}): {said or 'it said nothing'}", hint="run the command again"
+        f"the agent on this computer ended (status {status}): {said or 'it said nothing'}", hint=RUN_AGAIN
     )
 
 
@@ -162,7 +162,7 @@ def _ssh_loss(host: str, status: int, said: str, by_hand: str = "") -> LabError:
             f"sudo on {host} refused to start the lab's agent: {last}",
             hint=f"log in as root: --on ssh:root@{host.split('@')[-1]}",
         )
-    return MachineLost(f"the agent on {host} ended (status {status}): {last}", hint="run the command again")
+    return MachineLost(f"the agent on {host} ended (status {status}): {last}", hint=RUN_AGAIN)
 
 
 def _start(

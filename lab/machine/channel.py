@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-from lab.errors import LabError, MachineLost
+from lab.errors import RUN_AGAIN, LabError, MachineLost
 from lab.machine.agent import MESSAGE_LIMIT_BYTES
 
 PROTOCOL_VERSION = 2
@@ -335,7 +335,7 @@ class Channel:
         try:
             return self._explain_loss()
         except Exception as error:  # an explanation that fails must not leave anybody waiting
-            return MachineLost(f"the machine is gone, for an unknown reason: {error!r}", hint="run the command again")
+            return MachineLost(f"the machine is gone, for an unknown reason: {error!r}", hint=RUN_AGAIN)
 
 
 def _not_understood(why: str) -> MachineLost:

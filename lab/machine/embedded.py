@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError, MachineLost, SpecError
+from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError
 from lab.host.files import HostFiles
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
@@ -125,9 +125,7 @@ class EmbeddedKernel:
         """Why the kernel is gone, from its exit status and the last lines of its console."""
         status = self._wait_for_supervisor(3.0)
         kill_recorded_kernel(self._instance.folder, self._processes, self._files)
-        return MachineLost(
-            loss_message(status, self.console_log), hint="run the command again: it cleans up and starts afresh"
-        )
+        return MachineLost(loss_message(status, self.console_log), hint=f"{RUN_AGAIN}: it cleans up and starts afresh")
 
     def _wait_for_supervisor(self, seconds: float) -> int | None:
         try:
@@ -193,6 +191,8 @@ def kernel_arguments(
     arguments = [
         str(image.path),
         f"mem={options.memory_bytes // MIB}M",
+        # No device, but a word for /proc/mounts: without it UML says root=98:0, and lsblk shows the first disk on "/".
+        "root=/run/computer",
         "rootfstype=hostfs",
         "rootflags=/",
         "ro",

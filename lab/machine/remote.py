@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
+from lab.errors import RUN_AGAIN, CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.host.clock import Clock, HostClock
 from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest, TypedCommand
 from lab.machine.channel import Channel, Message, Pending
@@ -240,7 +240,7 @@ class ChannelMachine:
         except queue.Empty:
             raise MachineLost(
                 f"{self._facts.target} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s",
-                hint="its kernel hangs or the connection is dead: close it and run the command again",
+                hint=f"its kernel hangs or the connection is dead: close it and {RUN_AGAIN}",
             ) from None
         if "error" in answer:
             raise LabError(f"the machine could not {verb} {fields.get('path', '')}: {answer['text']}")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError, MachineLost
+from lab.errors import RUN_AGAIN, LabError, MachineLost
 from lab.host.files import HostFiles
 from lab.machine.state_folder import kernel_group
 
@@ -176,7 +176,7 @@ class Vigil:
         kept = self._keep(group)
         return MachineLost(
             f"the embedded kernel stands still: {what}",
-            hint=f"run the command again: it starts afresh, arrays stay on their disks; report it with {kept}",
+            hint=f"{RUN_AGAIN}: it starts afresh, arrays stay on their disks; report it with {kept}",
         )
 
     def _keep(self, group: int) -> Path:

@@ -94,6 +94,23 @@ def parse_target(text: str) -> Target:
     return Target(kind, host, options, text if colon else text.replace(head, f"{kind}:", 1))
 
 
+def target_words(text: str, *, is_short: bool = False) -> str:
+    """A target for people to read, such as ``embedded kernel, virtual time``. What is no target stands as it is.
+
+    Short: ``embedded``.
+    """
+    try:
+        target = parse_target(text)
+    except SpecError:
+        return text
+    if target.kind is not TargetKind.UML:
+        return f"{target.kind}:{target.host}"
+    if is_short:
+        return "embedded"
+    lab = f", lab '{target.options['name']}'" if "name" in target.options else ""
+    return f"embedded kernel{lab}{', virtual time' if target.is_virtual_time else ''}"
+
+
 def _parse_options(query: str) -> dict[str, str]:
     """``a=1&b=2``. Percent signs escape as in a URL, but a plus sign is itself: it is common in file names."""
     options: dict[str, str] = {}

@@ -126,7 +126,9 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     mount("none", WITNESS, "hostfs", witness)
     install_programs()
     cover_configuration()
-    # /proc/mounts calls the root's device so; some tests take it for a disk that is in use, which this one is.
-    if not os.path.lexists("/dev/root"):
-        os.symlink(device, "/dev/root")
+    # Some tests take what /proc/mounts calls the root's device for a disk that is in use, which this one is.
+    mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
+    root = next(source for source, place, *_ in mounts if place == "/")
+    if not os.path.lexists(root):
+        os.symlink(device, root)
     return ""

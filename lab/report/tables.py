@@ -9,6 +9,7 @@ from lab.experiments.published import find_published
 from lab.gates.toml import parse_toml
 from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
+from lab.machine.target import target_words
 from lab.parts import added
 from lab.report import antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
@@ -98,7 +99,7 @@ def heading(record: ResultRecord) -> str:
     conditions = record.conditions
     state = "" if record.status is RunStatus.COMPLETE else f", INCOMPLETE ({len(record.missing_keys)} cells missing)"
     return (
-        f"{record.id}{state}: {conditions.target} kernel {conditions.kernel_release}, "
+        f"{record.id}{state}: {target_words(conditions.target)}, Linux {conditions.kernel_release}, "
         f"mdadm {conditions.mdadm_version}, fio {conditions.fio_version}"
     )
 

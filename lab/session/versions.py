@@ -8,6 +8,7 @@ import msgspec
 
 from lab.errors import VersionTooOld
 from lab.machine import Machine
+from lab.machine.target import target_words
 
 
 class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,8 +33,8 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
     there = _numbers(told.stdout or told.stderr)
     if there < _numbers(needed.mdadm):
         raise VersionTooOld(
-            f"{what} needs {needed.sentence}, and {machine.facts.target} has mdadm {there[0]}.{there[1]} on Linux "
-            f"{machine.facts.kernel_release}: {needed.why}",
+            f"{what} needs {needed.sentence}, and {target_words(machine.facts.target)} has mdadm "
+            f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
             hint="choose another machine with --on: 'raidlab doctor --machine' tells what it has",
         )
 

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
-from lab.drills.case import DrillCase, DrillStore
+from lab.cli.context import Options, use_options
+from lab.cli.main import run
+from lab.drills.case import CHANGED_FILE, DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
-from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.schema import file_digest, find_drill, read_drill, ready
+from lab.drills.telling import debriefing
 from lab.drills.verdict import DrillVerdict, end_drill, judge
 from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
@@ -114,6 +117,26 @@ def test_assembling_is_writing(made: Host) -> None:
         assert touched(desk) > 0
 
 
+def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
+    with working(made) as (session, desk):
+        by_hand(session, desk, "mdadm --stop --scan")
+        outcome = judge(desk, outcome_id="x")
+        total = desk.case.record.blocks
+        assert total > 0
+        assert (outcome.verdict, outcome.blocks) == (DrillVerdict.LOST, {"missing": total})
+        assert f"**0 %** of {total} blocks of 4 KiB ({total} missing)" in debriefing(outcome, desk.case.drill, {})
+
+
+def test_the_outcome_knows_the_drills_file(made: Host) -> None:
+    with working(made) as (_, desk):
+        begun = desk.case.record.drill_file
+        assert begun == file_digest(PATH)
+        assert judge(desk, outcome_id="x").drill_file == begun
+        desk.case.change(drill_file="made from another")
+        assert judge(desk, outcome_id="x").drill_file == CHANGED_FILE
+        desk.case.change(drill_file=begun)
+
+
 _BY_HAND = """
 mdadm --stop --scan
 for d in $members; do
@@ -206,6 +229,23 @@ def _kernel_of(host: Host) -> int:
     """The process of the machine that runs from this state folder."""
     (record,) = Path(host.state.root).rglob("kernel.json")
     return int(read_own_json(record, dict[str, Any])["kernel_group"])
+
+
+def test_made_anew_it_tells_nothing_of_the_disaster_before(
+    made: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(made.state.root))
+    try:
+        assert run(["drill", "start", "1", "--again"]) == 0
+        assert run(["exec", "--", "true"]) == 0
+    finally:
+        use_options(Options())
+    told = capfd.readouterr().err
+    assert "blkdiscard" in told
+    assert "was not started" not in told
+    case = DrillCase.find(made.state.lab_folder("default"))
+    assert case is not None
+    assert case.record.seed == "tests"
 
 
 _RIGHT = """

@@ -162,6 +162,12 @@ def test_facts_are_the_guests(machine: Machine) -> None:
     assert machine.facts.memory_bytes > 400 << 20
 
 
+def test_no_disk_seems_to_be_mounted(machine: Machine) -> None:
+    shown = machine.run(["lsblk", "--noheadings", "--output", "NAME,MOUNTPOINT"]).stdout
+    assert "ubda" in shown
+    assert "/" not in shown
+
+
 def test_the_guest_cannot_change_the_computers_files(machine: Machine) -> None:
     intruder = Path("/usr/raidlab-intruder")
     with pytest.raises(LabError, match="Read-only file system"):

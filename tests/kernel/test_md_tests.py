@@ -43,6 +43,7 @@ test $(stat -f -c %T /var/tmp) = ext2/ext3
 test "$(readlink -f $(which mdadm))" = /run/raidlab/bin/mdadm
 cmp /usr/sbin/mdadm $PWD/mdadm
 test ! -e /etc/mdadm/mdadm.conf
+test -b "$(grep ' / ' /proc/mounts | cut -d' ' -f1)"
 udevadm settle
 mdadm -S /dev/md0
 """

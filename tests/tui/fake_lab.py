@@ -166,10 +166,8 @@ class FakeLab:
         }
         return RawSample(self.seconds, files, {"md0_raid5/81": ticks // 20 if self.md_works else 0})
 
-    def lose(self) -> None:
+    def lose(self, hint: str = "see its console log") -> None:
         """The machine dies."""
         self.machine.is_lost = True
         assert self.machine.stream_of_samples is not None
-        self.machine.stream_of_samples.put(
-            MachineLost("the embedded kernel ended unexpectedly", hint="see its console log")
-        )
+        self.machine.stream_of_samples.put(MachineLost("the embedded kernel ended unexpectedly", hint=hint))

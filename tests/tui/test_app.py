@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import LabError
+from lab.errors import RUN_AGAIN, LabError
 from lab.plans import Plan
 from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
@@ -22,6 +22,7 @@ from tui.screens.plan import PlanScreen
 from tui.screens.welcome import WelcomeScreen
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
+from tui.widgets.frame import ProblemBar
 
 
 async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker) -> None:
@@ -150,6 +151,28 @@ async def test_a_lost_machine_keeps_the_screen_and_starts_again(app_on: AppMaker
         assert not app.screen.query_one("ProblemBar").display
 
 
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        (RUN_AGAIN, "is lost."),
+        (f"{RUN_AGAIN}: it cleans up and starts afresh", "is lost. It cleans up and starts afresh."),
+        (f"its kernel hangs: close it and {RUN_AGAIN}", "is lost. Or: its kernel hangs: close it and press Ctrl+R."),
+    ],
+)
+async def test_a_lost_machine_is_remedied_by_a_key(app_on: AppMaker, fake_lab: FakeLab, hint: str, told: str) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        fake_lab.lose(hint)
+        await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
+        app.show_now()
+        await pilot.pause()
+        bar = app.screen.query_one("ProblemBar", ProblemBar)
+        said = " ".join(str(bar.content).split())
+        assert said.endswith(f"Ctrl+R starts it again; nothing that was measured or shown {told}")
+        assert not [each.message for each in app._notifications if RUN_AGAIN in each.message]
+
+
 async def test_a_machine_that_does_not_start_says_why(app_on: AppMaker, fake_lab: FakeLab) -> None:
     from lab.errors import ToolMissing
 
@@ -246,7 +269,7 @@ async def test_a_window_that_changes_is_filled_anew_also_while_the_machine_is_lo
         await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
-        assert "uml: lost" in text_of(app).splitlines()[0]
+        assert "machine lost" in text_of(app).splitlines()[0]
 
 
 async def test_what_the_session_finds_on_the_disks_is_shown_unasked(app_on: AppMaker, fake_lab: FakeLab) -> None:

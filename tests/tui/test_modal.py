@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from textual.widgets import OptionList
+
 from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
+from tui.actions import applying
 from tui.screens.help import HelpScreen
 from tui.screens.menu import MenuScreen
 
@@ -22,6 +25,24 @@ async def test_a_screen_that_has_left_can_be_told_to_leave(app_on: AppMaker, fak
         menu.dismiss(None)
         await pilot.pause()
         assert len(app.screen_stack) == 1
+
+
+async def test_a_menu_tells_its_notes_in_full_on_a_small_terminal(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.lab.is_open, "the lab is open")
+        await looked(pilot, app, fake_lab)
+        await pilot.press("enter")
+        await idle(pilot, app)
+        assert isinstance(app.screen, MenuScreen)
+        place = app.screen.query_one(OptionList).region
+        lines = text_of(app).splitlines()[place.y : place.bottom]
+        shown = " ".join(" ".join(line[place.x : place.right] for line in lines).split())
+        told = [action.tooltip for action in applying(app.lab) if action.tooltip in shown]
+        # The rest is below the end of the list, which scrolls.
+        assert len(told) > 7, text_of(app)
+        assert max(map(len, told)) > place.width
 
 
 async def test_a_plan_that_is_done_under_the_help_leaves_after_it(app_on: AppMaker, fake_lab: FakeLab) -> None:

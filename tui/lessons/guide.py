@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.markup import escape
 
 from lab.errors import LabError
+from lab.machine.target import target_words
 from tui.experiments import request_of
 from tui.lessons.disk_look import DiskLook
 from tui.lessons.view import CourseItem, LessonView
@@ -163,7 +164,7 @@ class Guide:
             step=step_card(seat, step, done, look) if step else None,
             activity=self._activity,
             progress=self._fraction,
-            elsewhere=seat.progress.target if self._is_elsewhere else "",
+            elsewhere=target_words(seat.progress.target) if self._is_elsewhere else "",
         )
 
     @property

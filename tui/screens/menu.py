@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,16 +15,15 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tui.frontend import Choice
-from tui.glyphs import glyphs_of
 from tui.lessons.view import ReadingCard
 from tui.screens.modal import Modal
-from tui.widgets.lines import shorten
 from tui.widgets.words import entitle
 
 _MOST_OF_SCREEN = 0.92
 """As in menu.tcss."""
 _AROUND_CELLS = 6
-"""Border and padding of the box and of an option, and the gap before the detail."""
+"""Border and padding of the box, and the scroll bar of a long menu."""
+_LEAST_CELLS = 20
 
 
 class MenuScreen(Modal[str | None]):
@@ -62,8 +62,10 @@ class MenuScreen(Modal[str | None]):
         keys = max(len(each.key) for each in self._choices)
         parts = [(f" {choice.key:>{keys}}  ", "bold $footer-key-foreground")] if keys else [(" ", "")]
         parts.append((f"{choice.label:<{width}}", "bold"))
-        room = int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS - sum(len(text) for text, _ in parts)
-        detail = shorten(choice.detail, max(0, room), glyphs_of(self).ellipsis)
+        before = sum(len(text) for text, _ in parts) + 2
+        room = max(_LEAST_CELLS, int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS - before)
+        # A long detail goes on below its own beginning.
+        detail = f"\n{' ' * before}".join(wrap(choice.detail, room))
         parts.append((f"  {detail}" if detail else "", "$foreground-muted"))
         return Content.assemble(*parts)
 

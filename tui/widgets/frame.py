@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 from textual.widgets import Static
 
+from lab.errors import RUN_AGAIN
+from lab.machine.target import target_words
 from tui.glyphs import glyphs_of
 from tui.quantities import clock_words
 from tui.registry import SCREENS
@@ -29,6 +31,14 @@ _PHASE_WORDS = {
 def machine_clock(state: LabState) -> str:
     """``0:12:30 10x``: what the machine's clock shows and how it goes; nothing where it goes as everybody's does."""
     return f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
+
+
+def _besides(hint: str) -> str:
+    """What a remedy for the command line says beyond starting the machine again."""
+    if hint.startswith(RUN_AGAIN):
+        rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
+        return f" {rest[0].upper()}{rest[1:]}." if rest else ""
+    return f" Or: {hint.replace(RUN_AGAIN, 'press Ctrl+R')}." if hint else ""
 
 
 class TopBar(Static):
@@ -98,12 +108,12 @@ class TopBar(Static):
             gap = " " if is_short else "  "
             parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
         if state.phase is MachinePhase.OPEN:
-            text = "" if is_short else f"{state.target} {kernel} "
+            text = "" if is_short else f"{target_words(state.target, is_short=True)} {kernel} "
             parts.append(Content.from_markup("[$success]$glyph[/] $text", glyph=glyphs.good, text=text))
         else:
             style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
             sign = glyphs.busy if state.phase is MachinePhase.OPENING else glyphs.bad
-            text = f"{state.target} {_PHASE_WORDS[state.phase]} ".lstrip()
+            text = f"machine {_PHASE_WORDS[state.phase]} "
             parts.append(Content.from_markup(f"[{style}]$glyph $text[/]", glyph=sign, text=text))
         return Content.assemble(*parts)
 
@@ -152,7 +162,7 @@ class ProblemBar(Static):
                     Content.from_markup(
                         "\n[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; nothing that was "
                         "measured or shown is lost.$hint",
-                        hint=f" Or: {state.problem.hint}." if state.problem.hint else "",
+                        hint=_besides(state.problem.hint),
                     ),
                 )
             )

@@ -12,6 +12,7 @@ from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
 from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
+from lab.machine.target import target_words
 from lab.parts import added
 from lab.report.cells import OFF_THEORY, platform_tables, ratio_text
 from lab.report.collected import Collected, Loaded, distribution_table
@@ -361,7 +362,7 @@ def _facts(record: ResultRecord) -> Iterator[tuple[str, str]]:
     conditions = record.conditions
     yield "result", record.id
     yield "experiment", record.experiment
-    yield "machine", f"{conditions.target} ({conditions.host_name})"
+    yield "machine", f"{target_words(conditions.target)} ({conditions.host_name})"
     yield "kernel", f"{conditions.kernel_release}, {conditions.architecture}"
     yield "processor", f"{conditions.cpu_count} × {conditions.cpu_model or 'unknown'}"
     yield "memory", human_bytes(conditions.memory_bytes)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import re
 import statistics
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.classroom.bundle import Bundle, write_bundle
@@ -18,7 +21,7 @@ from lab.classroom.standing import DrillStanding, share
 from lab.classroom.telling import cautions, grading_sheet
 from lab.classroom.view import ClassView, view_class
 from lab.cli.main import run
-from lab.drills.schema import catalogue
+from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode
 from lab.lessons.course import built_in_course
 from lab.report.page.render import render_page
@@ -192,3 +195,21 @@ def test_the_command_writes_sheet_and_page(
     assert run(["--json", "class", str(handed_in.folder)]) == ExitCode.DONE
     told = json.loads(capsys.readouterr().out)
     assert told["practice"]["drills"][0]["first"]["saved"]["count"] == handed_in.truth.first_saved
+
+
+def test_a_drill_of_another_file_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "class"
+    folder.mkdir()
+    easier = tmp_path / f"{DRILL}.toml"
+    easier.write_text(catalogue()[DRILL].read_text().replace("count", "count "))
+    digests = {"built-in": file_digest(catalogue()[DRILL]), "easier": file_digest(easier), "earlier": ""}
+    for number, (name, digest) in enumerate(digests.items()):
+        began = datetime(2026, 9, 1, tzinfo=UTC)
+        try_ = students.outcome("overlays-first", random.Random(number), began=began, seed=name)
+        work = {f"drills/{try_.id}.json": msgspec.json.encode(msgspec.structs.replace(try_, drill_file=digest))}
+        (folder / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
+    found = view_class(folder, tmp_path / "cache")
+    assert list(cautions(found)) == [f"another file than this raidlab's was played as {DRILL}: easier.zip"]
+    lines = {line["file"]: line for line in csv.DictReader(io.StringIO(grading_sheet(found)))}
+    told = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
+    assert told == {"built-in": "", "easier": "another file", "earlier": "not recorded"}

@@ -4,7 +4,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.gates.names import is_name
-from lab.machine.target import TargetKind, parse_target
+from lab.machine.target import TargetKind, parse_target, target_words
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,21 @@ def test_the_lab_of_a_machine_with_a_long_name_has_a_name_of_its_own() -> None:
     names = {parse_target(f"ssh:{'h' * 200}{number}").lab_name for number in (1, 2)}
     assert len(names) == 2
     assert all(is_name(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "short"),
+    [
+        ("uml:", "embedded kernel", "embedded"),
+        ("uml:?time=virtual", "embedded kernel, virtual time", "embedded"),
+        ("uml:?name=second&mem=1G&time=real", "embedded kernel, lab 'second'", "embedded"),
+        ("uml:?name=x&time=virtual", "embedded kernel, lab 'x', virtual time", "embedded"),
+        ("local:", "local:", "local:"),
+        ("ssh:root@lab1?port=22&identity=/k", "ssh:root@lab1", "ssh:root@lab1"),
+        ("vagrant:raidlab2", "vagrant:raidlab2", "vagrant:raidlab2"),
+        ("no target", "no target", "no target"),
+    ],
+)
+def test_a_target_is_told_in_words(text: str, words: str, short: str) -> None:
+    assert target_words(text) == words
+    assert target_words(text, is_short=True) == short

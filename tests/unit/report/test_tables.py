@@ -172,7 +172,7 @@ def test_csv_of_a_study_and_of_anything_else() -> None:
 
 
 def test_the_heading_says_what_is_missing() -> None:
-    facts = "uml: kernel 6.1.176, mdadm 4.2, fio 3.33"
+    facts = "embedded kernel, Linux 6.1.176, mdadm 4.2, fio 3.33"
     assert heading(LOUWRENTIUS) == f"20261121T110101Z-louwrentius-quick: {facts}"
     cut = msgspec.structs.replace(LOUWRENTIUS, status=RunStatus.INCOMPLETE, cells=LOUWRENTIUS.cells[:1])
     assert heading(cut) == f"20261121T110101Z-louwrentius-quick, INCOMPLETE (1 cells missing): {facts}"

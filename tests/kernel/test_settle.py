@@ -1,0 +1,93 @@
+"""``settle`` in the lines of drills: it waits for what md is about to do, and for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lab.drills.disks import run_lines
+from lab.lessons.proof import open_proof_session
+from lab.machine import Host, parse_target
+from lab.session.session import LabSession
+
+pytestmark = pytest.mark.kernel
+SPEED_KIB = 16_000
+"""Of a sync: slow enough that none of these 32 MiB is over before somebody looks."""
+CREATE = "mdadm --create /dev/md0 --run --bitmap=none --size=32M"
+TELL = "for name in degraded sync_action resync_start; do cat /sys/block/md0/md/$name; done"
+WHOLE = ["0", "idle", "none"]
+AT_ONCE_SECONDS = 15
+"""Half of what it waits at most."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSession]:
+    host = Host.real("tests")
+    own = replace(host, state=host.state.elsewhere(tmp_path_factory.mktemp("settle")))
+    with open_proof_session(parse_target("uml:"), own, disks=4) as session:
+        yield session
+
+
+@pytest.fixture
+def session(lab: LabSession) -> Iterator[LabSession]:
+    """With blank disks, and syncs that take two seconds."""
+    run(lab, f"modprobe md_mod; cd /proc/sys/dev/raid; echo 0 > speed_limit_min; echo {SPEED_KIB} > speed_limit_max")
+    yield lab
+    run(lab, "mdadm --stop --scan; mdadm --zero-superblock $disk01 $disk02 $disk03 $disk04 || true")
+
+
+def run(session: LabSession, lines: str) -> list[str]:
+    nodes = {disk.name: disk.node for disk in session.disks}
+    return run_lines(session, lines, nodes).split()
+
+
+def after_settle(session: LabSession, lines: str) -> list[str]:
+    """What md says once ``settle`` has returned."""
+    return run(session, f"set -e\n({lines}) > /dev/null\nsettle /dev/md0\n{TELL}")
+
+
+def seconds_to_settle(session: LabSession, lines: str) -> int:
+    told = run(session, f"({lines}) > /dev/null\nSECONDS=0\nsettle /dev/md0\necho $SECONDS")
+    return int(told[-1])
+
+
+def test_a_new_array_is_in_sync(session: LabSession) -> None:
+    assert after_settle(session, f"{CREATE} -l1 -n2 $disk01 $disk02") == WHOLE
+
+
+def test_a_member_that_was_replaced_is_rebuilt(session: LabSession) -> None:
+    made = f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 $disk03"
+    lines = f"{made}; mdadm /dev/md0 --fail $disk02 --remove $disk02; mdadm /dev/md0 --add $disk04"
+    assert after_settle(session, lines) == WHOLE
+
+
+def test_a_copy_to_another_disk_is_over(session: LabSession) -> None:
+    made = f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 $disk03; mdadm /dev/md0 --add $disk04"
+    lines = f"{made}; mdadm /dev/md0 --replace $disk02 --with $disk04"
+    assert after_settle(session, lines) == WHOLE
+    states = run(session, "cd /sys/block/md0/md; for disk in $disk04 $disk02; do cat dev-${disk#/dev/}/state; done")
+    assert states == ["in_sync", "faulty"]
+
+
+def test_a_reshape_is_over(session: LabSession) -> None:
+    made = f"{CREATE} --assume-clean -l5 -n3 --data-offset=4M $disk01 $disk02 $disk03; mdadm /dev/md0 --add $disk04"
+    assert after_settle(session, f"{made}; mdadm --grow /dev/md0 --raid-devices=4") == WHOLE
+    assert run(session, "cat /sys/block/md0/md/reshape_position") == ["none"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "true",
+        f"{CREATE} --assume-clean -l1 -n2 $disk01 $disk02",
+        f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 missing",
+        # A resync is due, which a read-only array does not begin.
+        f"{CREATE} --readonly -l1 -n2 $disk01 $disk02",
+        f"{CREATE} --assume-clean -l0 -n2 $disk01 $disk02",
+    ],
+    ids=["no array", "whole", "no spare", "read-only", "no redundancy"],
+)
+def test_for_nothing_it_does_not_wait(session: LabSession, lines: str) -> None:
+    assert seconds_to_settle(session, lines) < AT_ONCE_SECONDS
