@@ -115,8 +115,8 @@ def test_all_that_is_missing_is_named_at_once_with_one_cure(tmp_path: Path) -> N
     assert report.exit_code is ExitCode.MISSING
     assert report.ready_targets() == ()
     assert report.install_command == (
-        "sudo apt install mdadm kmod nbdkit nbd-client tcc e2fsprogs xfsprogs parted util-linux dmsetup mount user-mode-linux"
-        " openssh-client"
+        "sudo apt install mdadm kmod nbdkit nbd-client tcc e2fsprogs xfsprogs parted util-linux dmsetup mount"
+        " user-mode-linux openssh-client"
     )
     assert all(check.fix for check in report.missing)
     assert [check.name for check in report.missing][:3] == ["program-mdadm", "program-modprobe", "embedded-kernel"]
