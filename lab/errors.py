@@ -57,8 +57,8 @@ class PrivilegeRefused(RequirementMissing):
     """sudo refused, or asked for a password that nobody can type."""
 
 
-class VersionTooOld(LabError):
-    """A program on the machine is too old for what was asked for; another machine may do it."""
+class UnfitVersion(LabError):
+    """A program or the kernel of the machine is too old or too new for what was asked; another machine may do it."""
 
 
 RUN_AGAIN = "run the command again"

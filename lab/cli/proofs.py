@@ -13,7 +13,7 @@ from lab.cli.context import Context
 from lab.cli.output import out, out_json
 from lab.drills import proof as drill_proof
 from lab.drills.schema import Drill, ready
-from lab.errors import LabError, LessonError, RequirementMissing, VersionTooOld
+from lab.errors import LabError, LessonError, RequirementMissing, UnfitVersion
 from lab.lessons.course import LessonFiles
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.machine.kernel_image import quickest
@@ -42,7 +42,7 @@ def _attempt(name: str, job: Callable[[], AnyProof]) -> AnyProof:
         return job()
     except RequirementMissing:
         raise
-    except VersionTooOld as error:
+    except UnfitVersion as error:
         return _NotProved(f"{name}: not tried here: {error.message}", ())
     except LabError as error:
         return _NotProved(f"{name}: not proved", (f"{name}: {error.message}",))

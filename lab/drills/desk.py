@@ -16,7 +16,7 @@ from lab.gates.numbers import digits
 from lab.host.clock import utc_text
 from lab.session.arrival import Arrival, arrive, keep_arrival
 from lab.session.session import LabSession
-from lab.session.versions import require_mdadm
+from lab.session.versions import require_kernel, require_mdadm
 from lab.units import SECTOR_BYTES
 
 RESET_LINE = "drill reset"
@@ -43,9 +43,10 @@ class DrillDesk:
     def begin(cls, session: LabSession, drill: ReadyDrill) -> DrillDesk:
         """Make the disaster on blank disks, keep them as they are then, and let the machine start as it would.
 
-        Raises DrillError if it cannot be made, or the lab's disks are in use, VersionTooOld.
+        Raises DrillError if it cannot be made, or the lab's disks are in use, UnfitVersion.
         """
         disks = drill_disks(session, drill)
+        require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
         require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
         folder = session.folder / "drill"
         shutil.rmtree(folder, ignore_errors=True)

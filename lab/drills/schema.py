@@ -22,7 +22,7 @@ from lab.lessons.checks import LessonCheck
 from lab.lessons.ready import make_check
 from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
 from lab.machine import TargetKind
-from lab.session.versions import NeededMdadm
+from lab.session.versions import NeededKernel, NeededMdadm
 from lab.tomlfile import read_toml, unknown_word
 
 CATALOGUE = Path(__file__).with_name("catalogue")
@@ -106,6 +106,8 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seed: dict[str, Variable] = {}
     needs_mdadm: NeededMdadm | None = None
     """With which it can be made and ended; None: any that raidlab works with."""
+    needs_kernel: NeededKernel | None = None
+    """As ``needs_mdadm``."""
     file_system: str = "ext4"
     names: int = 24
     """How many files at most lie in each folder of it."""

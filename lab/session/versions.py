@@ -1,4 +1,4 @@
-"""Which mdadm something needs, where it cannot be done with every one that raidlab works with."""
+"""Which mdadm or kernel something needs, where it cannot be done with every one that raidlab works with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from lab.errors import VersionTooOld
+from lab.errors import UnfitVersion
 from lab.machine import Machine
 from lab.machine.target import target_words
 
@@ -25,17 +25,38 @@ class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return f"mdadm {self.mdadm} or later{f' on Linux {self.from_kernel} and later' if self.from_kernel else ''}"
 
 
+class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The kernel has to be older than ``before``."""
+
+    before: str
+    why: str
+    """One sentence: what goes wrong from that one on."""
+
+
+_HINT = "choose another machine with --on: 'raidlab doctor --machine' tells what it has"
+
+
 def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:
-    """Raises VersionTooOld if the machine's mdadm cannot do ``what`` on its kernel."""
+    """Raises UnfitVersion if the machine's mdadm cannot do ``what`` on its kernel."""
     if needed is None or _numbers(machine.facts.kernel_release) < _numbers(needed.from_kernel):
         return
     told = machine.run(("mdadm", "--version"), check=False)
     there = _numbers(told.stdout or told.stderr)
     if there < _numbers(needed.mdadm):
-        raise VersionTooOld(
+        raise UnfitVersion(
             f"{what} needs {needed.sentence}, and {target_words(machine.facts.target)} has mdadm "
             f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
-            hint="choose another machine with --on: 'raidlab doctor --machine' tells what it has",
+            hint=_HINT,
+        )
+
+
+def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> None:
+    """Raises UnfitVersion if the machine's kernel is too new for ``what``."""
+    if needed is not None and _numbers(machine.facts.kernel_release) >= _numbers(needed.before):
+        raise UnfitVersion(
+            f"{what} needs a kernel before Linux {needed.before}, and {target_words(machine.facts.target)} has "
+            f"{machine.facts.kernel_release}: {needed.why}",
+            hint=_HINT,
         )
 
 

@@ -30,6 +30,13 @@ def lab() -> Iterator[Lab]:
         yield opened
 
 
+def is_since(lab: Lab, version: tuple[int, int]) -> bool:
+    """Whether the lab's kernel is this one or a later one: what came with a kernel is not in those before."""
+    found = re.match(r"(\d+)\.(\d+)", lab.machine.facts.kernel_release)
+    assert found
+    return (int(found[1]), int(found[2])) >= version
+
+
 def run(lab: Lab, script: str, drives: int, *settings: str) -> CommandResult:
     """The script's text is sent, so it does not matter which folders the machine sees."""
     nodes = (disk.node for disk in lab.disks[:drives])
@@ -162,3 +169,45 @@ def test_mdadm_forces_an_older_member_into_the_array_than_it_needs(
     result = run(lab, "force-stale.sh", 4, *settings)
     assert (result.status, lost_blocks(result)) == (verdict, lost), result.stdout + result.stderr
     assert members in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "drives", "result_before"),
+    [
+        (("LIST=bbl",), 3, "bad blocks of the second member: 4096 8 \n"),
+        (("LIST=no-bbl",), 3, "[3/1] [U__]"),
+        (("LIST=bbl",), 4, "bad blocks of the second member: 4096 8 \n"),
+        (("LIST=no-bbl",), 4, "[3/1] [U__]"),
+    ],
+    ids=["read", "read-no-lists", "rebuild", "rebuild-no-lists"],
+)
+def test_a_sector_that_nobody_else_has_is_read_again_without_end_since_linux_7_0(
+    lab: Lab, settings: tuple[str, ...], drives: int, result_before: str
+) -> None:
+    result = run(lab, "unreadable-sector.sh", drives, *settings)
+    reads = re.search(r"after (\d+) reads of the second member", result.stdout)
+    assert reads, result.stdout + result.stderr
+    if is_since(lab, (7, 0)):
+        assert result.status == REPRODUCED, result.stdout + result.stderr
+        # One in 10 ms, for ten seconds; nobody is failed, and nothing is noted.
+        assert int(reads[1]) >= 1000
+        assert "[3/2] [UU_]" in result.stdout
+        assert "bad blocks of the second member: \n" in result.stdout
+    else:
+        assert result.status == REFUTED, result.stdout + result.stderr
+        assert result_before in result.stdout
+        assert drives == 4 or int(reads[1]) == 2
+
+
+def test_a_spare_counts_as_in_sync_where_a_member_fails_in_its_rebuild_since_linux_7_0(lab: Lab) -> None:
+    result = run(lab, "failure-in-rebuild.sh", 4)
+    forced, without = re.findall(r"do not hold what was written: (\d+) of 4096", result.stdout)
+    # The member that failed has all the data in any case.
+    assert int(without) == 0
+    if is_since(lab, (7, 0)):
+        assert (result.status, int(forced)) == (REPRODUCED, 2688), result.stdout + result.stderr
+        assert "the spare: in_sync" in result.stdout
+        assert "[3/2] [U_U]" in result.stdout
+    else:
+        assert (result.status, int(forced)) == (REFUTED, 0), result.stdout + result.stderr
+        assert "the spare: spare" in result.stdout

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from lab.cli.proofs import AnyProof, _attempt
-from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, VersionTooOld
+from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def test_what_cannot_be_carried_out_counts_as_not_proved(error: LabError) -> Non
 
 
 def test_what_needs_another_mdadm_is_no_failure() -> None:
-    proof = _attempt("one", lambda: failing(VersionTooOld("one needs mdadm 4.5")))
+    proof = _attempt("one", lambda: failing(UnfitVersion("one needs mdadm 4.5")))
     assert (proof.sentence, proof.failures) == ("one: not tried here: one needs mdadm 4.5", ())
 
 

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# A RAID 5 is rebuilt on a spare, and another member is set faulty: what becomes of the spare, and what does --force bring back?
+# As root: failure-in-rebuild.sh MEMBER MEMBER MEMBER SPARE   (16 MiB or more each; all that is on them is lost)
+# Exit status: 0 the spare counts as a member in sync (reproduced), 1 it stays a spare (refuted), 2 it could not be tried.
+set -euo pipefail
+export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
+readonly array=/dev/md119 sysfs=/sys/block/md119/md
+blocks=0 verdict=2 copy=""
+
+clean_up() {
+  mdadm --quiet --stop "$array" 2>/dev/null || true
+  rm -f "$copy"
+  udevadm control --start-exec-queue 2>/dev/null || true
+  exit "$verdict"
+}
+
+# Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
+numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
+
+# How many blocks of the array as it runs hold something else, or cannot be read: these are zeros in the copy.
+lost() {
+  dd if="$array" of="$copy" bs=4k iflag=direct conv=noerror,sync status=none 2>/dev/null || true
+  { numbers | cmp -l - "$copy" 2>/dev/null || true; } | awk '{ print int(($1 - 1) / 4096) }' | uniq | wc -l
+}
+
+# try DEVICE...: mdadm is to start the array of these by force.
+try() {
+  mdadm --assemble --force --run "$array" "$@" 2>&1
+  echo "blocks of 4 KiB that do not hold what was written: $(lost) of $blocks"
+  mdadm --quiet --stop "$array"
+}
+
+main() {
+  (($# == 4)) || { sed -n '2,4s/^# //p' "$0" >&2 && exit 2; }
+  [[ ! -e $sysfs ]] || { echo "$array is in use" >&2 && exit 2; }
+  trap clean_up EXIT
+  udevadm control --stop-exec-queue 2>/dev/null || true
+  echo "$(uname -sr), $(mdadm --version 2>&1)"
+  local device state
+  copy="$(mktemp)"
+  for device; do dd if=/dev/zero of="$device" bs=1M count=12 oflag=direct status=none; done
+  mdadm --quiet --create "$array" --run --level=5 --raid-devices=3 --assume-clean --bitmap=none --size=8M --data-offset=2M "$1" "$2" "$3"
+  blocks=$(($(blockdev --getsize64 "$array") / 4096))
+  numbers | dd of="$array" bs=64k iflag=fullblock oflag=direct status=none
+  mdadm --quiet "$array" --fail "$3"
+  echo 200 >"$sysfs/sync_speed_max"
+  echo 100 >"$sysfs/sync_speed_min"
+  mdadm --quiet "$array" --add "$4"
+  sleep 3
+  echo "the member fails at $(<"$sysfs/sync_completed") sectors of the rebuild"
+  # md says that it is busy, and takes it for faulty all the same.
+  echo faulty 2>/dev/null >"$sysfs/dev-${2#/dev/}/state" || true
+  sleep 1
+  echo 5000 >"$sysfs/sync_speed_max"
+  sleep 10
+  state="$(<"$sysfs/dev-${4#/dev/}/state")"
+  [[ $state == *in_sync* ]] && verdict=0 || verdict=1
+  echo "the spare: $state, $(wc -l <"$sysfs/dev-${4#/dev/}/bad_blocks") bad blocks on its list; degraded: $(<"$sysfs/degraded")"
+  grep -A 1 "^${array#/dev/}" /proc/mdstat
+  mdadm --quiet --stop "$array"
+  for device in "$1" "$2" "$4"; do
+    echo "$device: $(mdadm --examine "$device" | sed -nE 's/^ *(Events) : /\1 /p; s/^ *(Device Role) : /\1 /p' | paste -sd ,)"
+  done
+  echo "all three by force:"
+  try "$1" "$2" "$4"
+  echo "without the spare:"
+  try "$1" "$2"
+}
+
+main "$@"
