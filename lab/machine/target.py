@@ -94,10 +94,10 @@ def parse_target(text: str) -> Target:
     return Target(kind, host, options, text if colon else text.replace(head, f"{kind}:", 1))
 
 
-def target_words(text: str, *, is_short: bool = False) -> str:
+def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False) -> str:
     """A target for people to read, such as ``embedded kernel, virtual time``. What is no target stands as it is.
 
-    Short: ``embedded``.
+    Short: ``embedded``; in a sentence: ``the embedded kernel …``.
     """
     try:
         target = parse_target(text)
@@ -108,7 +108,7 @@ def target_words(text: str, *, is_short: bool = False) -> str:
     if is_short:
         return "embedded"
     lab = f", lab '{target.options['name']}'" if "name" in target.options else ""
-    return f"embedded kernel{lab}{', virtual time' if target.is_virtual_time else ''}"
+    return f"{'the ' if in_sentence else ''}embedded kernel{lab}{', virtual time' if target.is_virtual_time else ''}"
 
 
 def _parse_options(query: str) -> dict[str, str]:

@@ -44,7 +44,7 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
     there = _numbers(told.stdout or told.stderr)
     if there < _numbers(needed.mdadm):
         raise UnfitVersion(
-            f"{what} needs {needed.sentence}, and {target_words(machine.facts.target)} has mdadm "
+            f"{what} needs {needed.sentence}, and {_place(machine)} has mdadm "
             f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
             hint=_HINT,
         )
@@ -54,10 +54,14 @@ def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> 
     """Raises UnfitVersion if the machine's kernel is too new for ``what``."""
     if needed is not None and _numbers(machine.facts.kernel_release) >= _numbers(needed.before):
         raise UnfitVersion(
-            f"{what} needs a kernel before Linux {needed.before}, and {target_words(machine.facts.target)} has "
+            f"{what} needs a kernel before Linux {needed.before}, and {_place(machine)} has "
             f"{machine.facts.kernel_release}: {needed.why}",
             hint=_HINT,
         )
+
+
+def _place(machine: Machine) -> str:
+    return target_words(machine.facts.target, in_sentence=True)
 
 
 def _numbers(text: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from lab.classroom.view import view_class
 from lab.results.store import ResultStore
 from tests.kernel.drill_students import play, student
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 PLAYED = (
     ("anna", ("overlays-first",)),
     ("bert", ("force-the-stale", "read-only-look")),

@@ -198,6 +198,7 @@ def test_a_reset_takes_everything_back_in_seconds(made: Host) -> None:
         assert "/tmp/m" not in (session.machine.read(["/proc/mounts"])["/proc/mounts"] or "")
 
 
+@pytest.mark.wide
 def test_what_cannot_be_stopped_is_named(made: Host) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, "mdadm --stop --scan; mdadm --assemble --force --run /dev/md3 $members")

@@ -11,7 +11,7 @@ from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
 from lab.tomlfile import decode_toml
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 TEXT = """
 format_version = 2

@@ -55,12 +55,13 @@ class Case:
         return level_with_layout(self.level, self.layout).survives(frozenset(self.failed), self.members)
 
 
-def cases() -> Iterator[Case]:
-    """Every member and every pair; on RAID 6 also triples, since only they are too many."""
+def cases() -> Iterator[object]:
+    """Every member, and among the wide tests every pair; on RAID 6 also triples, since only they are too many."""
     for level, layout, members in SHAPES:
         for count in (1, 2, 3) if level == "raid6" else (1, 2):
             for failed in combinations(range(members), count):
-                yield Case(level, layout, members, failed)
+                case = Case(level, layout, members, failed)
+                yield pytest.param(case, id=str(case), marks=[pytest.mark.wide] if count > 1 else [])
 
 
 @dataclass
@@ -117,7 +118,7 @@ def start_without(rig: Rig, case: Case, spec: ArraySpec) -> bool:
     return True
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", cases())
 def test_data_are_as_the_levels_arithmetic_says(standing: Standing, case: Case) -> None:
     rig = standing.rig
     spec, before = standing.array(case)

@@ -164,7 +164,7 @@ class Guide:
             step=step_card(seat, step, done, look) if step else None,
             activity=self._activity,
             progress=self._fraction,
-            elsewhere=target_words(seat.progress.target) if self._is_elsewhere else "",
+            elsewhere=target_words(seat.progress.target, in_sentence=True) if self._is_elsewhere else "",
         )
 
     @property

@@ -248,7 +248,7 @@ class LessonPanel(VerticalScroll):
     def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
         parts: list[tuple[str, str]] = [(view.labels["checks"], "bold $primary")]
         if view.elsewhere:
-            parts.append((f"\n{glyphs.notice} begun on {view.elsewhere}: nothing is checked here", "$text-warning"))
+            parts.append((f"\n{glyphs.notice} nothing is checked here: begun on {view.elsewhere}", "$text-warning"))
         said = ""
         for check in step.checks:
             sign = glyphs.good if check.is_passed else glyphs.pending
