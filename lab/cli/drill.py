@@ -13,7 +13,7 @@ from lab.cli.context import Context, current
 from lab.cli.lesson_text import PASSED, say
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import open_session
-from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of
+from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of, forget_drill
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import require_blank
 from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready
@@ -21,7 +21,7 @@ from lab.drills.telling import PUT_BACK, RULES, briefing, committed_words, ended
 from lab.drills.verdict import DrillVerdict, end_drill
 from lab.errors import DrillError, ExitCode
 from lab.lessons.student import Student, blank_lab
-from lab.session.arrival import keep_arrival
+from lab.session.arrival import keep_arrival, read_arrival
 
 app = App(name="drill", help="Disasters to practise on, with a verdict on the data.", help_format="plaintext")
 
@@ -93,14 +93,22 @@ def start(
     desk = Student(context.host)
     word = seed if seed is not None else case.record.seed if case is not None else desk.state.seed
     chosen = ready(drill, path, word)
-    keep_arrival(_folder(context), None)
+    folder = _folder(context)
+    arrival, is_open = read_arrival(folder), False
+    keep_arrival(folder, None)
     clears = reset or case is not None
-    # What will be gone in a moment is neither started nor told of.
-    with open_session(context, start_arrays=not clears, watches=False) as session:
-        if clears:
-            blank_lab(session)
-        require_blank(session, chosen)
-        DrillDesk.begin(session, chosen)
+    try:
+        # What will be gone in a moment is neither started nor told of.
+        with open_session(context, start_arrays=not clears, watches=False) as session:
+            is_open = True
+            if clears:
+                blank_lab(session)
+            require_blank(session, chosen)
+            DrillDesk.begin(session, chosen)
+    finally:
+        if not is_open:
+            # The drill that is open goes on as it was.
+            keep_arrival(folder, arrival)
     _show(context, chosen)
 
 
@@ -197,10 +205,11 @@ def debrief(
 def leave() -> None:
     """Give the drill up without a verdict; the disks stay as they are."""
     context = current()
-    case = _require_case(context)
-    keep_arrival(_folder(context), None)
-    case.forget()
-    context.narrator.notice(f"drill {case.drill.id} is closed")
+    folder = _folder(context)
+    if not forget_drill(folder):
+        _require_case(context)
+    keep_arrival(folder, None)
+    context.narrator.notice("the drill is closed")
 
 
 @app.command

@@ -83,15 +83,21 @@ class DrillCase:
     @classmethod
     def find(cls, lab_folder: Path) -> DrillCase | None:
         """The drill that is open in a lab; None if there is none. Raises DrillError for a damaged one."""
-        folder = lab_folder / "drill"
         try:
-            record = read_own_json(folder / "case.json", CaseRecord, error=DrillError)
+            return cls._read(lab_folder / "drill")
         except FileNotFoundError:
             return None
+        except LabError as error:
+            # Whatever has become of it, there is a way out.
+            raise DrillError(error.message, hint="'raidlab drill leave' gives the drill up") from error
+
+    @classmethod
+    def _read(cls, folder: Path) -> DrillCase:
+        record = read_own_json(folder / "case.json", CaseRecord, error=DrillError)
         if record.format_version != FORMAT_VERSION:
             raise DrillError(
                 f"the drill in '{folder}' has format {record.format_version}, and this raidlab reads {FORMAT_VERSION}",
-                hint="go on with the raidlab that began it, or remove that folder",
+                hint="go on with the raidlab that began it",
             )
         path = find_drill(record.drill)
         return cls(folder, record, ready(read_drill(path), path, record.seed))
@@ -107,12 +113,16 @@ class DrillCase:
 
     def change(self, **changes: object) -> None:
         """Keep other values. Raises ResultError."""
+        # Another program may have noted a hint meanwhile.
+        with suppress(FileNotFoundError):
+            self.record = read_own_json(self.folder / "case.json", CaseRecord, error=DrillError)
         record = msgspec.structs.replace(self.record, **changes)
         write_file(self.folder / "case.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
         self.record = record
 
     def hint(self) -> tuple[int, str]:
         """The next hint and its number; the last stays the last."""
+        self.change()
         number = min(len(self.drill.drill.hints), self.record.hints + 1)
         self.change(hints=number)
         return number, self.drill.drill.hints[number - 1]
@@ -146,8 +156,16 @@ class DrillCase:
 
     def forget(self) -> None:
         """Remove the drill from its lab; the disks stay as they are."""
-        (self.folder / "case.json").unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        forget_drill(self.folder.parent)
+
+
+def forget_drill(lab_folder: Path) -> bool:
+    """Remove whatever drill is open in a lab, damaged or not; False if there is none."""
+    case = lab_folder / "drill" / "case.json"
+    is_there = case.exists()
+    case.unlink(missing_ok=True)
+    shutil.rmtree(case.parent, ignore_errors=True)
+    return is_there
 
 
 class EndedMistake(msgspec.Struct, frozen=True):
@@ -196,6 +214,12 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     changed: dict[str, list[list[int]]] = {}
     """Bytes [first, end) of each disk that are not as they were when the drill began."""
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can be one that raidlab wrote: others are not told of."""
+        spans = [span for ranges in self.changed.values() for span in ranges or [[]]]
+        return 0 <= self.saved_percent <= 100 and all(len(span) == 2 and 0 <= span[0] < span[1] for span in spans)
+
 
 class DrillStore:
     """Ended drills."""
@@ -238,7 +262,7 @@ class DrillStore:
         for path in sorted(self.root.glob(f"{drill or '*'}/*.json")):
             with suppress(LabError, OSError):
                 outcome = read_own_json(path, DrillOutcome)
-                if outcome.format_version == FORMAT_VERSION and outcome.id == path.stem:
+                if outcome.format_version == FORMAT_VERSION and outcome.id == path.stem and outcome.is_sound:
                     yield outcome
 
 

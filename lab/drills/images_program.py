@@ -60,8 +60,14 @@ def keep(disk: str, image: str) -> int:
     return copied
 
 
-def differing(disk: int, image: int, end: int) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, length and the image's bytes of each piece that is not the same on both, in order."""
+def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, length and the image's bytes of each piece that is not the same on both, in order.
+
+    Raises OSError if they are not equally large.
+    """
+    end = size_of(disk)
+    if size_of(image) != end:
+        raise OSError(f"the copy has {size_of(image)} bytes, and the disk {end}")
     numbers: set[int] = set()
     for fd in (disk, image):
         for at, length in pieces(fd, end):
@@ -80,7 +86,7 @@ def put_back(disk: str, image: str) -> int:
     source = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     written = 0
     try:
-        for at, length, before in differing(target, source, size_of(source)):
+        for at, length, before in differing(target, source):
             written += os.pwrite(target, before, at) and length
         os.fsync(target)
     finally:
@@ -95,7 +101,7 @@ def changed(disk: str, image: str) -> list[list[int]]:
     source = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     ranges: list[list[int]] = []
     try:
-        for at, length, before in differing(target, source, size_of(source)):
+        for at, length, before in differing(target, source):
             now = os.pread(target, length, at)
             for start in range(0, length, GRAIN_BYTES):
                 if before[start : start + GRAIN_BYTES] != now[start : start + GRAIN_BYTES]:

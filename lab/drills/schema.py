@@ -18,6 +18,7 @@ import msgspec
 
 from lab.errors import DrillError, LabError, SpecError
 from lab.gates.numbers import DiskCount, digits
+from lab.gates.text import visible
 from lab.lessons.checks import LessonCheck
 from lab.lessons.ready import make_check
 from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
@@ -30,6 +31,7 @@ FORMAT_VERSION = 1
 LEAST_RIGHT, LEAST_WRONG = 2, 3
 HINTS = 3
 _DIGEST_LETTERS = 16
+_LONGEST_SEED = 100
 
 
 class DataStep(StrEnum):
@@ -149,7 +151,11 @@ class ReadyDrill:
 
 
 def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
-    """The drill for a student's seed. Raises SpecError for what the seed cannot fill in."""
+    """The drill for a student's seed. Raises SpecError for a word that is no seed, or what it cannot fill in."""
+    if len(seed) > _LONGEST_SEED or not seed.isprintable() or seed != seed.strip():
+        raise SpecError(
+            f"'{visible(seed[:40])}' is no seed", hint=f"a word or some, of at most {_LONGEST_SEED} letters and signs"
+        )
     values = draw(drill, seed)
     tree = fill_tree(msgspec.to_builtins({name: getattr(drill, name) for name in _FILLED}), values)
     filled = msgspec.structs.replace(drill, **msgspec.convert(tree, _Filled).fields())

@@ -135,10 +135,10 @@ class Runs(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="run
 
 
 class OnOverlays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="on_overlays"):
-    """The array that has the data does not lie on the disks themselves."""
+    """The array that has the data does not lie on the disks themselves, or not with all its members."""
 
     def holds(self, seen: DrillEnd) -> bool:
-        return seen.array is not None and not seen.members
+        return seen.array is not None and len(seen.members) < sum(each.is_in_sync for each in seen.array.members)
 
 
 class Saved(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):

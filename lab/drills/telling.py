@@ -15,7 +15,7 @@ from lab.units import human_bytes
 
 STRIP_CELLS = 32
 _UNTOUCHED, _CHANGED = "·", "█"
-_SAYS = {
+_SAYS: dict[str, str] = {
     DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was "
     "written before you said commit.",
     DrillVerdict.RISKED: "The data are saved. But the disks themselves were written before you said commit: a mistake "
@@ -69,7 +69,7 @@ def standing(case: DrillCase, minutes: float) -> dict[str, str]:
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, sizes: Mapping[str, int]) -> str:
     """The whole page. ``sizes``: bytes of each disk, for the picture of what changed."""
-    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", _SAYS[DrillVerdict(outcome.verdict)], _figures(outcome)]
+    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", _SAYS.get(outcome.verdict, ""), _figures(outcome)]
     if outcome.missing:
         parts.append("What is missing:\n\n" + _list(outcome.missing))
     if outcome.mistakes:

@@ -158,7 +158,7 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         # Never rounded up: one block that is lost shows.
         percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
         lacks = [why] if why else []
-        if not members:
+        if len(members) < sum(each.is_in_sync for each in status.members):
             lacks.append("the array lies on the disks themselves, not on overlays")
         lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
         return _Saved(status, members, blocks, percent, tuple(lacks))

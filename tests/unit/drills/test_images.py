@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -105,3 +106,15 @@ def test_the_program_needs_nothing_of_the_lab() -> None:
     text = Path(images_program.__file__).read_text(encoding="utf-8")
     assert "from lab" not in text
     assert "import lab" not in text
+
+
+@pytest.mark.parametrize("work", [put_back, changed])
+def test_a_copy_of_another_size_is_refused_and_nothing_written(disk: Path, tmp_path: Path, work: Any) -> None:
+    image = tmp_path / "image"
+    keep(str(disk), str(image))
+    os.truncate(image, 4096)
+    write(disk, PIECE_BYTES, b"later")
+    before = disk.read_bytes()
+    with pytest.raises(OSError, match="the copy has 4096 bytes"):
+        work(str(disk), str(image))
+    assert disk.read_bytes() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -67,7 +68,7 @@ def test_bytes_of_the_data_area_alone_count() -> None:
 
 
 def test_what_is_in_the_array() -> None:
-    array: Any = object()
+    array: Any = SimpleNamespace(members=[SimpleNamespace(is_in_sync=True), SimpleNamespace(is_in_sync=False)])
     seen = evidence(array=array, members=("disk02",))
     assert holds(seen, that="in_array", disks="disk01,disk02")
     assert not holds(seen, that="in_array", disks="disk01,")
@@ -77,6 +78,8 @@ def test_what_is_in_the_array() -> None:
     assert holds(evidence(), that="runs", is_there=False)
     assert not holds(seen, that="on_overlays")
     assert holds(evidence(array=array), that="on_overlays")
+    half: Any = SimpleNamespace(members=[SimpleNamespace(is_in_sync=True), SimpleNamespace(is_in_sync=True)])
+    assert holds(evidence(array=half, members=("disk02",)), that="on_overlays")
     assert not holds(evidence(), that="on_overlays")
 
 
