@@ -37,6 +37,8 @@ class DrillEnd:
     """That has the data; None: no array has them."""
     members: Sequence[str] = field(default_factory=tuple)
     """Names of the lab's disks that are in sync in it."""
+    is_on_overlays: bool = False
+    """Some of its members, or all, are not what is there when the machine starts the next time."""
 
 
 class Sign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
@@ -138,7 +140,7 @@ class OnOverlays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """The array that has the data does not lie on the disks themselves, or not with all its members."""
 
     def holds(self, seen: DrillEnd) -> bool:
-        return seen.array is not None and len(seen.members) < sum(each.is_in_sync for each in seen.array.members)
+        return seen.array is not None and (seen.is_on_overlays or not seen.members)
 
 
 class Saved(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):

@@ -31,7 +31,8 @@ You are root on the machine, with mdadm, dmesg and everything else that is insta
   (`/dev/mapper/over-…`), on which anything may be tried; `overlays down` takes them away. An overlay that you make by
   hand with `losetup` and `dmsetup` is as good.
 - **commit** says: from here on I write on the disks. **reset** makes them what they were, in seconds. **hint** costs
-  nothing, but is noted. **debrief** ends the drill with the verdict.
+  nothing, but is noted. **debrief** ends the drill with the verdict. At the machine's shell these are `drill commit`,
+  `drill reset`, `drill hint` and `drill debrief`.
 """
 PUT_BACK = "the disks are as they were when the drill began"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +57,8 @@ class _Saved:
     blocks: dict[str, int]
     percent: float
     missing: tuple[str, ...]
+    is_on_overlays: bool = False
+    """Not all of its members are there when the machine starts the next time."""
 
 
 def end_drill(desk: DrillDesk, array: str = "") -> DrillOutcome:
@@ -88,6 +91,7 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         commands=_since_reset([command.line for command in commands]),
         array=saved.array,
         members=saved.members,
+        is_on_overlays=saved.is_on_overlays,
     )
     verdict = _verdict(saved, drill.goal.lost_percent, record.touched_bytes)
     version = session.machine.run(("mdadm", "--version"), check=False)
@@ -158,12 +162,23 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         # Never rounded up: one block that is lost shows.
         percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
         lacks = [why] if why else []
-        if len(members) < sum(each.is_in_sync for each in status.members):
+        is_on_overlays = not members or _has_overlays(session, status)
+        if is_on_overlays:
             lacks.append("the array lies on the disks themselves, not on overlays")
         lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
-        return _Saved(status, members, blocks, percent, tuple(lacks))
+        return _Saved(status, members, blocks, percent, tuple(lacks), is_on_overlays)
     what = f"{wanted} has" if wanted else "an array that runs has"
     return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (f"{what} the file system",))
+
+
+def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
+    """Whether a member in sync is a snapshot of device mapper, or a file: what is written there is in memory."""
+    listed = session.machine.run(("dmsetup", "ls", "--target", "snapshot"), check=False).stdout
+    # over-ubda (254:0), or with a comma: dmsetup(8).
+    found = re.findall(r"^(\S+)\s+\([0-9]+[:,] ?([0-9]+)\)", listed, re.MULTILINE)
+    overlays = {name for pair in found for name in (pair[0], f"dm-{pair[1]}")}
+    devices = [each.device.rpartition("/")[2] for each in status.members if each.is_in_sync]
+    return any(name in overlays or name.startswith(("loop", "ram")) for name in devices)
 
 
 def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:

@@ -16,6 +16,7 @@ from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.drills.case import CHANGED_FILE, DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
+from lab.drills.disks import run_lines
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.telling import debriefing
 from lab.drills.verdict import DrillVerdict, end_drill, judge
@@ -170,6 +171,31 @@ def test_on_overlays_anything_goes(made: Host, lines: str) -> None:
         assert judge(desk, outcome_id="x").touched_bytes == 0
         desk.reset()
         assert desk.changed() == desk.case.record.own_ranges
+
+
+_HALF = """
+mdadm --stop --scan
+overlays up $members
+over=
+for disk in $members; do
+  [[ " $stale $second " == *" $disk "* ]] || over="$over /dev/mapper/over-$(basename $disk)"
+done
+mdadm --assemble --force --run /dev/md0 $over
+dmsetup remove --retry over-$(basename $stale)
+mdadm --zero-superblock $stale
+mdadm /dev/md0 --add $stale
+settle /dev/md0
+"""
+
+
+def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
+    with working(made) as (session, desk):
+        desk.commit()
+        run_lines(session, f"set -e{_HALF}", desk.environment())
+        outcome = judge(desk, outcome_id="x")
+        assert (outcome.verdict, outcome.saved_percent) == ("saved, unfinished", 100)
+        assert "the array lies on the disks themselves, not on overlays" in outcome.missing
+        desk.reset()
 
 
 _MESS = """

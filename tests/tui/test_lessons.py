@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from textual.widgets import OptionList
 
 from lab.lessons.course import built_in_course
@@ -242,3 +243,23 @@ async def test_after_a_lesson_the_course_stands_on_the_next(app_on: AppMaker, fa
         assert "Esc shows the course" in text_of(app)
         await pilot.press("escape")
         assert app.screen.query_one("#course", OptionList).highlighted == 1
+
+
+async def test_the_lessons_options_are_none_of_the_screen_below(
+    app_on: AppMaker, fake_lab: FakeLab, lesson: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[str | None] = []
+    app = app_on()
+    async with running(app) as pilot:
+        await begin(app, pilot, fake_lab, lesson)
+        await pilot.press("4")
+        await shown(app, pilot)
+        screen = app.screen
+        monkeypatch.setattr(
+            type(screen), "on_option_list_option_highlighted", lambda _, event: met.append(event.option_list.id)
+        )
+        options = screen.query_one("#lesson-options", OptionList)
+        options.highlighted = None
+        options.highlighted = 0
+        await pilot.pause()
+        assert "lesson-options" not in met

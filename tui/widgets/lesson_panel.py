@@ -260,6 +260,10 @@ class LessonPanel(VerticalScroll):
                 parts.append((f"\n    {found}", "$foreground-muted"))
         return Content.assemble(*parts)
 
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        # The screens that the panel stands on have lists of their own.
+        event.stop()
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if event.option_id:
