@@ -241,7 +241,9 @@ class Drills:
         def check(session: LabSession) -> Plan | None:
             from lab.drills.disks import needs_clearing
 
-            return session.reset_all() if needs_clearing(session, _ready(session, drill_id, seed)) else None
+            return (
+                session.reset_all(ends_drill=True) if needs_clearing(session, _ready(session, drill_id, seed)) else None
+            )
 
         def make() -> None:
             before = self._desk

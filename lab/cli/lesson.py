@@ -26,7 +26,6 @@ from lab.lessons.executor import carry_out, look_once_more
 from lab.lessons.schema import SOURCE_LANGUAGE
 from lab.lessons.student import LessonSession, Student, blank_lab, require_disks
 from lab.lessons.validation import check_file, course_problems
-from lab.session.arrival import read_arrival
 from lab.session.session import LabSession
 
 app = App(name="lesson", help="Guided lessons: read, predict, do, check, understand.", help_format="plaintext")
@@ -100,7 +99,6 @@ def start(
     chosen = desk.language_for(files, language, _language_of_environment())
     with open_session(context, watches=False) as session:
         if reset:
-            _spare_drill(session)
             blank_lab(session)
         require_disks(session, files.ready(desk.state.seed if seed is None else seed, chosen))
     _show(context, desk.start(name, context.target, seed=seed, language=chosen))
@@ -202,19 +200,9 @@ def reset() -> None:
     context = current()
     opened = Student(context.host).require_lesson()
     with open_session(context, watches=False) as session:
-        _spare_drill(session)
         blank_lab(session)
     opened.restart()
     _show(context, opened)
-
-
-def _spare_drill(session: LabSession) -> None:
-    """Raises LessonError if somebody works at a drill on these disks."""
-    if drill := read_arrival(session.folder):
-        raise LessonError(
-            f"the drill '{drill.title}' is open on these disks",
-            hint="'raidlab drill debrief' ends it with a verdict, 'raidlab drill leave' without",
-        )
 
 
 @app.command

@@ -113,16 +113,19 @@ class DrillCase:
 
     def change(self, **changes: object) -> None:
         """Keep other values. Raises ResultError."""
-        # Another program may have noted a hint meanwhile.
-        with suppress(FileNotFoundError):
-            self.record = read_own_json(self.folder / "case.json", CaseRecord, error=DrillError)
+        self._read_again()
         record = msgspec.structs.replace(self.record, **changes)
         write_file(self.folder / "case.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
         self.record = record
 
+    def _read_again(self) -> None:
+        """Another program may have noted a hint meanwhile."""
+        with suppress(FileNotFoundError):
+            self.record = read_own_json(self.folder / "case.json", CaseRecord, error=DrillError)
+
     def hint(self) -> tuple[int, str]:
         """The next hint and its number; the last stays the last."""
-        self.change()
+        self._read_again()
         number = min(len(self.drill.drill.hints), self.record.hints + 1)
         self.change(hints=number)
         return number, self.drill.drill.hints[number - 1]

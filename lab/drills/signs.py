@@ -140,7 +140,7 @@ class OnOverlays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """The array that has the data does not lie on the disks themselves, or not with all its members."""
 
     def holds(self, seen: DrillEnd) -> bool:
-        return seen.array is not None and (seen.is_on_overlays or not seen.members)
+        return seen.array is not None and seen.is_on_overlays
 
 
 class Saved(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):

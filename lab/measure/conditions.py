@@ -73,7 +73,7 @@ def read_conditions(lab: Lab) -> Conditions:
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # The programs' own files, whatever the lab has put before them in the search path, and the libraries that they load.
-_PROGRAMS = """
+PROGRAMS = """
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 own=$(for name in fio mdadm python3; do readlink -f "$(command -v $name)"; done)
 sha256sum $own $(ldd $own | grep -o '/[^ :]*' | sort -u)
@@ -86,7 +86,7 @@ def _depends_on(lab: Lab) -> dict[str, str]:
     kernel = find_kernel(lab.host.processes, lab.host.files, virtual_time=True, chosen=chosen).path
     own = (path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
     # The embedded kernel's root is this computer's, which reads its files sooner.
-    programs = lab.host.processes.run(("env", "-i", "sh", "-c", _PROGRAMS)).stdout
+    programs = lab.host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout
     return {
         "kernel": _digest([kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]),
         "programs": hashlib.sha256("".join(sorted(programs.splitlines())).encode()).hexdigest(),

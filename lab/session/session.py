@@ -19,7 +19,7 @@ from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
 from lab.disks.attaching import reset_plan
 from lab.disks.inventory import mapped_devices
-from lab.errors import DeviceRefused, LabError, MachineLost
+from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
 from lab.session.arrival import arrive, read_arrival
@@ -121,11 +121,17 @@ class LabSession(OpenArrays):
         steps = [step for disk in chosen for step in reset_plan(disk).steps]
         return Plan.of(f"Make {', '.join(disk.name for disk in chosen)} blank", steps)
 
-    def reset_all(self) -> Plan:
+    def reset_all(self, *, ends_drill: bool = False) -> Plan:
         """A new start: stop every array that consists of lab disks alone, and make all disks blank.
 
         On the embedded kernel there is nothing but the lab, so arrays on mapped devices and these devices go too.
+        Raises DrillError if somebody works at a drill on the disks, unless that ends with it.
         """
+        if not ends_drill and (drill := read_arrival(self.folder)):
+            raise DrillError(
+                f"the drill '{drill.title}' is open on these disks",
+                hint="'raidlab drill debrief' ends it with a verdict, 'raidlab drill leave' without",
+            )
         nodes = {disk.node for disk in self.disks}
         plan = Plan("Start anew with blank disks")
         for status in self.statuses():

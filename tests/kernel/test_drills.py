@@ -198,6 +198,13 @@ def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
         desk.reset()
 
 
+def test_nobody_else_makes_its_disks_blank(made: Host) -> None:
+    with working(made) as (session, _):
+        with pytest.raises(DrillError, match="is open on these disks"):
+            session.reset_all()
+        assert session.reset_all(ends_drill=True).steps
+
+
 _MESS = """
 mdadm --stop --scan
 mdadm --create /dev/md3 --run -l1 -n2 --size=30M $late $stale

@@ -17,6 +17,7 @@ from lab.experiments.schema import find_experiment
 from lab.experiments.service import RunRequest, run_experiment
 from lab.faults import slow
 from lab.machine import Host, parse_target
+from lab.measure.conditions import PROGRAMS
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
 from lab.results.record import ResultRecord
 from lab.results.sameness import differences
@@ -243,3 +244,12 @@ def test_the_same_gives_the_same_to_the_last_bit(tmp_path: Path) -> None:
     assert list(differences(first, second)) == []
     assert {cell.array for cell in first.cells} == {"raid1", "raid5"}
     assert list(differences(first, run_at(tmp_path / "c", seed=6))) != []
+
+
+def test_the_programs_that_figures_depend_on_are_those_of_the_machine() -> None:
+    host = Host.real("tests")
+    with open_lab(TARGET, host, wanted=specs(1, DiskKind.FILE, size_bytes=16 * MIB)) as lab:
+        inside = lab.machine.run(("sh", "-c", PROGRAMS)).stdout
+    outside = host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout
+    assert {line.rpartition("/")[2] for line in inside.splitlines()} >= {"fio", "mdadm"}
+    assert inside == outside

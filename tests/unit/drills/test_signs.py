@@ -76,7 +76,6 @@ def test_what_is_in_the_array() -> None:
     assert holds(seen, that="runs")
     assert holds(evidence(), that="runs", is_there=False)
     assert not holds(seen, that="on_overlays")
-    assert holds(evidence(array=array), that="on_overlays")
     assert holds(evidence(array=array, members=("disk02",), is_on_overlays=True), that="on_overlays")
     assert not holds(evidence(), that="on_overlays")
 
