@@ -173,6 +173,11 @@ class LabState:
         return self.phase is MachinePhase.OPEN
 
     @property
+    def is_down(self) -> bool:
+        """The machine was lost or did not start; Ctrl+R starts it."""
+        return self.phase in (MachinePhase.LOST, MachinePhase.FAILED)
+
+    @property
     def selected(self) -> ArrayStatus | None:
         """The selected array; the first if none is, or the selected one has gone."""
         return self.array(self.selected_array or "") or next(iter(self.arrays), None)

@@ -158,7 +158,7 @@ class TextApp(Frontend):
             self._line(line)
 
     def _ended(self) -> None:
-        if self.lab.phase in (MachinePhase.LOST, MachinePhase.FAILED) and self.lab.problem:
+        if self.lab.is_down and self.lab.problem:
             what = "is lost" if self.lab.phase is MachinePhase.LOST else "did not start"
             self._line(f"The machine {what}: {self.lab.problem}")
             self._line("restart starts it again; nothing that was measured is lost.")

@@ -18,11 +18,12 @@ from tests.unit.fakes import Scripted
 from tui.glyphs import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.menu import MenuScreen
+from tui.screens.mode import ModeScreen
 from tui.screens.plan import PlanScreen
 from tui.screens.welcome import WelcomeScreen
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.widgets.frame import ProblemBar
+from tui.widgets.frame import HintLine, ProblemBar
 
 
 async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker) -> None:
@@ -149,6 +150,24 @@ async def test_a_lost_machine_keeps_the_screen_and_starts_again(app_on: AppMaker
         app.show_now()
         await pilot.pause()
         assert not app.screen.query_one("ProblemBar").display
+
+
+async def test_the_next_step_after_a_lost_machine_is_to_start_it(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab, 3)
+        fake_lab.lose()
+        await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
+        for mode in app.MODES:
+            app.switch_mode(mode)
+            await pilot.pause()
+            app.show_now()
+            await pilot.pause()
+            screen = app.screen
+            assert isinstance(screen, ModeScreen)
+            said = str(screen.query_one(HintLine).content)
+            assert ("Ctrl+R starts the machine again" in said) is screen.USES_LAB, f"{mode}: {said}"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ class FaultsScreen(ModeScreen):
 
     CSS_PATH = "faults.tcss"
     AREA = "Faults"
+    USES_LAB = False
     HELP = (
         "Each scenario breaks an array in one way, on blank drives of a machine of its own, and ends with a verdict on "
         "the data: what was written, what the array gives now, and whether that is what md promises.\n\n"

@@ -80,6 +80,8 @@ class ModeScreen(Screen[None]):
 
     SHOWS_LESSON: ClassVar[bool] = True
     """The open lesson may stand at the right."""
+    USES_LAB: ClassVar[bool] = True
+    """Nothing can be done here without the lab's machine: when it is lost, that is what to mend first."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
         Binding("f7", "lesson_hint", "Hint", id="lesson.hint", show=False, tooltip="One more hint of the open lesson"),
@@ -140,8 +142,12 @@ class ModeScreen(Screen[None]):
             self.query_one(LessonSide).show(self.app.guide.view)
         self.show_state(state)
         # After the body: the next step is that of what is shown now.
-        followed = self.app.drills.hint_line() or self.app.guide.hint_line()
-        self.query_one(HintLine).show(self.hint(state) or followed or next_step(state))
+        if self.USES_LAB and state.is_down:
+            hint = next_step(state)
+        else:
+            followed = self.app.drills.hint_line() or self.app.guide.hint_line()
+            hint = self.hint(state) or followed or next_step(state)
+        self.query_one(HintLine).show(hint)
         self._show_keys()
 
     def _show_keys(self) -> None:

@@ -97,6 +97,7 @@ class ResultsScreen(ModeScreen):
 
     CSS_PATH = "results.tcss"
     AREA = "Results"
+    USES_LAB = False
     HELP = (
         "Every run of an experiment is kept with all its repeats and the conditions under which it was measured. "
         "The lighter end of a bar is the interval that covers the true median; a diamond is what theory said.\n\n"

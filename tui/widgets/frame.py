@@ -143,7 +143,7 @@ class ProblemBar(Static):
 
     def show(self, state: LabState) -> None:
         """Shows itself only while there is something wrong."""
-        is_wrong = state.phase in (MachinePhase.LOST, MachinePhase.FAILED)
+        is_wrong = state.is_down
         shown = (state.phase, state.problem)
         if shown == self._shown:
             return
