@@ -1,0 +1,7 @@
+"""Sweeps: one experiment over many combinations, its cells measured side by side on a cluster."""
+
+from lab.parts import Part
+
+PART = Part(
+    commands=(("sweep", "lab.sweep.command:sweep", "An experiment over many combinations, on any cluster."),),
+)
