@@ -193,22 +193,21 @@ def built_in_names() -> tuple[str, ...]:
 
 def combinations(sweep: Sweep) -> Combinations:
     """All cells, in the order of the axes. Raises SpecError if there is none."""
-    cells: dict[tuple[Experiment, str], Combination] = {}
+    cells: dict[tuple[bytes, str], Combination] = {}
     impossible: dict[str, int] = {}
     skipped = same = 0
-    refused: dict[tuple[object, ...], str] = {}
+    refused: dict[bytes, str] = {}
     for place in _places(sweep):
         if any(_matches(place, skip) for skip in sweep.skip):
             skipped += 1
             continue
         cell = Combination(place, _experiment(sweep, place), _kernel(place))
-        key = (cell.experiment, cell.kernel)
+        key = (msgspec.json.encode(cell.experiment), cell.kernel)
         if key in cells:
             same += 1
             continue
-        array = cell.experiment.arrays[0]
         # What can be wrong with a combination is its array; that is looked at once for all loads on it.
-        shape = (array, cell.experiment.disks)
+        shape = msgspec.json.encode((cell.experiment.arrays, cell.experiment.disks))
         if shape not in refused:
             refused[shape] = _refusal(cell)
         if refused[shape]:
@@ -224,7 +223,10 @@ def combinations(sweep: Sweep) -> Combinations:
 def _places(sweep: Sweep) -> Iterator[dict[str, str | int]]:
     axes = sweep.sweep.named
     for values in itertools.product(*axes.values()):
-        yield dict(zip(axes, values, strict=True))
+        place = dict(zip(axes, values, strict=True))
+        if "chunk" in place and not _level(str(place["level"])).has_chunk:
+            del place["chunk"]
+        yield place
 
 
 def _matches(place: Mapping[str, str | int], skip: Mapping[str, Any]) -> bool:
@@ -251,7 +253,7 @@ _level = cache(parse_level)
 
 def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
     level = str(place["level"])
-    chunk = parse_bytes(place["chunk"], what="chunk") if "chunk" in place and _level(level).has_chunk else None
+    chunk = parse_bytes(place["chunk"], what="chunk") if "chunk" in place else None
     base, disks = sweep.array, sweep.disks
     is_array = level != "single"
     array = ArrayPlan(
