@@ -148,11 +148,11 @@ class _Run:
         self._began = self._told = self._clock.monotonic_seconds()
         self._state = SpreadState()
         self._pool: Pool | None = None
-        self._taken = 0
-        """Cells that workers had already."""
+        self._to_do = len(plan.missing)
 
     def run(self) -> None:
         missing = self._damaged_too()
+        self._to_do = len(missing)
         if not missing:
             return
         request = self._request
@@ -167,6 +167,7 @@ class _Run:
             self._pool = pool
             spread = Spread(pool, MEASURED, on_state=self._on_state, on_notice=request.on_notice)
             self._look_at_workers(pool, spread, missing)
+            self._to_do = len(missing)
             self._began = self._clock.monotonic_seconds()
             by_key = {task.key: task for task in missing}
             for task, answer in spread.run(_tasks(missing)):
@@ -235,7 +236,7 @@ class _Run:
             self._store.add(task.key, data)
 
     def _left(self) -> int:
-        return len(self._plan.missing) - self.measured
+        return self._to_do - self.measured
 
     def _left_seconds(self) -> float | None:
         passed = self._clock.monotonic_seconds() - self._began
