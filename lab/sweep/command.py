@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -53,39 +55,34 @@ def sweep(
     if folder and not resume:
         _show(folder, context)
         return ExitCode.DONE
-    if folder:
-        text = folder.record.toml
-        found = decode_sweep(text, f"{folder.id}/sweep")
-    else:
-        assert name is not None
-        found, text = find_sweep(name)
-        folder = store.of_text(text) if resume else None
+    request = SweepRequest(
+        target=context.target,
+        host=context.host,
+        cluster=parse_cluster(cluster),
+        dashboard="" if dashboard == "none" else _checked_dashboard(dashboard),
+        on_notice=context.narrator.notice,
+        allowed_rules=frozenset(allow or ()),
+    )
+    text = folder.record.toml if folder else find_sweep(name or "")[1]
+    planned = plan_sweep(decode_sweep(text, folder.id if folder else name or ""), text, request)
+    _tell_plan(planned, request, context)
+    if plan:
+        if context.json:
+            out_json(_plan_document(planned))
+        return ExitCode.DONE
+    if resume and folder is None:
+        folder = store.of_text(text)
     with ProgressBar(quiet=context.quiet) as bar:
-
-        def show(progress: SweepProgress) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            label = f"{progress.done:,} of {progress.planned:,} cells, {progress.running} running{failed}"
-            if context_is_terminal:
-                bar.show(label, progress.done / progress.planned, progress.left_seconds)
-
-        context_is_terminal = bar.is_terminal
-        request = SweepRequest(
-            target=context.target,
-            host=context.host,
-            cluster=parse_cluster(cluster),
-            dashboard="" if dashboard == "none" else _checked_dashboard(dashboard),
-            on_progress=show,
-            on_notice=context.narrator.notice,
-            allowed_rules=frozenset(allow or ()),
-        )
-        planned = plan_sweep(found, text, request)
-        _tell_plan(planned, request, context)
-        if plan:
-            if context.json:
-                out_json(_plan_document(planned))
-            return ExitCode.DONE
-        outcome = run_sweep(planned, request, folder)
+        outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _tell_outcome(outcome, context)
+
+
+def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
+    # Without a terminal each would be a line.
+    if bar.is_terminal:
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        label = f"{progress.done:,} of {progress.planned:,} cells, {progress.running} running{failed}"
+        bar.show(label, progress.done / progress.planned, progress.left_seconds)
 
 
 def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepFolder | None:

@@ -21,7 +21,7 @@ from lab.sweep.measure import cell_store, computer, differing, facts, sweep_work
 from lab.sweep.pool import DASHBOARD, Pool
 from lab.sweep.rows import FailedCell
 from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
-from lab.sweep.spread import Answer, Spread, SpreadState, Task
+from lab.sweep.spread import Answer, Spread, SpreadState, SpreadTask
 from lab.sweep.store import PlannedCell, SweepFolder, SweepProgress, SweepStore
 
 MEASURED = "lab.sweep.measure:measured"
@@ -252,9 +252,9 @@ class _Run:
             self.tell()
 
 
-def _tasks(cells: Iterable[CellTask]) -> Iterator[Task]:
+def _tasks(cells: Iterable[CellTask]) -> Iterator[SpreadTask]:
     for cell in cells:
-        yield Task(key=cell.key, label=cell.label, payload=msgspec.json.encode(cell))
+        yield SpreadTask(key=cell.key, label=cell.label, payload=msgspec.json.encode(cell))
 
 
 def look(payload: bytes) -> str:

@@ -26,7 +26,7 @@ AHEAD = 2
 LOOK_SECONDS = 0.5
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class SpreadTask(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of work."""
 
     key: str
@@ -85,7 +85,7 @@ def has_room() -> bool:
 
 @dataclass(slots=True)
 class _Out:
-    task: Task
+    task: SpreadTask
     tries: int = 1
     failed_on: str = ""
     answer: Answer | None = None
@@ -126,7 +126,7 @@ class Spread:
                 f"no worker can do the work: {first}", hint="mend that computer, or choose another cluster"
             )
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
+    def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
         """Every task with its answer, as they come. Raises ClusterLost; leaves nothing out when it ends."""
         waiting = iter(tasks)
         is_more = True
@@ -167,7 +167,7 @@ class Spread:
         self._out[out.task.key], self._futures[out.task.key] = out, future
         future.add_done_callback(lambda done, name=out.task.key: self._ready.put((name, done)))
 
-    def _next(self) -> Iterator[tuple[Task, Answer]]:
+    def _next(self) -> Iterator[tuple[SpreadTask, Answer]]:
         try:
             name, future = self._ready.get(timeout=LOOK_SECONDS)
         except queue.Empty:
