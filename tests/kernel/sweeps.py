@@ -92,6 +92,13 @@ class Sweeps:
         number = process.pid if name == "client" else int(self.progress()["processes"][name])
         os.kill(number, signal.SIGKILL)
 
+    def until_gone(self) -> None:
+        """Until nothing of it runs: a worker whose client was killed ends by itself, perhaps with a last cell."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while left := self.left():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+
     def left(self) -> list[str]:
         """Processes of this state folder that are there: kernels, workers, schedulers."""
         found = []

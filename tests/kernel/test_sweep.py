@@ -54,6 +54,7 @@ def test_after_a_kill_it_goes_on_and_no_finished_cell_is_measured_again(
     assert process.returncode == {"worker-0": 0, "scheduler": 1, "client": -9}[victim], said
     if victim == "worker-0":
         assert "worker-0 ended" in said
+    sweeps.until_gone()
     before = sweeps.files()
     assert len(before) == CELLS if victim == "worker-0" else 3 <= len(before) < CELLS
     after = sweeps.run("--cluster", "local:2", "--resume")
