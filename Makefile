@@ -12,14 +12,16 @@ EXPERIMENT ?= antioquia-quick
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab vm test test-fast test-wide test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
-.PHONY: setup-lab setup-test setup-vm setup-test-vm clean
+.PHONY: help lab cluster vm test test-fast test-wide test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 lab: setup-lab ## set up what is missing, then open the lab; without a terminal: run antioquia-quick and print its tables
 	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run $(EXPERIMENT); fi
+
+cluster: setup-cluster ## set up the lab with what raidlab sweep and --cluster need as well (Dask)
 
 vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
 	@vagrant up
@@ -77,6 +79,9 @@ planted-kernel: ## build the same kernel with bugs of md planted in it, which th
 
 setup-lab:
 	@provision/host/setup.sh lab
+
+setup-cluster:
+	@provision/host/setup.sh cluster
 
 setup-test:
 	@provision/host/setup.sh test
