@@ -44,6 +44,7 @@ class Sweeps:
     state: Path
     file: Path
     more: Mapping[str, str]
+    patience_seconds: float
 
     def argv(self, *words: str) -> list[str]:
         start = "from lab.cli.main import main; main()"
@@ -63,7 +64,7 @@ class Sweeps:
     def run(self, *words: str, status: int = 0) -> dict[str, Any]:
         """To its end. The document that it prints."""
         process = self.start(*words)
-        printed, said = process.communicate(timeout=PATIENCE_SECONDS)
+        printed, said = process.communicate(timeout=self.patience_seconds)
         assert process.returncode == status, said
         document: dict[str, Any] = json.loads(printed)
         return document
@@ -81,7 +82,7 @@ class Sweeps:
         return {}
 
     def until(self, is_so: Callable[[], object], process: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self.patience_seconds
         while not is_so():
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < deadline, self.progress()
@@ -94,7 +95,7 @@ class Sweeps:
 
     def until_gone(self) -> None:
         """Until nothing of it runs: a worker whose client was killed ends by itself, perhaps with a last cell."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self.patience_seconds
         while left := self.left():
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
@@ -113,13 +114,15 @@ class Sweeps:
         return found
 
 
-def sweeps_in(folder: Path, *, depths: tuple[int, ...] = (1,), **more: str) -> Sweeps:
-    """``depths``: eight cells for each."""
+def sweeps_in(
+    folder: Path, *, depths: tuple[int, ...] = (1,), patience_seconds: float = PATIENCE_SECONDS, **more: str
+) -> Sweeps:
+    """``depths``: eight cells for each. ``more``: of the environment."""
     state = folder / "state"
     state.mkdir(mode=0o700)
     file = folder / "small.toml"
     file.write_text(FILE.replace("{depths}", str(list(depths))))
-    return Sweeps(state, file, more)
+    return Sweeps(state, file, more, patience_seconds)
 
 
 def digests(document: Mapping[str, Any]) -> dict[str, str]:
