@@ -173,8 +173,8 @@ def _write_configuration(folder: Path, nodes: tuple[str, ...], cpus: int, memory
         text += NODE.format(name=name, host=host, port=port, cpus=cpus, memory_mb=memory_mb)
         (folder / f"spool.{name}").mkdir()
     (folder / "slurm.conf").write_text(text)
-    # Without it slurmd looks for the distribution's, and for systemd.
-    (folder / "cgroup.conf").write_text("CgroupAutomount=no\nIgnoreSystemd=yes\n")
+    # Slurm 22.05 only looks for cgroups if a plugin asks; 24.11 wants them unless told that there are none.
+    (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     for name in ("state", "munge"):
         (folder / name).mkdir(mode=0o700)
     key = folder / "munge" / "key"

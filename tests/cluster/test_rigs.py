@@ -211,9 +211,11 @@ def test_a_rig_goes_with_a_test_that_is_killed(
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True) as holder:
         assert holder.stdout is not None
-        folder, pids = json.loads(holder.stdout.readline())
-        assert len(alive(pids)) >= 4
-        holder.send_signal(signal.SIGKILL)
+        try:
+            folder, pids = json.loads(holder.stdout.readline())
+            assert len(alive(pids)) >= 4
+        finally:
+            holder.kill()
     wait_until(lambda: not alive(pids), 20, lambda: f"still there: {alive(pids)}")
     assert not Path(folder).exists()
 
