@@ -173,13 +173,20 @@ def _write_configuration(folder: Path, nodes: tuple[str, ...], cpus: int, memory
         text += NODE.format(name=name, host=host, port=port, cpus=cpus, memory_mb=memory_mb)
         (folder / f"spool.{name}").mkdir()
     (folder / "slurm.conf").write_text(text)
-    # Slurm 22.05 only looks for cgroups if a plugin asks; 24.11 wants them unless told that there are none.
-    (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+    # Newer ones take cgroups for granted unless told otherwise, and 22.05 does not know the word.
+    no_cgroups = "CgroupPlugin=disabled" if _slurm_version() >= (23, 2) else "CgroupAutomount=no\nIgnoreSystemd=yes"
+    (folder / "cgroup.conf").write_text(f"{no_cgroups}\n")
     for name in ("state", "munge"):
         (folder / name).mkdir(mode=0o700)
     key = folder / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
+
+
+def _slurm_version() -> tuple[int, ...]:
+    """Year and month, from a line such as "slurm-wlm 22.05.8"."""
+    said = subprocess.check_output(["slurmd", "-V"], env=os.environ | {"PATH": SEARCH_PATH}, text=True, timeout=20)
+    return tuple(int(word) for word in said.split()[-1].split(".")[:2])
 
 
 def _start_munge(keeper: Keeper, environment: dict[str, str]) -> None:
