@@ -173,8 +173,9 @@ def _write_configuration(folder: Path, nodes: tuple[str, ...], cpus: int, memory
         text += NODE.format(name=name, host=host, port=port, cpus=cpus, memory_mb=memory_mb)
         (folder / f"spool.{name}").mkdir()
     (folder / "slurm.conf").write_text(text)
-    # Newer ones take cgroups for granted unless told otherwise, and 22.05 does not know the word.
-    no_cgroups = "CgroupPlugin=disabled" if _slurm_version() >= (23, 2) else "CgroupAutomount=no\nIgnoreSystemd=yes"
+    # None are used. Newer Slurm must be told so; 22.05 cannot be, and looks for the fewest with version 1.
+    older = _slurm_version() < (23, 2)
+    no_cgroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no" if older else "CgroupPlugin=disabled"
     (folder / "cgroup.conf").write_text(f"{no_cgroups}\n")
     for name in ("state", "munge"):
         (folder / name).mkdir(mode=0o700)
