@@ -12,11 +12,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.keeper import SEARCH_PATH, Keeper, free_ports, wait_until
+from tests.cluster.keeper import SEARCH_PATH, Keeper, children_of, descendants_of, free_ports, wait_until
 
 NODES = ("node1", "node2")
 PARTITION = "rig"
@@ -124,6 +124,17 @@ class SlurmRig:
         """Kills the daemon of a node; the jobs that it has started go on, as on a computer of its own."""
         os.kill(self.node_pids[name], signal.SIGKILL)
 
+    def lose_node(self, name: str) -> None:
+        """Kills all of a node at once, its jobs too: as if its computer had lost power."""
+        steps = [pid for pid in children_of(self.keeper.pid) if pid not in self.node_pids.values()]
+        families = [[pid, *descendants_of(pid)] for pid in steps]
+        lost = [family for family in families if any(_runs_on(name, pid) for pid in family)]
+        # What watches a job goes before it, so that it cannot tell the controller of its end.
+        watchers, jobs = [family[0] for family in lost], [pid for family in lost for pid in family[1:]]
+        for pid in (self.node_pids[name], *watchers, *jobs):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def tails(self) -> str:
         """The last lines of every log."""
         logs = sorted(self.folder.glob("*.log"))
@@ -133,6 +144,14 @@ class SlurmRig:
         return subprocess.run(
             argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=seconds, check=False
         )
+
+
+def _runs_on(node: str, pid: int) -> bool:
+    """Whether a process belongs to a job there; Slurm's own daemons have no such variable."""
+    try:
+        return f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -88,10 +88,17 @@ def test_a_cancelled_job_ends_its_processes(slurm: SlurmRig, tmp_path: Path) -> 
     wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")
 
 
-def test_a_killed_node_loses_its_job_to_the_other(slurm: SlurmRig) -> None:
-    job = slurm.submit("sleep 600", "--requeue", "--nodelist=node1")
-    slurm.wait_for_job(job, "RUNNING")
-    slurm.kill_node("node1")
+@pytest.mark.parametrize("kill", [SlurmRig.kill_node, SlurmRig.lose_node])
+def test_a_lost_node_loses_its_job_to_the_other(
+    slurm: SlurmRig, tmp_path: Path, kill: Callable[[SlurmRig, str], None]
+) -> None:
+    said = tmp_path / "pid"
+    job = slurm.submit(f"echo $$ >{said}.new; mv {said}.new {said}; exec sleep 600", "--requeue", "--nodelist=node1")
+    wait_until(said.exists, 20, slurm.tails)
+    pid = int(said.read_text())
+    kill(slurm, "node1")
+    # A daemon alone leaves its jobs running, though the controller gives them to another node.
+    wait_until(lambda: bool(alive([pid])) == (kill is SlurmRig.kill_node), 5, lambda: f"the job: {alive([pid])}")
     again = slurm.wait_for_job(job, "PENDING", seconds=60)
     assert again["Restarts"] == "1"
     assert slurm.states()["node1"].startswith("down")
