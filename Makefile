@@ -12,7 +12,7 @@ EXPERIMENT ?= antioquia-quick
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab cluster vm test test-fast test-wide test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -27,13 +27,16 @@ vm: setup-vm ## set up what is missing, bake the image, start the virtual machin
 	@vagrant up
 
 test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (ten minutes on two processors)
-	@$(PYTEST) -m "not vm and not wide"
+	@$(PYTEST) -m "not vm and not wide and not cluster"
 
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
-	@$(PYTEST) -m "not vm and not kernel and not slow"
+	@$(PYTEST) -m "not vm and not kernel and not cluster and not slow"
 
 test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (20 minutes)
 	@$(PYTEST) -m wide
+
+test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)
+	@$(PYTEST) -m cluster tests/cluster
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm

@@ -97,12 +97,14 @@ WIDE = (
 # Marker -> programs that its tests start.
 PROGRAMS = {
     "kernel": ("mdadm", "dmsetup", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
+    "cluster": ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sshd", "ssh", "ssh-keygen", "setpriv"),
     "virtual_time": (),
     "planted": (),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
     "kernel": "provision/host/setup.sh test",
+    "cluster": "provision/host/setup.sh test",
     "virtual_time": "make uml-kernel",
     "planted": "make planted-kernel",
     "vm": "provision/host/setup.sh test-vm",

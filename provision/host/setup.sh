@@ -76,7 +76,7 @@ main() {
     ;;
   test)
     # The only release with a package of Packer; elsewhere its checks are skipped.
-    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test test-debian-12; else prepare_lab "$distro" test; fi
+    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test cluster test-debian-12; else prepare_lab "$distro" test cluster; fi
     "$here/venv.sh" dev
     ;;
   kernel) "$here/packages.sh" kernel ;;
