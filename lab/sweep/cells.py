@@ -227,7 +227,9 @@ _FIRST = ("format_version", "id", "title", "question")
 
 
 def _is_told(name: str, value: Any, plain: Mapping[str, Any]) -> bool:
-    is_table = isinstance(value, dict) or (isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value))
+    is_table = isinstance(value, dict) or (
+        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
+    )
     return not is_table and value is not None and (name in _FIRST or value != plain[name])
 
 

@@ -17,6 +17,8 @@ import msgspec
 
 SCHEDULER = "scheduler"
 CLEARING_SECONDS = 10.0
+NO_PAGES = "127.0.0.1:0"
+"""Where Dask's web server listens that has none: without an address on every interface."""
 ENDING = threading.Event()
 """Set when this process is to end: whoever works in it stops as soon as it can."""
 CONFIGURATION = {
@@ -112,7 +114,7 @@ def _scheduler(settings: NodeSettings) -> Any:
         host=settings.listen,
         security=security_of(settings.keys),
         dashboard=bool(settings.dashboard),
-        dashboard_address=settings.dashboard or None,
+        dashboard_address=settings.dashboard or NO_PAGES,
     )
 
 
@@ -129,6 +131,7 @@ def _worker(settings: NodeSettings) -> Any:
         memory_limit=0,
         local_directory=settings.folder,
         dashboard=False,
+        dashboard_address=NO_PAGES,
     )
 
 

@@ -76,8 +76,10 @@ class SlurmWorkers:
             python=table.python or None,
             local_directory=str(self._folder),
             log_directory=str(self._folder),
-            job_extra_directives=list(table.directives),
-            worker_extra_args=["--no-dashboard"],
+            # A job that Slurm starts again would be a second worker of this name; another one is submitted instead.
+            job_extra_directives=["--no-requeue", *table.directives],
+            # Without an address its pages would be on every interface, although there are none.
+            worker_extra_args=["--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
         )
         try:
             asyncio.run(job.start())

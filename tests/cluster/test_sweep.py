@@ -23,7 +23,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def on_slurm(folder: Path, rig: SlurmRig) -> Sweeps:
-    sweeps = sweeps_in(folder, **{name: rig.environment[name] for name in ("SLURM_CONF", "PATH")})
+    sweeps = sweeps_in(folder, more={name: rig.environment[name] for name in ("SLURM_CONF", "PATH")})
     table = f'[cluster.slurm]\npartition = "{PARTITION}"\nhost = "127.0.0.1"\nwalltime = "00:20:00"\nmemory = "1G"\n'
     sweeps.file.write_text(f"{sweeps.file.read_text()}\n{table}")
     return sweeps

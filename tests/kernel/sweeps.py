@@ -115,14 +115,18 @@ class Sweeps:
 
 
 def sweeps_in(
-    folder: Path, *, depths: tuple[int, ...] = (1,), patience_seconds: float = PATIENCE_SECONDS, **more: str
+    folder: Path,
+    *,
+    depths: tuple[int, ...] = (1,),
+    patience_seconds: float = PATIENCE_SECONDS,
+    more: Mapping[str, str] | None = None,
 ) -> Sweeps:
     """``depths``: eight cells for each. ``more``: of the environment."""
     state = folder / "state"
     state.mkdir(mode=0o700)
     file = folder / "small.toml"
     file.write_text(FILE.replace("{depths}", str(list(depths))))
-    return Sweeps(state, file, more, patience_seconds)
+    return Sweeps(state, file, more or {}, patience_seconds)
 
 
 def digests(document: Mapping[str, Any]) -> dict[str, str]:
