@@ -19,6 +19,7 @@ FOLDERS = (
     "lab.publications",
     "lab.fio_plot",
     "lab.md_tests",
+    "lab.fleet",
 )
 _HERE = Path(__file__).parent
 
