@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from lab.fleet.schema import (
     fleet_spec,
     fleet_tree,
     model_of,
+    value_of,
     variants,
 )
 from lab.gates.numbers import JobCount, Seed
@@ -104,19 +104,13 @@ def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[st
         key, equals, text = each.partition("=")
         if not equals or not key:
             raise SpecError(f"'{each}' sets no key", hint="write it as key=value, such as repair.spares=2")
-        changes[key.strip()] = _value(text.strip())
+        changes[key.strip()] = value_of(text.strip())
     if not changes:
         return []
-    name = ", ".join(f"{key} = {value}" for key, value in changes.items())
+    name = ", ".join(
+        f"{key} = {value:g}" if isinstance(value, float) else f"{key} = {value}" for key, value in changes.items()
+    )
     return [(name, fleet_spec(changed(tree, {}, remove=removed), name, changes))]
-
-
-def _value(text: str) -> Any:
-    """As TOML has it; what is no TOML is a word."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
-        return text
 
 
 def _list(*, is_json: bool) -> None:

@@ -10,10 +10,12 @@ import msgspec
 
 from lab.errors import SpecError
 from lab.fleet.estimate import LossFigures
+from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
-from lab.fleet.schema import fleet_spec, fleet_tree
+from lab.fleet.schema import fleet_spec, fleet_tree, variants
 from lab.lessons.readings import Source
 from lab.lessons.state import CheckedState
+from lab.tomlfile import unknown_word
 
 
 class FleetFigure(StrEnum):
@@ -33,14 +35,15 @@ class FleetFigure(StrEnum):
 
 
 class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fleet.figure"):
-    """A figure of ``raidlab fleet`` with the fleet's own seed; with ``set`` of the fleet so changed."""
+    """A figure of ``raidlab fleet``, of one of the fleet's variants or of the fleet so changed."""
 
     fleet: str
     figure: FleetFigure
+    variant: str = ""
     set: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def value(self, lab: CheckedState) -> float | None:
-        found = _figures(self.fleet, msgspec.json.encode(self.set))
+        found = _figures(self.fleet, self.variant, msgspec.json.encode(self.set))
         match self.figure:
             case FleetFigure.FLEET_LOSS:
                 return found.fleet_loss_chance.value
@@ -49,15 +52,21 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
             case FleetFigure.NINES:
                 return found.nines_per_array_year.value
             case FleetFigure.MTTDL:
-                return found.mttdl_years * 365.25 * 24 * 3600
+                return found.mttdl_years * HOURS_PER_YEAR * 3600
             case FleetFigure.TO_MTTDL:
                 return found.losses_to_mttdl
         return found.cause_losses[self.figure.value]
 
 
-@lru_cache(maxsize=8)
-def _figures(name: str, changes: bytes) -> LossFigures:
-    spec = fleet_spec(fleet_tree(name), name, msgspec.json.decode(changes))
+@lru_cache(maxsize=16)
+def _figures(name: str, variant: str, changes: bytes) -> LossFigures:
+    tree = fleet_tree(name)
+    spec = fleet_spec(tree, name, msgspec.json.decode(changes))
+    if variant:
+        known = dict(variants(tree, spec))
+        if variant not in known:
+            raise unknown_word(f"variant of {name}", variant, known)
+        spec = known[variant]
     return run_spec(spec, _no_results, local_spreader(1))[1]
 
 

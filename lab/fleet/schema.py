@@ -331,6 +331,14 @@ def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[s
     return copy
 
 
+def value_of(text: str) -> Any:
+    """A value as it was typed, read as TOML has it; what is no TOML is a word."""
+    try:
+        return parse_toml(f"value = {text}")["value"]
+    except SpecError:
+        return text
+
+
 def _table_of(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     *above, last = key.split(".")
     for word in above:
