@@ -20,6 +20,7 @@ FOLDERS = (
     "lab.fio_plot",
     "lab.md_tests",
     "lab.sweep",
+    "lab.fleet",
 )
 _HERE = Path(__file__).parent
 
