@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.support.report import finish, private_state, spread
 from lab.classroom.bundle import load_signer, write_bundle
 from lab.classroom.view import view_class
-from lab.results.record import CellRecord, ResultRecord, encode_record
+from lab.results.record import SCHEMA_VERSION, CellRecord, ResultRecord, encode_record
 from lab.results.store import decode_record
 
 RECORDED = Path(__file__).parents[1] / "tests" / "unit" / "report" / "data" / "louwrentius-quick.json"
@@ -34,7 +34,9 @@ def students_result(recorded: ResultRecord, draw: random.Random, number: int) ->
     ]
     arrays = tuple(msgspec.structs.replace(recorded.arrays[0], name=name, level=name) for name in ARRAYS)
     name = f"20261121T000000Z-{number:05d}"
-    return msgspec.structs.replace(recorded, id=name, arrays=arrays, cells=tuple(cells), planned_cells=())
+    # Decoded, an older record has today's fields, and is written in today's format.
+    now = msgspec.structs.replace(recorded, schema_version=SCHEMA_VERSION, id=name, planned_cells=())
+    return msgspec.structs.replace(now, arrays=arrays, cells=tuple(cells))
 
 
 def noisy(cell: CellRecord, draw: random.Random, array: str, speed_up: float, repeat: int) -> CellRecord:
