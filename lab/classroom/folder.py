@@ -6,6 +6,7 @@ read is kept, so whoever interrupts loses no more than that.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -56,8 +57,8 @@ def open_class(
 ) -> Iterator[DuckDBPyConnection]:
     """The bundles of ``folder`` as tables, read as far as they have changed; what is known is kept in ``cache``.
 
-    ``processes`` None: for many bundles as many as this one may use processors, ``MOST_PROCESSES`` at most. Raises RequirementMissing
-    without duckdb, ResultError for no folder, or a cache that cannot be written.
+    ``processes`` None: of many bundles as many as there are processors, ``MOST_PROCESSES`` at most. Raises
+    RequirementMissing without duckdb, ResultError for no folder, or a cache that cannot be written.
     """
     duckdb = duckdb_module()
     if not folder.is_dir():
@@ -79,9 +80,17 @@ def open_class(
             kept.show()
             yield kept.database
     except duckdb.Error as error:
+        if refused := _refusal(str(error)):
+            raise storage_error(f"what was read of '{folder}' cannot be kept in '{place}'", refused) from None
         raise ResultError(f"the class of '{folder}' cannot be read: {error}", hint=f"delete '{place}'") from None
     except OSError as error:
         raise storage_error(f"'{place}' cannot be used", error) from error
+
+
+def _refusal(text: str) -> OSError | None:
+    """What the system said to DuckDB, which passes on its words alone."""
+    numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+    return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
 
 
 def _is_changed(changes: _Changes) -> bool:
@@ -126,7 +135,8 @@ def _bring_up_to_date(kept: KeptClass, changes: _Changes, tell: Tell, processes:
             for table, found in rows.items():
                 gathered[table] += found
             done += len(rows[FILES])
-            tell(f"reading {len(changes.new)} bundles", done / len(changes.new))
+            if not is_little:
+                tell(f"reading {len(changes.new)} bundles", done / len(changes.new))
             now = clock.monotonic_seconds()
             if len(gathered[FILES]) >= _KEEP_AFTER or now - begun >= _KEEP_AFTER_SECONDS:
                 kept.add(gathered)

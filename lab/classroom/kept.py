@@ -13,7 +13,9 @@ one move, says so. Whatever is interrupted, every bundle is known as a whole or 
 from __future__ import annotations
 
 import fcntl
+import os
 import re
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -30,7 +32,7 @@ from lab.results.leftovers import locked
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_PARTS, _LOCK, _SPILL = "parts.json", "lock", "spill"
+_PARTS, _LOCK = "parts.json", "lock"
 _MEMORY = "400MiB"
 """For the queries; Python with what it has loaded takes 100 MiB, and each process that reads bundles 50."""
 MOST_BUNDLES = 1000
@@ -71,7 +73,9 @@ class KeptClass:
         """Remove what a killed call left. Only for who holds the lock alone."""
         kept = {path.name for part in self.parts for path in self._paths([part]).values()}
         for path in self._place.iterdir():
-            if path.name not in {*kept, _PARTS, _LOCK, _SPILL}:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name not in {*kept, _PARTS, _LOCK}:
                 path.unlink()
 
     def known(self) -> dict[str, tuple[int, int]]:
@@ -140,12 +144,8 @@ class KeptClass:
 
     def _replace(self, parts: tuple[KeptPart, ...]) -> None:
         """From here on these are the parts."""
-        new = [part for part in parts if part not in self.parts]
-        try:
-            replace_file(self._place / _PARTS, msgspec.json.encode(_PartList(parts)), is_durable=False)
-        except BaseException:
-            _remove(self._paths(new).values())
-            raise
+        # On an error new files stay, for the next call to remove: the list may be in place already.
+        replace_file(self._place / _PARTS, msgspec.json.encode(_PartList(parts)), is_durable=False)
         gone = [part for part in self.parts if part not in parts]
         self.parts = parts
         _remove(self._paths(gone).values())
@@ -216,7 +216,8 @@ def duckdb_module() -> Any:
 def open_kept(place: Path) -> Iterator[KeptClass]:
     """What is kept in ``place``, which is made if it is not there. Raises LabError, duckdb.Error, OSError."""
     make_own_folder(place, "the folder for a class")
-    settings = {"memory_limit": _MEMORY, "temp_directory": str(place / _SPILL)}
+    # Of its own: DuckDB's names in it are the same in every process.
+    settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
     with duckdb_module().connect(config=settings) as database:
         yield KeptClass(place, database)
 

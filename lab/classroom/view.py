@@ -55,7 +55,7 @@ class ClassView:
 def view_class(folder: Path, cache: Path, *, tell: Tell = silent, processes: int | None = None) -> ClassView:
     """The bundles of ``folder``; what is known is kept in ``cache``. Arguments and errors are ``open_class``'s."""
     with open_class(folder, cache, tell=tell, processes=processes) as database:
-        return _view(database)
+        return view_of(database)
 
 
 # ``unit`` is the array (a word of SQL). Each result's baseline is its own single disk; of an experiment without one,
@@ -88,7 +88,9 @@ _PROBLEMS = "SELECT file, problem FROM files WHERE problem <> '' ORDER BY file"
 _KEYS = "SELECT key, list(file ORDER BY file) FROM files WHERE key <> '' GROUP BY key ORDER BY key"
 
 
-def _view(database: DuckDBPyConnection) -> ClassView:
+def view_of(database: DuckDBPyConnection) -> ClassView:
+    """What tables as those of ``lab.classroom.columns`` say."""
+
     def fetch(query: str) -> list[Any]:
         return database.execute(query).fetchall()
 

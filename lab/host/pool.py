@@ -14,6 +14,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TypeVar
@@ -35,8 +36,9 @@ def processors() -> int:
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
     """The answers of ``work`` to each job, as they come; the order is chance's. At the end no process is left.
 
-    ``work`` is a function of a module, jobs and answers are what pickle takes. Each process has one job at a time, so
-    no more answers wait than there are processes. With less than two processes all is done in this one.
+    ``work`` is a function of a module, jobs and answers are what pickle takes. Each process loads the main module of the
+    program, which must do nothing then; and it has one job at a time, so no more answers wait than there are processes.
+    With less than two processes all is done in this one.
 
     Raises LabError if a process is killed from outside, RuntimeError for an exception of ``work``.
     """
@@ -60,6 +62,8 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 @contextmanager
 def _held_back() -> Iterator[None]:
     """A process inherits which signals are held back: Ctrl-C, which all of a terminal get, is for the parent alone."""
+    # What multiprocessing starts beside the first process lets signals through when it is started.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
