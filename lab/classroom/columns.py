@@ -85,16 +85,16 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
         return "", visible(error.message)
     problems = []
     name = visible(file.name)
-    for result_id in bundle.ids:
-        try:
-            record = bundle.record(result_id)
-        except LabError as error:
-            problems.append(error.message)
-            continue
-        if medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
-            digest = bundle.manifest.sha256[f"results/{result_id}/{RECORD_NAME}"]
-            found["results"].append((name, result_id, digest))
-            found["medians"] += medians
+    try:
+        for result_id, record in zip(bundle.ids, bundle.records(), strict=True):
+            if isinstance(record, LabError):
+                problems.append(record.message)
+            elif medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
+                digest = bundle.manifest.sha256[f"results/{result_id}/{RECORD_NAME}"]
+                found["results"].append((name, result_id, digest))
+                found["medians"] += medians
+    except LabError as error:
+        problems.append(error.message)
     try:
         for work in read_all(bundle):
             if isinstance(work, str):

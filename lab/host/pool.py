@@ -36,9 +36,9 @@ def processors() -> int:
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
     """The answers of ``work`` to each job, as they come; the order is chance's. At the end no process is left.
 
-    ``work`` is a function of a module, jobs and answers are what pickle takes. Each process loads the main module of the
-    program, which must do nothing then; and it has one job at a time, so no more answers wait than there are processes.
-    With less than two processes all is done in this one.
+    ``work`` is a function of a module, jobs and answers are what pickle takes. Each process loads the main module of
+    the program, which must do nothing then, and has one job at a time: no more answers wait than there are processes.
+    With less than two all is done in this one.
 
     Raises LabError if a process is killed from outside, RuntimeError for an exception of ``work``.
     """
