@@ -19,7 +19,7 @@ from lab.report.page.build import Stamp, explained
 from lab.report.page.render import render_document
 from lab.report.table import Column, Table
 from lab.sweep.effects import ranked_axes, sensitivities
-from lab.sweep.grid import WORKLOAD, SweepGrid, chosen_axes, fixed_values
+from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
 from lab.units import human_seconds
@@ -93,6 +93,7 @@ def sweep_page(result: SweepResult) -> str:
         sections=[SweepSection(anchor, title) for anchor, title, is_there in there if is_there],
         badges=tuple(_badges(grid)),
         problems=tuple(map(visible, (*_warnings(grid), *grid.problems))),
+        nowhere=[axis.title for axis in grid.settings if NOWHERE in axis.codes],
         extremes=extremes[:_OPEN_TABLES],
         more_extremes=extremes[_OPEN_TABLES:],
         surprises=surprise_table(grid, _SURPRISES),

@@ -64,13 +64,14 @@ def write_parquet(result: SweepResult, path: Path) -> None:
         raise storage_error(f"'{path.parent}' cannot be made", error) from error
     try:
         with duckdb.connect() as database:
-            columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+            columns = ", ".join(f"{name} {_NUMBER if name in NULLABLE else kind}" for name, kind in COLUMNS.items())
             database.execute(f"CREATE TABLE cells ({columns})")
             if result.rows:
                 database.register("batch", _batch(result))
-                database.execute(f"INSERT INTO cells SELECT {', '.join(map(_value, COLUMNS))} FROM batch")
+                database.execute(f"INSERT INTO cells SELECT {', '.join(COLUMNS)} FROM batch")
             quoted = str(part).replace("'", "''")
-            database.execute(f"COPY cells TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
+            values = ", ".join(map(_value, COLUMNS))
+            database.execute(f"COPY (SELECT {values} FROM cells) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)
@@ -85,9 +86,10 @@ def write_parquet(result: SweepResult, path: Path) -> None:
 
 
 def _value(name: str) -> str:
+    """A column of the file. As an expression, since of a plain column without NULL the file would say it has none."""
     kind = COLUMNS[name]
     if kind == _NUMBER or name in NULLABLE:
-        return f"CAST(CASE WHEN isfinite({name}) THEN {name} END AS {kind})"
+        return f"CAST(CASE WHEN isfinite({name}) THEN {name} END AS {kind}) AS {name}"
     return name
 
 

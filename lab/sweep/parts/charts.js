@@ -1,6 +1,6 @@
 // Small multiples, heat map and sensitivity.
 (function () {
-  const { data, ALL, axisOf, quantities, plain, short, rowsAt, isAt, valueOf, words, element, choices, placesText, headOf } = Sweep;
+  const { data, ALL, axisOf, quantities, plain, short, rowsAt, apart, valueOf, words, element, choices, placesText, headOf } = Sweep;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "bowtie"];
   const SIGNS = ["●", "■", "◆", "▲", "✚", "✖", "★", "⬟", "⬢", "⧓"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
@@ -31,15 +31,14 @@
   function linesOf(state, rows) {
     const x = axisOf.get(state.x), lines = axisOf.get(state.lines), quantity = quantityOf(state.quantity);
     const found = [];
-    for (let line = 0; line < (lines ? lines.labels.length : 1); line++) {
-      const own = lines ? rows.filter((row) => isAt(lines, line, row)) : rows;
+    (lines ? apart(lines, rows) : [rows]).forEach((own, line) => {
       const points = [];
-      for (let code = 0; code < x.labels.length; code++) {
-        const value = valueOf(quantity, own.filter((row) => isAt(x, code, row)));
+      apart(x, own).forEach((here, code) => {
+        const value = valueOf(quantity, here);
         if (value) points.push(Object.assign(value, { code: code }));
-      }
+      });
       if (points.length) found.push({ line: line, points: points });
-    }
+    });
     return found;
   }
 
@@ -115,19 +114,23 @@
       keyOf(document.getElementById("multiples-key"), state);
       const across = axisOf.get(state.columns), down = axisOf.get(state.rows), columns = across ? across.labels.length : 1;
       place.style.gridTemplateColumns = "repeat(" + columns + ", minmax(" + (columns > 1 ? "11.5rem" : "0") + ", 1fr))";
-      const fixed = menus.places(), rows = rowsAt(state.direction, fixed), facets = [], values = [];
-      for (let r = 0; r < (down ? down.labels.length : 1); r++) {
-        for (let c = 0; c < columns; c++) {
-          const own = rows.filter((row) => (!across || isAt(across, c, row)) && (!down || isAt(down, r, row)));
+      const fixed = menus.places(), rows = rowsAt(state.direction, fixed), facets = [], medians = [], ends = [];
+      (down ? apart(down, rows) : [rows]).forEach((line, r) => {
+        (across ? apart(across, line) : [line]).forEach((own, c) => {
           const drawn = linesOf(state, own);
-          for (const one of drawn) for (const point of one.points) for (const value of [point.value, point.low, point.high]) if (value > 0) values.push(value);
+          for (const one of drawn) {
+            for (const point of one.points) {
+              medians.push(point.value);
+              ends.push(point.value, ...[point.low, point.high].filter((end) => end > 0));
+            }
+          }
           facets.push({ title: [down && down.words[r], across && across.words[c]].filter(Boolean).join(" · "), drawn: drawn, isLeft: c === 0 });
-        }
-      }
+        });
+      });
       const quantity = quantityOf(state.quantity);
       const where = placesText(fixed), head = headOf(quantity, state.direction) + (where ? "; " + where : "");
-      if (!values.length) { says.textContent = head + ": no cell."; return; }
-      const scale = scaleOf(values, state.scale);
+      if (!medians.length) { says.textContent = head + ": no cell."; return; }
+      const scale = scaleOf(ends, state.scale);
       for (const facet of facets) {
         const box = element("div", null, { class: "facet" });
         if (facet.title) box.append(element("h4", facet.title));
@@ -138,7 +141,7 @@
         } else box.append(element("p", "no cell"));
         place.append(box);
       }
-      says.textContent = head + ". From " + short(Math.min(...values)) + " to " + short(Math.max(...values)) + "; " + scale.type + " scale, the same in all charts.";
+      says.textContent = head + ". From " + short(Math.min(...medians)) + " to " + short(Math.max(...medians)) + "; " + (scale.type === "log" ? "logarithmic" : "linear") + " scale, the same in all charts.";
     }
 
     function textOf(drawn) {
@@ -168,9 +171,8 @@
       });
       const x = axisOf.get(state.x), y = axisOf.get(state.y), quantity = quantityOf(state.quantity), fixed = menus.places();
       const rows = rowsAt(state.direction, fixed), z = [], text = [], said = [], all = [];
-      y.labels.forEach((_, down) => {
-        const line = rows.filter((row) => isAt(y, down, row));
-        const found = x.labels.map((_, across) => valueOf(quantity, line.filter((row) => isAt(x, across, row))));
+      apart(y, rows).forEach((line, down) => {
+        const found = apart(x, line).map((here) => valueOf(quantity, here));
         z.push(found.map((one) => (one ? Math.log10(one.value) : null)));
         text.push(found.map((one) => (one ? short(one.value) : "")));
         said.push(found.map((one, across) => plain(x.words[across]) + "<br>" + plain(y.words[down]) + "<br>" + (one ? plain(words(quantity, one)) : "no cell")));

@@ -38,6 +38,16 @@ const Sweep = (function () {
     return found;
   }
 
+  // The rows at each value of an axis.
+  function apart(axis, rows) {
+    const found = axis.labels.map(() => []);
+    for (const row of rows) {
+      if (axis.codes[row] === NOWHERE) found.forEach((list) => list.push(row));
+      else found[axis.codes[row]].push(row);
+    }
+    return found;
+  }
+
   // One value for several rows: their geometric mean; with the interval where it is a single one.
   function valueOf(quantity, rows) {
     const kept = rows.filter((row) => quantity.of(row) != null);
@@ -156,5 +166,5 @@ const Sweep = (function () {
 
   const headOf = (quantity, direction) => quantity.title + " of " + data.direction.labels[direction] + "s" + (quantity.name === "iops" || quantity.name === "ratio" ? "" : ", " + quantity.unit);
 
-  return { data, count, NOWHERE, ALL, axisOf, quantities, plain, short, rowsAt, isAt, valueOf, words, element, menu, choices, placesText, headOf };
+  return { data, count, NOWHERE, ALL, axisOf, quantities, plain, short, rowsAt, apart, valueOf, words, element, menu, choices, placesText, headOf };
 })();

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
@@ -41,7 +41,7 @@ def row(level: str = "raid5", iops: float = 100.0, **changed: Any) -> CellRow:
 def sweep(
     rows: Iterable[CellRow],
     *,
-    axes: dict[str, tuple[str | int, ...]] | None = None,
+    axes: Mapping[str, tuple[str | int, ...]] | None = None,
     failed: Iterable[FailedCell] = (),
     **changed: Any,
 ) -> SweepResult:
@@ -56,4 +56,4 @@ def sweep(
         "toml": "",
         "planned": planned,
     }
-    return SweepResult(axes=axes or {}, rows=rows, failed=failed, **(values | changed))
+    return SweepResult(axes=dict(axes or {}), rows=rows, failed=failed, **(values | changed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from lab.sweep.grid import NOWHERE, SweepGrid, chosen_axes, fixed_values
@@ -49,7 +50,7 @@ def test_an_axis_that_no_figure_knows_is_named() -> None:
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 @pytest.mark.parametrize("field", ["iops", "iops_low", "iops_high", "bytes_per_second"])
 def test_a_row_without_a_speed_is_left_out_and_named(field: str, bad: float) -> None:
-    grid = SweepGrid(sweep([row("raid0"), row("raid5", **{"iops": 100.0, field: bad, "cell": "c1"})]))
+    grid = SweepGrid(sweep([row("raid0"), msgspec.structs.replace(row("raid5", cell="c1"), **{field: bad})]))
     assert [each.level for each in grid.rows] == ["raid0"]
     assert len(grid.problems) == 1
     assert grid.problems[0].startswith("cell c1, rand-read-4k, reads: ")
@@ -59,7 +60,7 @@ def test_a_row_without_a_speed_is_left_out_and_named(field: str, bad: float) -> 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 @pytest.mark.parametrize("field", ["mean_seconds", "p99_seconds", "predicted_iops"])
 def test_another_figure_that_is_none_is_none(field: str, bad: float) -> None:
-    (kept,) = SweepGrid(sweep([row(**{field: bad})])).rows
+    (kept,) = SweepGrid(sweep([msgspec.structs.replace(row(), **{field: bad})])).rows
     assert getattr(kept, field) is None
     assert kept.iops == 100.0
 

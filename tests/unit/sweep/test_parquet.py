@@ -14,12 +14,13 @@ from lab.sweep.parquet import COLUMNS, NULLABLE, write_parquet
 from lab.sweep.rows import CellRow, SweepResult
 from tests.unit.sweep.made_sweeps import row, sweep
 
-duckdb = pytest.importorskip("duckdb")
 PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
 
 
 def read_back(result: SweepResult, folder: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Columns with their types, and the rows."""
+    import duckdb
+
     path = folder / "it's.parquet"
     write_parquet(result, path)
     assert list(folder.iterdir()) == [path]
@@ -46,6 +47,24 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 def test_a_sweep_without_rows_is_a_file_with_all_columns(tmp_path: Path) -> None:
     assert read_back(sweep([]), tmp_path) == (COLUMNS, [])
+
+
+def test_which_columns_may_be_null_does_not_depend_on_the_rows(tmp_path: Path) -> None:
+    """Otherwise files of two sweeps have two schemas, and readers refuse to join them."""
+    import duckdb
+
+    some_without = [row("raid1", chunk_bytes=None, mean_seconds=None), row(p99_seconds=1.0, predicted_iops=1.0)]
+    all_with = [row(p99_seconds=1.0, predicted_iops=1.0)]
+    found = []
+    for place, rows in enumerate((some_without, all_with, [])):
+        path = tmp_path / f"{place}.parquet"
+        write_parquet(sweep(rows), path)
+        with duckdb.connect() as database:
+            schema = "SELECT name, type, repetition_type FROM parquet_schema($file)"
+            found.append(database.execute(schema, {"file": str(path)}).fetchall())
+    assert found[0] == found[1] == found[2]
+    may_be_null = {name for name, _, repetition in found[0] if repetition == "OPTIONAL"}
+    assert may_be_null == {name for name, kind in COLUMNS.items() if kind == "DOUBLE"} | set(NULLABLE)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -44,7 +44,8 @@ def test_nothing_is_loaded_from_anywhere_and_figures_stand_once() -> None:
     assert all(value is not None and value.startswith(("#", "data:")) for value in asked), asked
     assert not re.search(r"@import|url\(", " ".join(read.texts["style"]))
     policies = [attributes["content"] for tag, attributes in read.elements if attributes.get("http-equiv")]
-    assert policies[0] and policies[0].startswith("default-src 'none'; script-src 'sha256-")
+    assert policies[0]
+    assert policies[0].startswith("default-src 'none'; script-src 'sha256-")
     assert data_in(page)["iops"] == [1235000] * 4
 
 
@@ -89,7 +90,7 @@ def test_a_strangers_words_stay_text() -> None:
 
 
 def test_counts_and_how_it_was_measured() -> None:
-    rows = [row("raid0"), row("raid5", computer="node2"), row("raid5", direction="write")]
+    rows = [row("raid0"), row(cell="c", computer="node2"), row(cell="c", direction="write")]
     page = sweep_page(sweep(rows, failed=[failed(1)], planned=10))
     badges = re.findall(r"<li>([^<]*)</li>", page.partition('<ul class="badges">')[2].partition("</ul>")[0])
     assert badges[0] == "10 cells planned, 2 measured, 1 failed, 7 not yet measured"
@@ -130,15 +131,7 @@ def test_failures_are_told_by_message_with_their_consoles_cut() -> None:
 def test_what_is_not_there_is_not_shown(result: SweepResult, shown: list[str]) -> None:
     page = sweep_page(result)
     assert sections(page) == shown
-    assert (
-        not re.search(
-            r"\b(nan|inf|None|undefined)\b",
-            re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL)
-            .replace("nan [", "")
-            .replace("left out", ""),
-        )
-        or result.rows
-    )
+    assert not {"nan", "inf", "None"} & set(" ".join(Reader(page).texts.get("td", [])).split())
 
 
 def test_no_figure_is_null_and_never_nan() -> None:
