@@ -81,6 +81,9 @@ def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time:
 def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer: str, seconds: float) -> bytes:
     """A cell's file."""
     stamps = tuple(stamp for stamp in record.stamps if not stamp.startswith("simulated-origin"))
+    planned_on = task.depends_on.get("computer", computer)
+    if computer != planned_on:
+        stamps = (*stamps, f"other-computer: measured by the clock of {computer}, planned on {planned_on}")
     common: dict[str, Any] = {"measured_utc": measured_utc, "computer": computer, "seconds": round(seconds, 3)}
     done = CellDone(
         key=task.key,

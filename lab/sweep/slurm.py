@@ -46,20 +46,22 @@ class SlurmWorkers:
             raise RequirementMissing(
                 "Slurm's programs are not installed here", hint="work on a computer of the cluster"
             )
+        # Loaded on the main thread, and our handlers back in place: it takes SIGINT and SIGTERM for itself.
+        with signals.kept():
+            from dask_jobqueue.slurm import SLURMJob
+        self._make_job: Any = SLURMJob
         self._table, self._address, self._folder, self._host = table, address, folder, host
         self._certificate, self._key = map(str, keys)
 
     def submit(self, name: str) -> SlurmJob:
         """One more. Raises LabError with Slurm's words if it refuses."""
-        from dask_jobqueue.slurm import SLURMJob
         from distributed import Security
 
         table = self._table
         pems = {"tls_worker_cert": self._certificate, "tls_worker_key": self._key}
         make_security: Any = Security
-        make_job: Any = SLURMJob
         security = make_security(tls_ca_file=self._certificate, require_encryption=True, **pems)
-        job = make_job(
+        job = self._make_job(
             scheduler=self._address,
             name=name,
             job_name=f"raidlab-{name}",
