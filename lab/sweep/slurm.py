@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, RequirementMissing
+from lab.host import signals
 from lab.machine import Host
 from lab.sweep.cluster import SlurmTable
 
