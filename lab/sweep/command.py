@@ -111,14 +111,14 @@ def _tell_plan(plan: SweepPlan, request: SweepRequest, context: Context) -> None
     workers = worker_count(request.cluster, plan.sweep)
     there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
     time = "in virtual time" if plan.is_virtual_time else "in real time"
-    say(f"{plan.sweep.title}: {len(plan.tasks):,} cells {time}{there}")
+    say(f"{plan.sweep.title}: {len(plan.tasks):,} cell{'s' if len(plan.tasks) != 1 else ''} {time}{there}")
     if missing:
         on = f" on {workers} worker{'s' if workers != 1 else ''}" if workers else " on one worker"
         say(f"about {human_seconds(plan.seconds / max(1, workers))}{on}, and {human_bytes(plan.bytes)} of disk")
     for why, count in found.impossible.items():
-        say(f"{count} combinations cannot be and are left out: {why}")
+        say(f"left out, since it cannot be: {why} (combinations: {count:,})")
     if found.skipped or found.same:
-        say(f"{found.skipped} combinations are skipped, and {found.same} are the same as another")
+        say(f"combinations that are skipped: {found.skipped:,}; that are the same as another: {found.same:,}")
     if not plan.is_virtual_time and workers > 1:
         say("real time: cells that are measured at once on one computer disturb each other; --cluster local:1 does not")
 
@@ -146,7 +146,7 @@ def _tell_outcome(outcome: SweepOutcome, context: Context) -> int:
             if cell.console:
                 err("\n".join(f"  | {line}" for line in cell.console.splitlines()[-12:]))
     context.narrator.notice(
-        f"{outcome.measured:,} cells measured, {outcome.reused:,} there already, {len(outcome.failed):,} failed; "
+        f"cells measured: {outcome.measured:,}; there already: {outcome.reused:,}; failed: {len(outcome.failed):,}; "
         f"'raidlab report {folder.id} -o sweep.html' makes the page, '-o sweep.parquet' the data"
     )
     return ExitCode.FAILED if outcome.failed else ExitCode.DONE
@@ -169,7 +169,8 @@ def _show(folder: SweepFolder, context: Context) -> None:
         return
     from lab.sweep.tables import summary_tables
 
-    out("\n\n".join(each.as_text() for each in summary_tables(folder.result())))
+    result = folder.result()
+    out("\n\n".join(each.as_text() for each in summary_tables(result)) if result.rows else "no cell is measured yet")
 
 
 def _list(context: Context, store: SweepStore) -> None:

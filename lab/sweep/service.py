@@ -28,8 +28,8 @@ MEASURED = "lab.sweep.measure:measured"
 CELL_BYTES = 8192
 """What a cell takes in the store, until some were measured."""
 _TELL_SECONDS = 1.0
-_MACHINE_SECONDS = 1.5
-_SECONDS_A_VIRTUAL_SECOND = 0.05
+_MACHINE_SECONDS = 2.0
+_SECONDS_A_VIRTUAL_SECOND = 0.03
 """Of starting a machine, and of what a load takes while no time passes there; a guess until some were measured."""
 
 
@@ -308,7 +308,8 @@ def _require_sound(cells: Iterable[Combination], request: SweepRequest) -> None:
     if refused:
         label, first = refused[0]
         raise ExperimentError(
-            f"{len(refused)} cells would measure something other than they say; the first, {label}: {first.message}",
+            f"cells that would measure something other than they say: {len(refused):,}; the first, {label}:\n"
+            f"{first.message.partition(chr(10))[2]}",
             hint=first.hint,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,17 @@ def test_a_damaged_cell_is_measured_again(alone: dict[str, str], tmp_path: Path)
     found = sweeps.run("--cluster", "local:1")
     assert found["measured"] == 1
     assert digests(found)[key] == alone[key]
+
+
+def test_a_cell_that_fails_is_tried_again_and_then_reported_with_its_console(tmp_path: Path) -> None:
+    sweeps = sweeps_in(tmp_path)
+    text = sweeps.file.read_text().replace('["raid0", "raid1", "raid5"]', '["raid0"]').replace("[2, 3, 4]", "[2]")
+    sweeps.file.write_text(text.replace("warmup_seconds", 'file_bytes = "1G"\nwarmup_seconds'))
+    process = sweeps.start("--cluster", "local:2", "--allow", "file-exceeds-fs")
+    printed, said = process.communicate(timeout=180)
+    assert process.returncode == 1, said
+    (failed,) = json.loads(printed)["failed"]
+    assert "needs 4 x 1 GiB" in failed["message"]
+    assert failed["console"]
+    assert said.count("it is tried again") == 1
+    assert not sweeps.files()
