@@ -21,7 +21,7 @@ from lab.sweep.measure import cell_store, computer, differing, facts, sweep_work
 from lab.sweep.pool import DASHBOARD, Pool
 from lab.sweep.rows import FailedCell
 from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
-from lab.sweep.spread import Answer, Spread, SpreadState, SpreadTask
+from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
 from lab.sweep.store import PlannedCell, SweepFolder, SweepProgress, SweepStore
 
 MEASURED = "lab.sweep.measure:measured"
@@ -165,7 +165,7 @@ class _Run:
             dashboard=request.dashboard,
         ) as pool:
             self._pool = pool
-            spread = Spread(pool, MEASURED, on_state=self._on_state, on_notice=request.on_notice)
+            spread = TaskSpread(pool, MEASURED, on_state=self._on_state, on_notice=request.on_notice)
             self._look_at_workers(pool, spread, missing)
             self._to_do = len(missing)
             self._began = self._clock.monotonic_seconds()
@@ -200,7 +200,7 @@ class _Run:
             task for task in self._plan.tasks if task.key not in self._plan.done or self._store.load(task.key) is None
         ]
 
-    def _look_at_workers(self, pool: Pool, spread: Spread, missing: list[CellTask]) -> None:
+    def _look_at_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
         """Shut out those that would measure something else; take what any of them has measured before."""
         wanted = {task.kernel: task.depends_on for task in missing}
         said = _asked(pool, look, msgspec.json.encode([wanted, self._plan.is_virtual_time]))

@@ -92,7 +92,7 @@ class _Out:
     """Of the try before."""
 
 
-class Spread:
+class TaskSpread:
     """Sends tasks out. One at a time uses a pool."""
 
     def __init__(
