@@ -214,6 +214,12 @@ def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> Non
     ]
     shown(chromium, sweep(rows), tmp_path)
     assert chromium.says('document.querySelectorAll("main script, main a, main img").length') == 0
+    # Labels, and what is told of a point, are drawn by Plotly, which makes links of some HTML.
+    told = chromium.says("""[...document.querySelectorAll(".canvas")].map((one) => [
+      one.data.map((each) => each.customdata), one.layout.xaxis.ticktext, one.layout.yaxis.ticktext])""")
+    flat = str(told)
+    assert "&lt;script&gt;" in flat
+    assert not any(tag in flat for tag in ("<script", "<a ", "<img"))
     assert EVIL + "@c1" in chromium.says('document.getElementById("multiples-key").textContent')
 
 
