@@ -208,7 +208,7 @@ def test_a_workload_that_only_writes_is_shown_when_chosen(chromium: Browser, tmp
 
 def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> None:
     rows = [
-        row(EVIL + level, 10.0 * n, drive=f"<img src=x onerror=alert(1)>{n}", members=n, computer=EVIL)
+        row(EVIL + level, 10.0 * n, drive=f"<img src=x onerror=alert(1)>{n}", members=n, computer=EVIL, workload=EVIL)
         for level in ("@c1", "%{y}")
         for n in (4, 8)
     ]
