@@ -90,7 +90,7 @@ def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer:
         digest=digest(record),
         is_virtual_time=task.is_virtual_time,
         stamps=stamps,
-        rows=tuple(_rows(task, record, {**common, "stamps": "; ".join(stamps)})),
+        rows=tuple(_rows(task, record, {**common, "stamps": "\n".join(stamps)})),
         **common,
     )
     return gzip.compress(msgspec.json.encode(done) + b"\n" + encode_record(record), compresslevel=6, mtime=0)

@@ -262,7 +262,7 @@ def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
     """Each once, the most frequent first, with the number of its cells."""
     cells: dict[str, set[str]] = {}
     for row in grid.rows:
-        for stamp in filter(None, row.stamps.split("; ")):
+        for stamp in filter(None, row.stamps.splitlines()):
             cells.setdefault(stamp, set()).add(row.cell)
     for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
         told = explained(visible(stamp))

@@ -111,4 +111,4 @@ def _cell(result: SweepResult, row: CellRow, name: str) -> object:
     found = result.id if name == "sweep" else getattr(row, name)
     if found is None:
         return float("nan")
-    return visible(found) if isinstance(found, str) else found
+    return visible(found, lines=True) if isinstance(found, str) else found

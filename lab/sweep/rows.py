@@ -45,7 +45,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """How long the cell took on that computer, from the start of its machine to its end."""
     stamps: str
-    """What lowers trust in it, joined by ``; ``."""
+    """What lowers trust in it, a line each."""
 
 
 class FailedCell(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ def test_every_field_of_a_row_is_a_column() -> None:
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     rows = [
-        row("raid1", 123.456, chunk_bytes=None, stamps="a; b", predicted_iops=100.0),
+        row("raid1", 123.456, chunk_bytes=None, stamps="a\nb", predicted_iops=100.0),
         row("raid5", 1e6, computer="ünïcode", is_virtual_time=False, p99_seconds=0.25),
     ]
     types, found = read_back(sweep(rows), tmp_path)

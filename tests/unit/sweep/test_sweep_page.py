@@ -61,7 +61,7 @@ def test_every_link_of_the_head_leads_to_a_section() -> None:
 
 def made_small(**changed: Any) -> SweepResult:
     rows = [
-        row(level, 100.0 * n, members=n, predicted_iops=99.0 * n, stamps="a-rule: said; other: thing")
+        row(level, 100.0 * n, members=n, predicted_iops=99.0 * n, stamps="a-rule: said\nother: thing")
         for level in LEVELS
         for n in (4, 8)
     ]
@@ -154,7 +154,7 @@ def test_the_axes_that_explain_most_are_the_first_map() -> None:
 
 def test_stamps_are_counted_by_cell() -> None:
     rows = [
-        row(level, direction=way, cell=level, stamps="slow; odd" if level == "raid0" else "odd")
+        row(level, direction=way, cell=level, stamps="slow\nodd" if level == "raid0" else "odd")
         for level in LEVELS
         for way in ("read", "write")
     ]
