@@ -91,6 +91,7 @@ WIDE = (
     "kernel/test_microscope_flips.py",
     "kernel/test_microscope_writes.py",
     "kernel/test_rebuild.py",
+    "kernel/test_spread.py",
     "kernel/test_sweep.py",
 )
 

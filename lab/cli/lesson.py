@@ -238,10 +238,9 @@ def verify(
     if prove:
         from lab.cli.proofs import prove_and_tell
 
-        if cluster and files:
-            raise SpecError(
-                "a cluster proves what comes with raidlab, which all its workers have", hint="leave --cluster out"
-            )
+        own = {each.path.resolve() for each in course.lessons}
+        if cluster and any(path.resolve() not in own for path in files):
+            raise SpecError("a cluster proves the lessons that all its workers have", hint="leave --cluster out")
         prove_and_tell(context, chosen, drills, seed, cluster)
         return
     names = [*(each.lesson.id for each in chosen), *(drill.id for drill in drills.values())]
