@@ -32,7 +32,7 @@ from lab.fleet.arrays import (
 )
 from lab.fleet.exposure import waiting_hours
 from lab.fleet.model import Block, FleetModel
-from lab.fleet.sums import BlockSums, Cause, Tally
+from lab.fleet.sums import BlockSums, Cause, LossTally
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -53,7 +53,7 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
 
     seeds = numpy.random.SeedSequence(model.seed, spawn_key=(block.number,)).spawn(2)
     main_rng, copy_rng = (numpy.random.Generator(numpy.random.PCG64DXSM(each)) for each in seeds)
-    tally = Tally(block.trials)
+    tally = LossTally(block.trials)
     is_biased = model.is_biased and model.tolerance > 0
     main = _Walk(model, main_rng, new_arrays(model, main_rng, block.trials), tally, is_counted=not is_biased)
     main.run()
@@ -62,7 +62,7 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
     return tally.sums(main.failures)
 
 
-def _run_copies(model: FleetModel, rng: Generator, main: _Walk, tally: Tally) -> None:
+def _run_copies(model: FleetModel, rng: Generator, main: _Walk, tally: LossTally) -> None:
     """One copy of each episode of the main path, under multiplied hazards."""
     import numpy
 
@@ -82,7 +82,7 @@ class _Walk:
         model: FleetModel,
         rng: Generator,
         arrays: Arrays,
-        tally: Tally,
+        tally: LossTally,
         *,
         is_counted: bool,
         is_copy: bool = False,
@@ -268,7 +268,7 @@ class _Walk:
         else:
             arrays.due[slots, columns], arrays.work[slots, columns] = begins, lasts
         if not model.spares:
-            self._err(columns, slots // model.group_members, begins)
+            self._err(columns[~pulled], slots[~pulled] // model.group_members, begins[~pulled])
 
     def _err(self, columns: Columns, groups: Columns, when: Floats) -> None:
         """At a replacement somebody may pull a good drive of the same group."""
@@ -340,13 +340,14 @@ class _Walk:
             arrays.clean[groups, columns] = now
         if arrays.work is not None:
             self._retime(columns, groups, now)
+        replaced = ~own
         if self._is_copy:
             whole = arrays.failed[:, columns].sum(axis=0) == 0
             self._tally.end_copies(self._weights(columns[whole]))
             self._over[columns[whole]] = True
-            columns, groups, now = columns[~whole], groups[~whole], now[~whole]
+            replaced &= ~whole
         if model.spares:
-            self._err(columns, groups, now)
+            self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
         """Take off what was rebuilt since the rate last changed."""
