@@ -139,41 +139,48 @@ def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
     arrays.log_weight = numpy.zeros(arrays.count)
 
 
-def settle_weights(model: FleetModel, arrays: Arrays, columns: Columns, now: Floats) -> None:
+def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
     """Into the weights: what members that are up have lived through since the last look, under multiplied hazards."""
     import numpy
 
     if arrays.before is None or arrays.bias is None or arrays.log_weight is None:
         return
-    factor = None if arrays.factor is None else arrays.factor[:, columns]
-    lived = cumulative_hazard(model, numpy.maximum(now - arrays.born[:, columns], 0), factor)
-    since = numpy.where(arrays.state[:, columns] == UP, lived - arrays.before[:, columns], 0).sum(axis=0)
-    arrays.log_weight[columns] += (arrays.bias[columns] - 1) * since
-    arrays.before[:, columns] = lived
+    lived = cumulative_hazard(model, numpy.maximum(now - arrays.born, 0), arrays.factor)
+    since = numpy.where(arrays.state == UP, lived - arrays.before, 0).sum(axis=0)
+    arrays.log_weight += (arrays.bias - 1) * since
+    arrays.before = lived
 
 
-def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, columns: Columns, now: Floats, aim: float) -> None:
+def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, aim: float) -> None:
     """Multiply the hazards of degraded arrays so that ``aim`` failures come before the next rebuild ends.
 
     When that is, is drawn already; so no weight grows beyond e to the power of ``aim`` in one such window, however long
     a rebuild may take. The factor depends on the past alone, which keeps the weights exact. Weights are settled.
+    Failures after the window's end are not drawn: at its end this is done again.
     """
     import numpy
 
-    if arrays.before is None or arrays.bias is None:
+    if arrays.before is None:
         return
-    factor = None if arrays.factor is None else arrays.factor[:, columns]
-    born, due, is_up = arrays.born[:, columns], arrays.due[:, columns], arrays.state[:, columns] == UP
-    lived = arrays.before[:, columns]
-    ends = due if arrays.work is None else due + arrays.work[:, columns] * (arrays.state[:, columns] == WAITING)
+    is_up = arrays.state == UP
+    ends = arrays.due if arrays.work is None else arrays.due + arrays.work * (arrays.state == WAITING)
     end = numpy.where(is_up, numpy.inf, ends).min(axis=0)
-    later = cumulative_hazard(model, numpy.maximum(end - born, 0), factor)
-    expected = numpy.where(is_up, later - lived, 0).sum(axis=0)
-    bias = numpy.maximum(1.0, aim / numpy.maximum(expected, 1e-300))
-    drawn = born + age_at(model, lived + rng.standard_exponential(born.shape) / bias, factor)
-    if arrays.pulled is not None:
-        pulled = arrays.pulled[:, columns] & is_up
-        arrays.pulled[:, columns] = pulled & (due <= drawn)
-        drawn = numpy.where(pulled, numpy.minimum(drawn, due), drawn)
-    arrays.due[:, columns] = numpy.where(is_up, drawn, due)
-    arrays.bias[columns] = bias
+    expected = cumulative_hazard(model, numpy.maximum(end - arrays.born, 0), arrays.factor)
+    expected -= arrays.before
+    expected *= is_up
+    arrays.bias = numpy.maximum(1.0, aim / numpy.maximum(expected.sum(axis=0), 1e-300))
+    hazard = rng.standard_exponential(is_up.shape)
+    hazard /= arrays.bias
+    members, columns = numpy.nonzero(hazard < expected)
+    factor = None if arrays.factor is None else arrays.factor[members, columns]
+    drawn = age_at(model, arrays.before[members, columns] + hazard[members, columns], factor)
+    drawn += arrays.born[members, columns]
+    if arrays.pulled is None:
+        arrays.due[is_up] = numpy.inf
+    else:
+        # Who is about to be pulled is so still, unless it fails before.
+        sooner = drawn < numpy.where(arrays.pulled[members, columns], arrays.due[members, columns], numpy.inf)
+        members, columns, drawn = members[sooner], columns[sooner], drawn[sooner]
+        arrays.due[is_up & ~arrays.pulled] = numpy.inf
+        arrays.pulled[members, columns] = False
+    arrays.due[members, columns] = drawn

@@ -32,7 +32,7 @@ from lab.fleet.arrays import (
 )
 from lab.fleet.exposure import waiting_hours
 from lab.fleet.model import Block, FleetModel
-from lab.fleet.sums import BlockSums, Cause, Tally
+from lab.fleet.sums import BlockSums, Cause, LossTally
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -53,7 +53,7 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
 
     seeds = numpy.random.SeedSequence(model.seed, spawn_key=(block.number,)).spawn(2)
     main_rng, copy_rng = (numpy.random.Generator(numpy.random.PCG64DXSM(each)) for each in seeds)
-    tally = Tally(block.trials)
+    tally = LossTally(block.trials)
     is_biased = model.is_biased and model.tolerance > 0
     main = _Walk(model, main_rng, new_arrays(model, main_rng, block.trials), tally, is_counted=not is_biased)
     main.run()
@@ -62,7 +62,7 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
     return tally.sums(main.failures)
 
 
-def _run_copies(model: FleetModel, rng: Generator, main: _Walk, tally: Tally) -> None:
+def _run_copies(model: FleetModel, rng: Generator, main: _Walk, tally: LossTally) -> None:
     """One copy of each episode of the main path, under multiplied hazards."""
     import numpy
 
@@ -71,8 +71,7 @@ def _run_copies(model: FleetModel, rng: Generator, main: _Walk, tally: Tally) ->
     now = numpy.concatenate([now for _, _, now in main.episodes])
     start_weights(model, starts, now)
     copies = _Walk(model, rng, starts, tally, is_counted=True, is_copy=True)
-    copies.begin(slots, now)
-    copies.run()
+    copies.run_copies(slots, now)
 
 
 class _Walk:
@@ -83,7 +82,7 @@ class _Walk:
         model: FleetModel,
         rng: Generator,
         arrays: Arrays,
-        tally: Tally,
+        tally: LossTally,
         *,
         is_counted: bool,
         is_copy: bool = False,
@@ -102,56 +101,55 @@ class _Walk:
         self.episodes: list[tuple[Arrays, Columns, Floats]] = []
         """Of a main path whose copies are counted: arrays, the member that fails, when."""
 
-    def begin(self, slots: Columns, now: Floats) -> None:
-        """Let one member of each array fail."""
-        import numpy
-
-        everything = numpy.arange(self._arrays.count)
-        self._fail(everything, slots, now)
-        choose_bias(self._model, self._rng, self._arrays, everything, now, AIM)
-
     def run(self) -> None:
-        """To the end of the mission, or for copies of the episode."""
+        """To the end of the mission."""
         import numpy
 
         while True:
             arrays = self._arrays
-            soonest = arrays.due.min(axis=0) if arrays.count else numpy.zeros(0)
-            goes_on = (soonest < self._model.mission_hours) & ~self._over
-            if self._is_copy:
-                self._finish(numpy.flatnonzero(~goes_on & ~self._over))
-                self._over |= ~goes_on
-            going = numpy.flatnonzero(goes_on)
+            soonest = arrays.due.min(axis=0)
+            going = numpy.flatnonzero(soonest < self._model.mission_hours)
             if not len(going):
                 return
             if len(going) < _KEPT_SHARE * arrays.count:
                 self._arrays = arrays = arrays.take(going)
-                self._over = numpy.zeros(len(going), bool)
                 soonest, going = soonest[going], numpy.arange(len(going))
-            slots = arrays.due.argmin(axis=0)[going]
-            now, states = soonest[going], arrays.state[slots, going]
-            if self._is_copy:
-                settle_weights(self._model, arrays, going, now)
-            for state, act in ((UP, self._fail), (REBUILDING, self._rebuilt), (WAITING, self._start_rebuild)):
-                if (which := numpy.flatnonzero(states == state)).size:
-                    act(going[which], slots[which], now[which])
-            if self._is_copy:
-                still = ~self._over[going]
-                choose_bias(self._model, self._rng, self._arrays, going[still], now[still], AIM)
+            self._step(going, soonest[going])
 
-    def _finish(self, columns: Columns) -> None:
-        """Copies that the end of the mission cuts off."""
+    def run_copies(self, slots: Columns, now: Floats) -> None:
+        """From the failure of one member of each array to the end of its episode, or of the mission."""
         import numpy
 
-        settle_weights(self._model, self._arrays, columns, numpy.full(len(columns), self._model.mission_hours))
-        self._tally.end_copies(self._weights(columns))
+        self._fail(numpy.arange(self._arrays.count), slots, now)
+        while not self._over.all():
+            if self._over.any():
+                going = numpy.flatnonzero(~self._over)
+                self._arrays, now = self._arrays.take(going), now[going]
+                self._over = numpy.zeros(len(going), bool)
+            choose_bias(self._model, self._rng, self._arrays, now, AIM)
+            now = numpy.minimum(self._arrays.due.min(axis=0), self._model.mission_hours)
+            settle_weights(self._model, self._arrays, now)
+            self._over = now >= self._model.mission_hours
+            self._tally.end_copies(self._weights(self._over))
+            going = numpy.flatnonzero(~self._over)
+            self._step(going, now[going])
 
-    def _weights(self, columns: Columns) -> Floats:
+    def _step(self, going: Columns, now: Floats) -> None:
+        """The next event of each of these arrays."""
+        import numpy
+
+        slots = self._arrays.due.argmin(axis=0)[going]
+        states = self._arrays.state[slots, going]
+        for state, act in ((UP, self._fail), (REBUILDING, self._rebuilt), (WAITING, self._start_rebuild)):
+            if (which := numpy.flatnonzero(states == state)).size:
+                act(going[which], slots[which], now[which])
+
+    def _weights(self, columns: Any) -> Floats:
         """Likelihood ratio of what has happened: true law over the one that was drawn from. It is settled."""
         import numpy
 
         if self._arrays.log_weight is None:
-            return numpy.ones(len(columns))
+            return numpy.ones(len(self._arrays.trial[columns]))
         found: Floats = numpy.exp(self._arrays.log_weight[columns])
         return found
 
@@ -270,7 +268,7 @@ class _Walk:
         else:
             arrays.due[slots, columns], arrays.work[slots, columns] = begins, lasts
         if not model.spares:
-            self._err(columns, slots // model.group_members, begins)
+            self._err(columns[~pulled], slots[~pulled] // model.group_members, begins[~pulled])
 
     def _err(self, columns: Columns, groups: Columns, when: Floats) -> None:
         """At a replacement somebody may pull a good drive of the same group."""
@@ -342,13 +340,14 @@ class _Walk:
             arrays.clean[groups, columns] = now
         if arrays.work is not None:
             self._retime(columns, groups, now)
+        replaced = ~own
         if self._is_copy:
             whole = arrays.failed[:, columns].sum(axis=0) == 0
             self._tally.end_copies(self._weights(columns[whole]))
             self._over[columns[whole]] = True
-            columns, groups, now = columns[~whole], groups[~whole], now[~whole]
+            replaced &= ~whole
         if model.spares:
-            self._err(columns, groups, now)
+            self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
         """Take off what was rebuilt since the rate last changed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from lab.fleet.model import FleetModel, Scrub, ScrubKind, Spread
+from lab.fleet.model import FleetModel, Scrubbing, ScrubKind, Spread
 
 if TYPE_CHECKING:
     import numpy
@@ -39,7 +39,7 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
     return hours_clean
 
 
-def mean_waiting_hours(scrub: Scrub) -> float | None:
+def mean_waiting_hours(scrub: Scrubbing) -> float | None:
     """What the above comes to for an old drive, averaged over the phase; None without scrubs."""
     match scrub.kind:
         case ScrubKind.PERIODIC:
@@ -49,7 +49,7 @@ def mean_waiting_hours(scrub: Scrub) -> float | None:
     return None
 
 
-def _since_scrub(scrub: Scrub, clean: Floats, phase: Floats) -> Floats:
+def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
     """The scrub that began ``phase`` hours ago reads a place x (0 to 1) at x times its duration.
 
     Places that it has read were last read between max(phase - duration, 0) and phase hours ago, those still ahead of

@@ -55,7 +55,7 @@ class ScrubKind(StrEnum):
     """Each defect is found after a time of its own, as in Elerath and Pecht's model."""
 
 
-class Scrub(msgspec.Struct, frozen=True, kw_only=True):
+class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
     """When defects are found and written anew."""
 
     kind: ScrubKind = ScrubKind.NEVER
@@ -100,7 +100,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     """Those too that come while the rebuild runs."""
     rebuild_clears: bool = True
     """A rebuild reads every member from end to end, and so finds its defects as a scrub does."""
-    scrub: Scrub = Scrub()
+    scrub: Scrubbing = Scrubbing()
 
     wrong_disk: float = 0.0
     """Chance, at each replacement of a drive, that a good one of the same group is pulled."""

@@ -13,7 +13,7 @@ import msgspec
 from lab.arrays.level_names import parse_level
 from lab.arrays.levels import LevelName
 from lab.errors import SpecError
-from lab.fleet.model import HOURS_PER_YEAR, FleetModel, Scrub, ScrubKind, Spread
+from lab.fleet.model import HOURS_PER_YEAR, FleetModel, Scrubbing, ScrubKind, Spread
 from lab.gates.names import Name
 from lab.gates.numbers import MOST_DISKS, Rate, Seed, Share, SizeBytes
 from lab.gates.toml import parse_toml
@@ -141,13 +141,13 @@ class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.duration_hours > (self.interval_hours or MOST_HOURS):
             raise SpecError("a scrub lasts longer than its interval", hint="write a longer interval_hours")
 
-    def scrub(self) -> Scrub:
+    def scrub(self) -> Scrubbing:
         """As the engine takes it."""
         if self.interval_hours:
-            return Scrub(
+            return Scrubbing(
                 kind=ScrubKind.PERIODIC, interval_hours=self.interval_hours, duration_hours=self.duration_hours
             )
-        return Scrub(kind=ScrubKind.DELAY, delay=self.weibull.spread()) if self.weibull else Scrub()
+        return Scrubbing(kind=ScrubKind.DELAY, delay=self.weibull.spread()) if self.weibull else Scrubbing()
 
 
 class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

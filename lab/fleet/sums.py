@@ -73,7 +73,7 @@ def summed(parts: Iterable[BlockSums]) -> BlockSums:
     return whole
 
 
-class Tally:
+class LossTally:
     """Losses of a block while it is simulated, by array and cause."""
 
     def __init__(self, trials: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import figures_of, mean_of
 from lab.fleet.markov import array_chain
-from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrub, ScrubKind, Spread
+from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
 from lab.fleet.sums import Cause
 from tests.unit.fleet.models import TB, deviations, exponential, hours, mean_and_error, simulated
 
@@ -79,7 +79,7 @@ RICH = exponential(
     rebuild=Spread(values_hours=(60.0, 90.0, 240.0)),
     detection_hours=2.0,
     defects_per_hour=2e-5,
-    scrub=Scrub(kind=ScrubKind.PERIODIC, interval_hours=700, duration_hours=48),
+    scrub=Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=700, duration_hours=48),
     wrong_disk=0.03,
     loses_data=0.4,
     bad_share=0.1,
@@ -90,7 +90,9 @@ VARIED: dict[str, dict[str, Any]] = {
     "no spare": {"replenish_hours": 72.0},
     "shared rate": {"shares_rate": True, "spares": 2, "replenish_hours": 100.0},
     "pairs": {"groups": 4, "group_members": 2, "tolerance": 1},
-    "found by delay": {"scrub": Scrub(kind=ScrubKind.DELAY, delay=Spread(shape=3, scale_hours=168, location_hours=6))},
+    "found by delay": {
+        "scrub": Scrubbing(kind=ScrubKind.DELAY, delay=Spread(shape=3, scale_hours=168, location_hours=6))
+    },
 }
 
 
@@ -148,7 +150,7 @@ def test_lost_bytes_are_the_defects_that_waited() -> None:
         defects_per_hour=defects,
         defect_bytes=512.0,
         rebuild_clears=False,
-        scrub=Scrub(kind=ScrubKind.PERIODIC, interval_hours=interval, duration_hours=200),
+        scrub=Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=interval, duration_hours=200),
         is_biased=False,
     )
     sums = simulated(model, 6)
@@ -197,7 +199,7 @@ def test_the_same_block_gives_the_same_bits() -> None:
 
 def test_variants_meet_the_same_failures() -> None:
     rare = msgspec.structs.replace(RICH, wrong_disk=0.0, is_biased=False)
-    never = msgspec.structs.replace(rare, scrub=Scrub())
+    never = msgspec.structs.replace(rare, scrub=Scrubbing())
     scrubbed, bare = simulate_block(rare, Block(0, 2000)), simulate_block(never, Block(0, 2000))
     assert scrubbed.failures == bare.failures
     assert scrubbed.cause_losses[Cause.FAILURES] == bare.cause_losses[Cause.FAILURES]

@@ -10,7 +10,7 @@ import pytest
 from lab.fleet.estimate import rare_sum
 from lab.fleet.exposure import mean_waiting_hours, waiting_hours
 from lab.fleet.markov import Chain, array_chain
-from lab.fleet.model import Scrub, ScrubKind, Spread
+from lab.fleet.model import Scrubbing, ScrubKind, Spread
 from lab.fleet.sums import Moments
 from tests.unit.fleet.models import exponential
 
@@ -63,7 +63,7 @@ def test_small_chances_keep_their_digits() -> None:
 @pytest.mark.parametrize("duration", [0.0, 50.0, 700.0])
 @pytest.mark.parametrize("age", [5.0, 300.0, 5_000.0])
 def test_hours_since_a_scrub_are_what_a_walk_over_all_places_finds(duration: float, age: float) -> None:
-    scrub = Scrub(kind=ScrubKind.PERIODIC, interval_hours=700.0, duration_hours=duration)
+    scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=700.0, duration_hours=duration)
     model = exponential(2, 1, 1000, 1, scrub=scrub)
     places = (numpy.arange(4000) + 0.5) / 4000
     for phase in (0.5, 30.0, 60.0, 699.0):
@@ -75,7 +75,7 @@ def test_hours_since_a_scrub_are_what_a_walk_over_all_places_finds(duration: flo
 
 
 def test_an_old_drive_waits_for_half_an_interval() -> None:
-    scrub = Scrub(kind=ScrubKind.PERIODIC, interval_hours=700.0, duration_hours=48.0)
+    scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=700.0, duration_hours=48.0)
     model = exponential(2, 1, 1000, 1, scrub=scrub)
     phases = (numpy.arange(7000) + 0.5) / 10
     found = waiting_hours(model, numpy.full(7000, 1e6), phases)
@@ -84,7 +84,7 @@ def test_an_old_drive_waits_for_half_an_interval() -> None:
 
 def test_defects_found_by_a_delay_wait_for_its_mean() -> None:
     delay = Spread(shape=3.0, scale_hours=168.0, location_hours=6.0)
-    scrub = Scrub(kind=ScrubKind.DELAY, delay=delay)
+    scrub = Scrubbing(kind=ScrubKind.DELAY, delay=delay)
     model = exponential(2, 1, 1000, 1, scrub=scrub)
     young, old = waiting_hours(model, numpy.array([6.0, 1e6]), numpy.array([0.0]))
     assert float(young) == pytest.approx(6.0, rel=1e-6)
@@ -92,14 +92,20 @@ def test_defects_found_by_a_delay_wait_for_its_mean() -> None:
     assert mean_waiting_hours(scrub) == pytest.approx(float(old))
 
 
-def test_the_interval_of_plain_counts_is_the_exact_one() -> None:
-    # Garwood's interval for 5 events: 1.623 to 11.668 (chi-squared quantiles); for none 0 to 3.689.
-    five = rare_sum(Moments(5.0, 5.0, 1.0))
-    assert (five.low, five.high) == (pytest.approx(1.623, abs=1e-3), pytest.approx(11.668, abs=1e-3))
-    none = rare_sum(Moments())
-    assert (none.low, none.high) == (0.0, pytest.approx(3.689, abs=1e-3))
-    tiny = rare_sum(Moments(5e-9, 5e-18, 1e-9))
-    assert (tiny.low, tiny.high) == (pytest.approx(1.623e-9, rel=1e-3), pytest.approx(11.668e-9, rel=1e-3))
+@pytest.mark.parametrize(
+    ("seen", "low", "high"),
+    [
+        # Garwood's exact limits, chi-squared quantiles: of 5 events, of none, and of 5 that weigh 1e-9 each.
+        (Moments(5.0, 5.0, 1.0), 1.6235, 11.6683),
+        (Moments(), 0.0, 3.6889),
+        (Moments(5e-9, 5e-18, 1e-9), 1.6235e-9, 11.6683e-9),
+    ],
+    ids=["five", "none", "weighted"],
+)
+def test_the_interval_of_equal_weights_is_the_exact_one(seen: Moments, low: float, high: float) -> None:
+    found = rare_sum(seen)
+    assert found.low == pytest.approx(low, rel=1e-4)
+    assert found.high == pytest.approx(high, rel=1e-4)
 
 
 def test_drawn_durations_have_their_mean() -> None:
