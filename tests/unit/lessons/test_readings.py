@@ -123,7 +123,7 @@ def test_a_unit_that_differs_by_a_prefix_or_by_bits_is_told() -> None:
 def test_what_parts_read_is_checked_with_the_lesson() -> None:
     with pytest.raises(SpecError, match="'1X'"):
         make_source({"get": "capacity", "disks": "1T 1X", "system": "raid5"}, where="test")
-    with pytest.raises(SpecError, match="did you mean 'raid6'"):
+    with pytest.raises(SpecError, match="no variant of school 'raid'"):
         make_source({"get": "fleet.figure", "fleet": "school", "figure": "nines", "variant": "raid"}, where="test")
 
 
