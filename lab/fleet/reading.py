@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from lab.errors import SpecError
 from lab.fleet.estimate import LossFigures
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
-from lab.fleet.schema import fleet_spec, fleet_tree, variants
+from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree, variants
 from lab.lessons.readings import Source
 from lab.lessons.state import CheckedState
 from lab.tomlfile import unknown_word
@@ -42,6 +43,9 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
     variant: str = ""
     set: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _spec(self.fleet, self.variant, self.set)
+
     def value(self, lab: CheckedState) -> float | None:
         found = _figures(self.fleet, self.variant, msgspec.json.encode(self.set))
         match self.figure:
@@ -60,14 +64,17 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @lru_cache(maxsize=16)
 def _figures(name: str, variant: str, changes: bytes) -> LossFigures:
-    tree = fleet_tree(name)
-    spec = fleet_spec(tree, name, msgspec.json.decode(changes))
-    if variant:
-        known = dict(variants(tree, spec))
-        if variant not in known:
-            raise unknown_word(f"variant of {name}", variant, known)
-        spec = known[variant]
+    spec = _spec(name, variant, msgspec.json.decode(changes))
     return run_spec(spec, _no_results, local_spreader(1))[1]
+
+
+def _spec(name: str, variant: str, changes: Mapping[str, Any]) -> FleetSpec:
+    tree = fleet_tree(name)
+    spec = fleet_spec(tree, name, changes)
+    known = dict(variants(tree, spec))
+    if variant and variant not in known:
+        raise unknown_word(f"variant of {name}", variant, known)
+    return known[variant] if variant else spec
 
 
 def _no_results(name: str, _array: str | None) -> tuple[float, ...]:
