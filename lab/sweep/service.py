@@ -225,7 +225,6 @@ class _Run:
         else:
             self._keep(task, answer.data)
             self.measured += 1
-        self.tell()
 
     def _keep(self, task: CellTask, data: bytes) -> None:
         """A cell that came from a worker. One of this computer's own has put it there itself."""

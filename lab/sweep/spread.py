@@ -142,6 +142,7 @@ class TaskSpread:
                 self._on_state(self.state)
                 if not self._out:
                     return
+                self._pool.tend()
                 yield from self._next()
         finally:
             for future in self._futures.values():
@@ -171,7 +172,6 @@ class TaskSpread:
         try:
             name, future = self._ready.get(timeout=LOOK_SECONDS)
         except queue.Empty:
-            self._pool.tend()
             return
         if self._futures.get(name) is not future:
             return
