@@ -90,14 +90,18 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     is_virtual = _is_virtual(sweep, found, request)
     _require_sound(found.cells, request)
     known: dict[str, dict[str, str]] = {}
-    tasks = []
+    tasks: dict[str, CellTask] = {}
+    labels: dict[str, Combination] = {}
     for cell in found.cells:
         if cell.kernel not in known:
             known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual)
         depends_on = known[cell.kernel]
-        tasks.append(
-            CellTask(
-                key=key_of(cell, depends_on, is_virtual_time=is_virtual),
+        key = key_of(cell, depends_on, is_virtual_time=is_virtual)
+        # Two words for the same kernel are one cell.
+        if key not in tasks:
+            labels[key] = cell
+            tasks[key] = CellTask(
+                key=key,
                 label=cell.label,
                 experiment=cell.experiment,
                 kernel=cell.kernel,
@@ -105,12 +109,11 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
                 depends_on=depends_on,
                 allowed_rules=tuple(sorted(request.allowed_rules)),
             )
-        )
     store = cell_store(request.host)
-    done = frozenset(store.keys(task.key for task in tasks))
-    missing = [cell for cell, task in zip(found.cells, tasks, strict=True) if task.key not in done]
+    done = frozenset(store.keys(tasks))
+    missing = [cell for key, cell in labels.items() if key not in done]
     seconds = sum(_seconds(cell, is_virtual=is_virtual) for cell in missing)
-    return SweepPlan(sweep, text, found, tuple(tasks), done, seconds, len(missing) * CELL_BYTES, is_virtual)
+    return SweepPlan(sweep, text, found, tuple(tasks.values()), done, seconds, len(missing) * CELL_BYTES, is_virtual)
 
 
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
