@@ -39,6 +39,7 @@ FIRST_WORKER_SECONDS = 300.0
 """How long a queue of Slurm may take to give a first one."""
 MOST_RESTARTS = 20
 """Of workers, before something is wrong with the cluster and not with one of them."""
+AGAIN_SECONDS = 30.0
 _PORTS = range(20_000, 60_000)
 _PORT_TRIES = 3
 MOST_STARTING = 16
@@ -91,6 +92,8 @@ class NodeProcess:
         except Exception:  # whatever keeps it
             self.process.kill()
             self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
 
 
 END_SECONDS = 12.0
@@ -123,6 +126,8 @@ class Pool:
         self._handles: list[WorkerHandle] = []
         self._makers: list[Callable[[], WorkerHandle]] = []
         self._restarts = 0
+        self._not_before: dict[int, float] = {}
+        """Worker -> when it may be started again."""
         self._tended = 0.0
         self._seen: dict[str, str] = {}
         self._seen_at = 0.0
@@ -166,14 +171,8 @@ class Pool:
             return
         self._tended = now
         for number, handle in enumerate(self._handles):
-            if end := handle.end_of():
-                self._restarts += 1
-                if self._restarts > MOST_RESTARTS:
-                    raise ClusterLost(
-                        f"workers end again and again, the last: {end}", hint=f"look at the logs in {self._folder}"
-                    )
-                self._on_notice(f"{end}; another one is started")
-                self._handles[number] = self._makers[number]()
+            if now >= self._not_before.get(number, 0.0) and (end := handle.end_of()):
+                self._replace(number, handle, end)
         if self.workers():
             self._empty_since = None
         elif self._empty_since is None:
@@ -182,6 +181,21 @@ class Pool:
             raise ClusterLost(
                 f"no worker for {FIRST_WORKER_SECONDS:.0f} s", hint="look at the cluster; --resume goes on"
             )
+
+    def _replace(self, number: int, handle: WorkerHandle, end: str) -> None:
+        self._restarts += 1
+        if self._restarts > MOST_RESTARTS:
+            raise ClusterLost(
+                f"workers end again and again, the last: {end}", hint=f"look at the logs in {self._folder}"
+            )
+        self._on_notice(f"{end}; another one is started")
+        handle.close()
+        try:
+            self._handles[number] = self._makers[number]()
+        except LabError as error:
+            # Its computer may come back. Meanwhile the others go on.
+            self._on_notice(f"{handle.name} cannot be started: {error.message}")
+            self._not_before[number] = self._host.clock.monotonic_seconds() + AGAIN_SECONDS
 
     def wait_for_worker(self) -> None:
         """Until there is one. Raises ClusterLost."""
@@ -337,6 +351,9 @@ class Pool:
         except msgspec.DecodeError:
             process.kill()
             process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe:
+                    pipe.close()
             words = log.read_text("utf-8", "replace").strip().splitlines() or [line.decode(errors="replace")]
             raise ClusterLost(f"{name} does not start: {words[-1]}", hint=f"the whole is in {log}") from None
         except BaseException:
