@@ -14,7 +14,7 @@ from lab.fleet.model import Block, FleetModel
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
 from lab.fleet.schema import Method, fleet_spec, fleet_tree, model_of
 from lab.fleet.sums import BlockSums, summed
-from lab.host.workers import processors
+from lab.host.pool import processors
 
 FLEET = "large-operator"
 ROUNDS, BLOCKS = 5, 4

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from lab.cli.context import current
+from lab.cli.context import CLUSTER_HELP, calls_on, current
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
@@ -15,7 +15,7 @@ from lab.errors import SpecError
 from lab.fleet.estimate import Interval, LossFigures, figures_of
 from lab.fleet.measured import measured_in
 from lab.fleet.model import FleetModel
-from lab.fleet.run import Spreader, local_spreader, lost_in_drills, run_model, with_method
+from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
 from lab.fleet.schema import (
     FleetSpec,
     Hours,
@@ -29,7 +29,7 @@ from lab.fleet.schema import (
     variants,
 )
 from lab.gates.numbers import JobCount, Seed
-from lab.host.workers import processors
+from lab.host.pool import processors
 from lab.results.store import ResultStore
 from lab.units import human_bytes
 
@@ -55,6 +55,7 @@ def fleet(
     trials: Annotated[int | None, number(TrialCount, help="Arrays to simulate; more give narrower intervals.")] = None,
     seed: Annotated[int | None, number(Seed, help="Of the random numbers; 0 or more.")] = None,
     workers: Annotated[int | None, number(JobCount, help="Processes; all processors if left out.")] = None,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Show how often a fleet of arrays loses data over its years, how much, and by what.
 
@@ -67,10 +68,11 @@ def fleet(
     tree = changed(fleet_tree(file), _run_keys(trials, seed))
     spec = fleet_spec(tree, file)
     chosen = [*variants(tree, spec), *_own_variant(tree, scrub, set_ or ())]
-    spread = local_spreader(workers or processors())
     measured = measured_in(ResultStore(context.host.state.results))
     found: dict[str, tuple[FleetModel, LossFigures]] = {}
-    with ProgressBar(quiet=context.quiet) as bar:
+    with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
+        here = workers or processors()
+        spread = cluster_spreader(calls, calls.workers) if calls else local_spreader(here)
         for place, (name, each) in enumerate(chosen):
             model = with_method(model_of(each, measured, lost_in_drills), each.run.method)
             found[name] = model, _figures(model, each, spread, bar, (place, len(chosen), name))

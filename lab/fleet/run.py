@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
@@ -12,7 +14,7 @@ from lab.fleet.estimate import LossFigures, figures_of
 from lab.fleet.model import Block, FleetModel
 from lab.fleet.schema import FleetSpec, Measured, Method, model_of
 from lab.fleet.sums import BlockSums, summed
-from lab.host.workers import in_processes
+from lab.host.pool import spread
 from lab.parts import added
 
 BLOCK_TRIALS = 16_384
@@ -20,6 +22,7 @@ BLOCK_TRIALS = 16_384
 _ENOUGH_LOSSES = 400
 """So many that a first block without importance sampling shows what is asked for to 5 %; then it is as good."""
 
+WORK = "lab.fleet.run:work_asked"
 Work = Callable[[Block], BlockSums]
 Spreader = Callable[[Work, Sequence[Block]], Iterable[BlockSums]]
 """Carries out picklable work for each block, wherever it is, and gives the sums in the order of the blocks."""
@@ -36,18 +39,49 @@ def blocks_of(trials: int) -> tuple[Block, ...]:
 def local_spreader(workers: int) -> Spreader:
     """Processes of this computer."""
 
-    def spread(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
-        return in_processes(work, blocks, workers)
+    def here(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
+        with spread(partial(_numbered, work), blocks, min(workers, len(blocks))) as answers:
+            waiting: dict[int, BlockSums] = {}
+            wanted = [block.number for block in blocks]
+            for number, sums in answers:
+                waiting[number] = sums
+                # Floating-point sums hang on their order.
+                while wanted and wanted[0] in waiting:
+                    yield waiting.pop(wanted.pop(0))
 
-    return spread
+    return here
 
 
-def run_model(model: FleetModel, trials: int, spread: Spreader, on_progress: Progress | None = None) -> BlockSums:
+def _numbered(work: Work, block: Block) -> tuple[int, BlockSums]:
+    return block.number, work(block)
+
+
+def cluster_spreader(calls: Callable[[str, bytes], bytes], workers: int) -> Spreader:
+    """Workers of a cluster (lab.sweep.calls), which have this very program."""
+
+    def there(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
+        def one(block: Block) -> BlockSums:
+            found: BlockSums = pickle.loads(calls(WORK, pickle.dumps((work, block))))
+            return found
+
+        with ThreadPoolExecutor(workers) as threads:
+            yield from threads.map(one, blocks)
+
+    return there
+
+
+def work_asked(payload: bytes) -> bytes:
+    """On a worker of a cluster: one block."""
+    work, block = pickle.loads(payload)
+    return pickle.dumps(work(block))
+
+
+def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress | None = None) -> BlockSums:
     """Everything that so many arrays lose. The sums follow from model and trials, whoever does the work."""
 
     def watched() -> Iterator[BlockSums]:
         done = 0
-        for part in spread(partial(simulate_block, model), blocks_of(trials)):
+        for part in spreader(partial(simulate_block, model), blocks_of(trials)):
             done += part.trials
             if on_progress:
                 on_progress(done / trials)
@@ -66,11 +100,11 @@ def with_method(model: FleetModel, method: Method) -> FleetModel:
 
 
 def run_spec(
-    spec: FleetSpec, measured: Measured, spread: Spreader, on_progress: Progress | None = None
+    spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress | None = None
 ) -> tuple[FleetModel, LossFigures]:
     """A fleet's figures, and the model that they are of. Raises what the reading of results and classes raises."""
     model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method)
-    return model, figures_of(model, run_model(model, spec.run.trials, spread, on_progress), spec.arrays)
+    return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
 
 
 def lost_in_drills(folder: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -114,8 +113,3 @@ def parse_cluster(text: str) -> ClusterSpec:
         f"'{shortened(text)}' is no cluster",
         hint="write local, local:4, ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786",
     )
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0))

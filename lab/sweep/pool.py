@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import msgspec
 
 from lab.errors import LabError, RequirementMissing
+from lab.host.pool import processors
 from lab.host.processes import RunningProcess
 from lab.machine import Host
-from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables, SshTable, processors
+from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables, SshTable
 from lab.sweep.node import SCHEDULER, Keys, NodeReady, NodeSettings, security_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, LabError, ResultError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellTask, key_of, unpacked_cell
-from lab.sweep.cluster import ClusterKind, ClusterSpec, processors
+from lab.sweep.cluster import ClusterKind, ClusterSpec
 from lab.sweep.measure import cell_store, computer, differing, facts, sweep_work
 from lab.sweep.pool import DASHBOARD, Pool
 from lab.sweep.rows import FailedCell
