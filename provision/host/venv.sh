@@ -67,9 +67,9 @@ main() {
   exec 9<.
   flock 9
   case $kind in
-    runtime) is_ready runtime cluster dev || make_venv runtime ;;
-    cluster) is_ready cluster dev || make_venv cluster ;;
-    *) is_ready dev || make_venv dev ;;
+  runtime) is_ready runtime cluster dev || make_venv runtime ;;
+  cluster) is_ready cluster dev || make_venv cluster ;;
+  *) is_ready dev || make_venv dev ;;
   esac
 }
 
