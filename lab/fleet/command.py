@@ -74,7 +74,7 @@ def fleet(
         here = workers or processors()
         spread = cluster_spreader(calls, calls.workers) if calls else local_spreader(here)
         for place, (name, each) in enumerate(chosen):
-            model = with_method(model_of(each, measured, lost_in_drills), each.run.method)
+            model = with_method(model_of(each, measured, lost_in_drills), each.run.method, each.run.trials)
             found[name] = model, _figures(model, each, spread, bar, (place, len(chosen), name))
     if context.json:
         out_json({"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}})

@@ -90,11 +90,14 @@ def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: P
     return summed(watched())
 
 
-def with_method(model: FleetModel, method: Method) -> FleetModel:
-    """Decide on importance sampling: by default where a first block shows too few losses, or lost bytes, without."""
+def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
+    """Decide on importance sampling: by default where a first block shows too few losses, or lost bytes, without.
+
+    ``trials``: how many will be simulated; where they are fewer than a block, so many are looked at.
+    """
     if method is not Method.AUTO:
         return msgspec.structs.replace(model, is_biased=method is Method.BIASED)
-    seen = simulate_block(msgspec.structs.replace(model, is_biased=False), Block(0, BLOCK_TRIALS))
+    seen = simulate_block(msgspec.structs.replace(model, is_biased=False), blocks_of(trials)[0])
     is_rare = any(each.total**2 <= _ENOUGH_LOSSES * each.squares for each in (seen.losses, seen.lost_bytes))
     return msgspec.structs.replace(model, is_biased=is_rare)
 
@@ -103,7 +106,7 @@ def run_spec(
     spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress | None = None
 ) -> tuple[FleetModel, LossFigures]:
     """A fleet's figures, and the model that they are of. Raises what the reading of results and classes raises."""
-    model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method)
+    model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method, spec.run.trials)
     return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import figures_of, mean_of
-from lab.fleet.markov import array_chain
+from lab.fleet.markov import Chain, array_chain
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
 from lab.fleet.sums import Cause
 from tests.unit.fleet.models import TB, deviations, exponential, hours, mean_and_error, simulated
@@ -159,6 +159,46 @@ def test_lost_bytes_are_the_defects_that_waited() -> None:
     assert sums.cause_bytes[Cause.SECTORS] / sums.failures == pytest.approx(each_failure, rel=0.02)
 
 
+def test_defects_that_come_during_a_rebuild_are_read_half_way() -> None:
+    lasts, defects = 200.0, 1e-5
+    model = exponential(
+        6,
+        1,
+        200_000,
+        1,
+        years=10.0,
+        rebuild=Spread(location_hours=lasts),
+        defects_per_hour=defects,
+        # Nothing waits for longer than a hundredth of an hour.
+        scrub=Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=0.01),
+        is_biased=False,
+    )
+    sums = simulated(model, 1)
+    each_failure = 5 * defects * lasts / 2 * model.defect_bytes
+    assert sums.cause_bytes[Cause.SECTORS] / sums.failures == pytest.approx(each_failure, rel=0.02)
+
+
+@pytest.mark.slow
+def test_a_rebuild_finds_what_waits() -> None:
+    # Members fail every 1 / (N rate) hours, and each rebuild reads them all: at time t it is min(t, Exp(N rate)) hours
+    # since they were clean, so that N - 1 of them have rate × integral of 1 - exp(-N rate t) defects in all.
+    members, life, defects = 6, 200_000.0, 1e-6
+    model = exponential(
+        members,
+        1,
+        life,
+        1e-6,
+        years=10.0,
+        rebuild=Spread(location_hours=1e-6),
+        defects_per_hour=defects,
+        is_biased=False,
+    )
+    rate, end = members / life, model.mission_hours
+    truth = (members - 1) * defects * (end + math.expm1(-rate * end) / rate) * model.defect_bytes
+    sums = simulated(model, 4)
+    assert sums.cause_bytes[Cause.SECTORS] / sums.trials == pytest.approx(truth, rel=0.02)
+
+
 def test_a_wrong_disk_in_an_array_without_redundancy_stops_it() -> None:
     model = exponential(
         4, 1, 100_000, 10, wrong_disk=0.2, loses_data=0.5, replenish_hours=24.0, is_biased=False, years=10.0
@@ -176,6 +216,25 @@ def test_rebuilds_that_share_a_rate_take_twice_as_long() -> None:
     alone, shared = (simulated(msgspec.structs.replace(model, shares_rate=each), 3) for each in (False, True))
     # Alone: the second, at u of 100 hours, leaves 100 - u to the first. Shared: 2 (100 - u), at half the rate each.
     assert shared.losses.total / alone.losses.total == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_shelf_that_is_empty_ends_repairs() -> None:
+    # One spare, never replaced, and rebuilds in no time: the second failure stays, the third is the loss.
+    members, life = 6, 100_000.0
+    model = exponential(
+        members,
+        1,
+        life,
+        1e-6,
+        rebuild=Spread(location_hours=1e-6),
+        spares=1,
+        replenish_hours=1e9,
+        is_biased=False,
+        years=10.0,
+    )
+    truth = Chain([members / life, members / life, (members - 1) / life], [0.0, 0.0]).loss_chance(model.mission_hours)
+    sums = simulated(model, 2)
+    assert deviations(sums.first, sums.trials, truth) < FAR
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from lab.fleet.schema import FleetSpec, changed, fleet_names, fleet_spec, fleet_
 from lab.fleet.what_if import what_if
 from lab.results.record import encode_record
 from lab.results.store import ResultStore
+from tests.unit.classroom.students import hand_in
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
 
@@ -132,6 +133,9 @@ def test_the_share_of_a_class_takes_the_place_of_a_number(tmp_path: Path) -> Non
 
     model = model_of(spec_of(people__class_folder="bundles"), no_results, share)
     assert (model.loses_data, asked) == (0.25, ["bundles"])
+    (tmp_path / "class").mkdir()
+    truth = hand_in(tmp_path / "class", honest=12, copied=0, changed=0)
+    assert lost_in_drills(str(tmp_path / "class")) == pytest.approx(1 - truth.first_saved / 12)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ResultError):
         lost_in_drills(str(tmp_path / "empty"))
