@@ -69,7 +69,9 @@ SLOW = (
     "tui/test_stripe_screen.py",
     "tui/test_volumes.py",
     "unit/adapt/test_volumes.py",
+    "unit/fleet/test_engine.py",
     "unit/results/test_verdicts.py",
+    "unit/sweep/test_sweep_in_browser.py",
 )
 
 # Files that try every combination of something of which another file tries the usual ones: marked wide as a whole.

@@ -21,6 +21,7 @@ FAR = 4.0
 """Standard errors: seeds are fixed, so that a test fails always or never; by chance one in 16,000 would be so far."""
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize("is_biased", [False, True], ids=["plain", "biased"])
 @pytest.mark.parametrize(
@@ -96,6 +97,7 @@ VARIED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", VARIED.values(), ids=VARIED)
 def test_importance_sampling_agrees_with_plain_counting(changes: dict[str, Any]) -> None:
@@ -210,6 +212,7 @@ def test_a_wrong_disk_in_an_array_without_redundancy_stops_it() -> None:
     assert sums.cause_bytes[Cause.PEOPLE] == pytest.approx(errors * 0.5 * model.usable_bytes)
 
 
+@pytest.mark.wide
 def test_rebuilds_that_share_a_rate_take_twice_as_long() -> None:
     # Two rebuilds that begin together end together, after twice the time: seen in how much more often a third fails.
     model = exponential(10, 2, 20_000, 100, rebuild=Spread(location_hours=100.0), years=5.0)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from lab.errors import RequirementMissing, ResultError
@@ -111,8 +112,6 @@ def test_without_duckdb_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
 
 
 def test_other_readers_see_the_same(tmp_path: Path) -> None:
-    """Where they are installed: none is a dependency."""
-    pandas = pytest.importorskip("pandas")
     write_parquet(sweep([row("raid1", chunk_bytes=None), row("raid5")]), tmp_path / "cells.parquet")
     frame = pandas.read_parquet(tmp_path / "cells.parquet")
     assert list(frame.columns) == list(COLUMNS)
