@@ -15,6 +15,8 @@ one episode, so weights stay tame over any number of years.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lab.fleet.arrays import (
@@ -39,12 +41,17 @@ if TYPE_CHECKING:
 
     from lab.fleet.arrays import Columns, Floats
 
+    Episodes = tuple[Arrays, Columns, Floats]
+    """Arrays before a failure, the member that fails, when."""
+
 AIM = 1.5
 """Failures that come in copies, on average, from one event to the end of the next rebuild."""
 BIASED_WRONG_DISK = 0.25
 """Chance of pulling a wrong disk in copies; the true one if that is higher."""
 _KEPT_SHARE = 0.75
 """Arrays that are done are dropped when fewer than this share go on."""
+_MOST_HELD = 1 << 20
+"""Members of arrays that wait for their copies: some hundred bytes each."""
 
 
 def simulate_block(model: FleetModel, block: Block) -> BlockSums:
@@ -54,24 +61,22 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
     seeds = numpy.random.SeedSequence(model.seed, spawn_key=(block.number,)).spawn(2)
     main_rng, copy_rng = (numpy.random.Generator(numpy.random.PCG64DXSM(each)) for each in seeds)
     tally = LossTally(block.trials)
-    is_biased = model.is_biased and model.tolerance > 0
-    main = _Walk(model, main_rng, new_arrays(model, main_rng, block.trials), tally, is_counted=not is_biased)
+    send = partial(_run_copies, model, copy_rng, tally) if model.is_biased and model.tolerance else None
+    main = _Walk(model, main_rng, new_arrays(model, main_rng, block.trials), tally, send)
     main.run()
-    if is_biased and main.episodes:
-        _run_copies(model, copy_rng, main, tally)
+    main.send_copies()
     return tally.sums(main.failures)
 
 
-def _run_copies(model: FleetModel, rng: Generator, main: _Walk, tally: LossTally) -> None:
+def _run_copies(model: FleetModel, rng: Generator, tally: LossTally, episodes: Sequence[Episodes]) -> None:
     """One copy of each episode of the main path, under multiplied hazards."""
     import numpy
 
-    starts = joined([arrays for arrays, _, _ in main.episodes])
-    slots = numpy.concatenate([slots for _, slots, _ in main.episodes])
-    now = numpy.concatenate([now for _, _, now in main.episodes])
+    starts = joined([arrays for arrays, _, _ in episodes])
+    slots = numpy.concatenate([slots for _, slots, _ in episodes])
+    now = numpy.concatenate([now for _, _, now in episodes])
     start_weights(model, starts, now)
-    copies = _Walk(model, rng, starts, tally, is_counted=True, is_copy=True)
-    copies.run_copies(slots, now)
+    _Walk(model, rng, starts, tally, is_copy=True).run_copies(slots, now)
 
 
 class _Walk:
@@ -83,23 +88,30 @@ class _Walk:
         rng: Generator,
         arrays: Arrays,
         tally: LossTally,
+        send: Callable[[Sequence[Episodes]], None] | None = None,
         *,
-        is_counted: bool,
         is_copy: bool = False,
     ) -> None:
+        """``send``: what begins an episode is handed over in its place, and nothing is counted here."""
         import numpy
 
         self._model = model
         self._rng = rng
         self._arrays = arrays
         self._tally = tally
-        self._is_counted = is_counted
+        self._send = send
         self._is_copy = is_copy
         self._over = numpy.zeros(arrays.count, bool)
         self._inside = numpy.arange(model.group_members)[:, None]
+        self._episodes: list[Episodes] = []
+        self._held = 0
         self.failures = 0
-        self.episodes: list[tuple[Arrays, Columns, Floats]] = []
-        """Of a main path whose copies are counted: arrays, the member that fails, when."""
+
+    def send_copies(self) -> None:
+        """Hand over the episodes that are held."""
+        if self._send is not None and self._episodes:
+            self._send(self._episodes)
+        self._episodes, self._held = [], 0
 
     def run(self) -> None:
         """To the end of the mission."""
@@ -156,7 +168,7 @@ class _Walk:
     def _lose(self, cause: Cause, columns: Columns, chance: Any, lost_bytes: Any) -> None:
         """Data are lost with a chance; ``lost_bytes`` is the mean, with the chance in it."""
         arrays = self._arrays
-        if self._is_counted:
+        if self._send is None:
             weights = self._weights(columns)
             self._tally.lose(cause, arrays.trial[columns], weights, chance, arrays.alive[columns], lost_bytes)
         arrays.alive[columns] *= 1 - chance
@@ -169,8 +181,11 @@ class _Walk:
         if not self._is_copy:
             self.failures += len(columns)
             whole = arrays.failed[:, columns].sum(axis=0) == 0
-            if not self._is_counted and whole.any():
-                self.episodes.append((arrays.take(columns[whole]), slots[whole], now[whole]))
+            if self._send is not None and whole.any():
+                self._episodes.append((arrays.take(columns[whole]), slots[whole], now[whole]))
+                self._held += int(whole.sum()) * model.members
+                if self._held > _MOST_HELD:
+                    self.send_copies()
         groups = slots // model.group_members
         pulled = numpy.zeros(len(columns), bool) if arrays.pulled is None else arrays.pulled[slots, columns]
         self._weigh_failure(columns, pulled)
