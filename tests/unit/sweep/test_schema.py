@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import SpecError
+from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.schema import Experiment
 from lab.sweep.cells import key_of, toml_of
 from lab.sweep.schema import built_in_names, combinations, decode_sweep, find_sweep
@@ -122,6 +123,9 @@ def test_a_cells_file_reads_as_the_same_experiment() -> None:
 def test_built_in_sweeps_can_be_planned() -> None:
     assert {"levels", "chunks"} <= set(built_in_names())
     assert len(combinations(find_sweep("levels")[0]).cells) == 200
+    for name in built_in_names():
+        for cell in combinations(find_sweep(name)[0]).cells:
+            require_sound(lint_experiment(cell.experiment), cell.experiment)
 
 
 def test_an_unknown_sweep_is_answered_with_the_nearest() -> None:
