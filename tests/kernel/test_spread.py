@@ -35,6 +35,19 @@ def test_a_campaign_finds_the_same_on_a_cluster(tmp_path: Path) -> None:
     assert there["seeds"] == 6
 
 
+def test_crash_points_are_judged_the_same_on_a_cluster(tmp_path: Path) -> None:
+    words = ("fault", "points", "raid5/ppl/idle", "--count", "8")
+    here = raidlab(tmp_path / "here", *words)
+    there = raidlab(tmp_path / "there", *words, "--cluster", "local:2")
+
+    def told(document: Any) -> dict[str, Any]:
+        return {each["configuration"]: {**each, "seconds": 0} for each in document}
+
+    assert told(there) == told(here)
+    assert len(told(here)) >= 3
+    assert all(each["points"] == 8 for each in there)
+
+
 def test_proofs_on_a_cluster(tmp_path: Path) -> None:
     (proof,) = raidlab(tmp_path, "lesson", "verify", str(LESSON), "--prove", "--seed", "anna", "--cluster", "local:2")
     assert not proof["failures"]
