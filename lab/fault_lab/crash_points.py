@@ -82,7 +82,7 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[str, bytes], bytes] | None = None
-    """Calls ``module:name`` with bytes on a cluster. Configurations are tried there then; ``on_point`` hears of none."""
+    """Calls ``module:name`` with bytes on a cluster: configurations are tried there, and ``on_point`` hears of none."""
 
     def one(self, configuration: CutConfiguration, seed: str) -> Explored:
         """A configuration on a machine just started, which is the same each time; one that did other things is not.
