@@ -137,6 +137,9 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         run = _Run(plan, request, folder)
         try:
             run.run()
+        except BaseException:
+            request.on_notice(f"cells that were measured are kept; 'raidlab sweep {folder.id} --resume' goes on")
+            raise
         finally:
             run.tell(is_over=True)
     return SweepOutcome(folder, run.measured, len(plan.tasks) - run.measured - len(run.failed), tuple(run.failed))
