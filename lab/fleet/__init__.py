@@ -6,5 +6,9 @@ PART = Part(
     commands=(
         ("fleet", "lab.fleet.command:fleet", "How often a fleet of arrays loses data over years, and how much."),
     ),
-    adds={"reading of lessons": "lab.fleet.reading:FleetReading"},
+    adds={
+        "reading of lessons": "lab.fleet.reading:FleetReading",
+        "what if of fleets": "lab.fleet.what_if:what_if",
+        "measured rebuilds": "lab.fleet.measured:measured_rebuilds",
+    },
 )

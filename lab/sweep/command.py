@@ -13,11 +13,11 @@ from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
 from lab.sweep.cluster import parse_cluster
+from lab.sweep.desk import plan_lines
 from lab.sweep.pool import DASHBOARD
 from lab.sweep.schema import built_in_names, decode_sweep, find_sweep
-from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep, worker_count
+from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
-from lab.units import human_bytes, human_seconds
 
 
 def sweep(
@@ -65,7 +65,8 @@ def sweep(
     )
     text = folder.record.toml if folder else find_sweep(name or "")[1]
     planned = plan_sweep(decode_sweep(text, folder.id if folder else name or ""), text, request)
-    _tell_plan(planned, request, context)
+    for line in plan_lines(planned, request):
+        context.narrator.notice(line)
     if plan:
         if context.json:
             out_json(_plan_document(planned))
@@ -102,25 +103,6 @@ def _checked_dashboard(text: str) -> str:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {DASHBOARD}, or none")
     return text
-
-
-def _tell_plan(plan: SweepPlan, request: SweepRequest, context: Context) -> None:
-    """Before anything starts: cells, time and room."""
-    say = context.narrator.notice
-    found, missing = plan.found, len(plan.missing)
-    workers = worker_count(request.cluster, plan.sweep)
-    there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
-    time = "in virtual time" if plan.is_virtual_time else "in real time"
-    say(f"{plan.sweep.title}: {len(plan.tasks):,} cell{'s' if len(plan.tasks) != 1 else ''} {time}{there}")
-    if missing:
-        on = f" on {workers} worker{'s' if workers != 1 else ''}" if workers else " on one worker"
-        say(f"about {human_seconds(plan.seconds / max(1, workers))}{on}, and {human_bytes(plan.bytes)} of disk")
-    for why, count in found.impossible.items():
-        say(f"left out, since it cannot be: {why} (combinations: {count:,})")
-    if found.skipped or found.same:
-        say(f"combinations that are skipped: {found.skipped:,}; that are the same as another: {found.same:,}")
-    if not plan.is_virtual_time and workers > 1:
-        say("real time: cells that are measured at once on one computer disturb each other; --cluster local:1 does not")
 
 
 def _plan_document(plan: SweepPlan) -> dict[str, Any]:
@@ -187,17 +169,8 @@ def _list(context: Context, store: SweepStore) -> None:
     out(table(("sweep", "title"), [(each.id, each.title) for each in known]))
     if sweeps:
         out()
-        out(table(("run before", "cells", "state"), [_line(each) for each in sweeps], right=("cells",)))
-
-
-def _line(folder: SweepFolder) -> tuple[str, str, str]:
-    progress = folder.progress
-    if progress is None:
-        return folder.id, "", "broke off"
-    cells = f"{progress.done:,} of {progress.planned:,}"
-    if folder.is_running:
-        left = f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
-        return folder.id, cells, f"running{left}"
-    if progress.failed:
-        return folder.id, cells, f"{progress.failed:,} failed"
-    return folder.id, cells, "complete" if progress.done >= progress.planned else "broke off"
+        out(
+            table(
+                ("run before", "cells", "state"), [(each.id, *each.state_words()) for each in sweeps], right=("cells",)
+            )
+        )

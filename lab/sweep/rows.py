@@ -75,3 +75,8 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """Cells."""
     rows: tuple[CellRow, ...]
     failed: tuple[FailedCell, ...] = ()
+
+
+def iops_text(iops: float) -> str:
+    """With thousands, and with decimals where it is small."""
+    return f"{iops:,.0f}" if iops >= 100 else f"{iops:.3g}"

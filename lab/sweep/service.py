@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,18 +17,19 @@ from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.service import RESULT_ROOM_BYTES
 from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
-from lab.sweep.cells import CellTask, key_of, unpacked_cell
+from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
 from lab.sweep.measure import cell_store, computer, differing, facts, sweep_work
 from lab.sweep.pool import DASHBOARD, Pool
-from lab.sweep.rows import FailedCell
+from lab.sweep.rows import FailedCell, iops_text
 from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
-from lab.sweep.store import PlannedCell, SweepFolder, SweepProgress, SweepStore
+from lab.sweep.store import LatestCell, PlannedCell, SweepFolder, SweepProgress, SweepStore
 
 MEASURED = "lab.sweep.measure:measured"
 CELL_BYTES = 8192
 """What a cell takes in the store, until some were measured."""
+KEPT_LATEST = 12
 _TELL_SECONDS = 1.0
 _MACHINE_SECONDS = 2.0
 _SECONDS_A_VIRTUAL_SECOND = 0.03
@@ -44,6 +46,8 @@ class SweepRequest:
     dashboard: str = DASHBOARD
     on_progress: Callable[[SweepProgress], None] = lambda _: None
     on_notice: Callable[[str], None] = lambda _: None
+    is_cancelled: Callable[[], bool] = lambda: False
+    """Asked twice a second while cells are measured; then the sweep ends, and keeps what it has."""
     allowed_rules: frozenset[str] = frozenset()
 
 
@@ -120,8 +124,8 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
     """Measure what is missing. ``folder``: of the sweep that is gone on with.
 
-    Raises ClusterLost, ResultError for a disk that takes no more, and what keeps a cluster from starting; what was
-    measured until then is kept.
+    Raises ClusterLost, RunCancelled, ResultError for a disk that takes no more, and what keeps a cluster from starting;
+    what was measured until then is kept.
     """
     host = request.host
     _require_room(plan, host)
@@ -149,6 +153,7 @@ class _Run:
     def __init__(self, plan: SweepPlan, request: SweepRequest, folder: SweepFolder) -> None:
         self.measured = 0
         self.failed: list[FailedCell] = []
+        self._latest: deque[LatestCell] = deque(maxlen=KEPT_LATEST)
         self._plan, self._request, self._folder = plan, request, folder
         self._store = cell_store(request.host)
         self._clock = request.host.clock
@@ -172,7 +177,13 @@ class _Run:
             dashboard=request.dashboard,
         ) as pool:
             self._pool = pool
-            spread = TaskSpread(pool, MEASURED, on_state=self._on_state, on_notice=request.on_notice)
+            spread = TaskSpread(
+                pool,
+                MEASURED,
+                on_state=self._on_state,
+                on_notice=request.on_notice,
+                is_cancelled=request.is_cancelled,
+            )
             self._look_at_workers(pool, spread, missing)
             self._to_do = len(missing)
             self._began = self._clock.monotonic_seconds()
@@ -197,6 +208,7 @@ class _Run:
             processes=pool.process_ids if pool else {},
             client=os.getpid(),
             is_over=is_over,
+            latest=tuple(self._latest),
         )
         self._folder.tell(progress)
         self._request.on_progress(progress)
@@ -228,18 +240,21 @@ class _Run:
             cell = FailedCell(cell=task.key, label=task.label, message=answer.failure, console=answer.console)
             self._folder.add_failed(cell)
             self.failed.append(cell)
+            self._latest.append(LatestCell(label=task.label, told=answer.failure, is_failed=True))
             self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")
         else:
-            self._keep(task, answer.data)
+            done = self._keep(task, answer.data)
+            self._latest.append(LatestCell(label=task.label, told=speeds(done)))
             self.measured += 1
 
-    def _keep(self, task: CellTask, data: bytes) -> None:
+    def _keep(self, task: CellTask, data: bytes) -> CellDone:
         """A cell that came from a worker. One of this computer's own has put it there itself."""
         done = unpacked_cell(data, f"cell {task.key}")
         if done.key != task.key:
             raise ResultError(f"a worker answered for another cell than {task.key}", hint="end that worker")
         if self._store.load(task.key) is None:
             self._store.add(task.key, data)
+        return done
 
     def _left(self) -> int:
         return self._to_do - self.measured
@@ -256,6 +271,12 @@ class _Run:
         if now > self._told + _TELL_SECONDS:
             self._told = now
             self.tell()
+
+
+def speeds(cell: CellDone) -> str:
+    """``reads 1,234 IOPS, writes 56 IOPS``: of the first workload of a cell."""
+    first = [row for row in cell.rows if row.workload == cell.rows[0].workload]
+    return ", ".join(f"{row.direction}s {iops_text(row.iops)} IOPS" for row in first)
 
 
 def _tasks(cells: Iterable[CellTask]) -> Iterator[SpreadTask]:

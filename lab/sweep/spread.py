@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from lab.errors import ExitCode, LabError
+from lab.errors import ExitCode, LabError, RunCancelled
 from lab.experiments.service import RESULT_ROOM_BYTES
 from lab.machine.state_folder import default_state_root
 from lab.parts import loaded
@@ -102,11 +102,12 @@ class TaskSpread:
         *,
         on_state: Callable[[SpreadState], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """``function``: ``module:name`` of one from bytes to bytes, which every worker has."""
         self.state = SpreadState()
         self._pool, self._function = pool, function
-        self._on_state, self._on_notice = on_state, on_notice
+        self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled
         self._unfit: set[str] = set()
         """Addresses."""
         self._out: dict[str, _Out] = {}
@@ -127,7 +128,10 @@ class TaskSpread:
             )
 
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
-        """Every task with its answer, as they come. Raises ClusterLost; leaves nothing out when it ends."""
+        """Every task with its answer, as they come. Leaves nothing out when it ends.
+
+        Raises ClusterLost, and RunCancelled soon after somebody asked for the end.
+        """
         waiting = iter(tasks)
         is_more = True
         try:
@@ -143,6 +147,8 @@ class TaskSpread:
                 if not self._out:
                     return
                 self._pool.tend()
+                if self._is_cancelled():
+                    raise RunCancelled("the work was ended before its time", hint="what was measured is kept")
                 yield from self._next()
         finally:
             for future in self._futures.values():

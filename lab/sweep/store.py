@@ -37,6 +37,7 @@ from lab.sweep.measure import cell_store, sweeps_folder
 from lab.sweep.rows import FailedCell, SweepResult
 from lab.sweep.schema import Sweep, decode_sweep
 from lab.tomlfile import as_meant
+from lab.units import human_seconds
 
 T = TypeVar("T")
 _RECORD, _FAILED, _PROGRESS, _LOCK = "sweep.json", "failed.jsonl", "progress.json", "lock"
@@ -60,6 +61,15 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[PlannedCell, ...]
 
 
+class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that has just been measured, or could not be."""
+
+    label: str
+    told: str
+    """Its speeds, or why there are none."""
+    is_failed: bool = False
+
+
 class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a sweep is."""
 
@@ -78,6 +88,8 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     client: int = 0
     """The process that runs it."""
     is_over: bool = False
+    latest: tuple[LatestCell, ...] = ()
+    """The last ones of this run, oldest first."""
 
 
 class SweepFolder:
@@ -147,6 +159,20 @@ class SweepFolder:
                 os.fsync(file.fileno())
         except OSError as error:
             raise storage_error(f"'{self.path / _FAILED}' cannot be written", error) from error
+
+    def state_words(self) -> tuple[str, str]:
+        """``12 of 40`` and ``running, 3 min left``, for people."""
+        progress = self.progress
+        if progress is None:
+            return "", "broke off"
+        cells = f"{progress.done:,} of {progress.planned:,}"
+        if self.is_running:
+            return cells, "running" + (
+                f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
+            )
+        if progress.failed:
+            return cells, f"{progress.failed:,} failed"
+        return cells, "complete" if progress.done >= progress.planned else "broke off"
 
     def result(self) -> SweepResult:
         """All that is known. Raises ResultError."""

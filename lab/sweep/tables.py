@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lab.report.table import Column, Table
 from lab.sweep.effects import sensitivities
 from lab.sweep.grid import Axis, Pair, SweepGrid
-from lab.sweep.rows import CellRow, SweepResult
+from lab.sweep.rows import CellRow, SweepResult, iops_text
 from lab.units import human_seconds
 
 OFF_THEORY = 0.10
@@ -130,11 +130,6 @@ def sensitivity_table(grid: SweepGrid) -> Table:
         "rest: interactions of axes, and noise; where combinations are missing, shares overlap and need not add up",
     )
     return Table("How much each axis changes the speed", columns, tuple(body), notes)
-
-
-def iops_text(iops: float) -> str:
-    """With thousands, and with decimals where it is small."""
-    return f"{iops:,.0f}" if iops >= 100 else f"{iops:.3g}"
 
 
 def interval_text(row: CellRow) -> str:

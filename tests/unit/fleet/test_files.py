@@ -11,13 +11,13 @@ import pytest
 
 from lab.cli.main import run
 from lab.errors import ResultError, SpecError
-from lab.fleet.measured import measured_in
+from lab.fleet.measured import measured_in, measured_rebuilds
 from lab.fleet.model import ScrubKind
 from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, run_model
 from lab.fleet.schema import FleetSpec, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
 from lab.fleet.what_if import what_if
 from lab.results.record import encode_record
-from lab.results.store import ResultStore
+from lab.results.store import RECORD_NAME, ResultStore
 from tests.unit.classroom.students import hand_in
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
@@ -197,3 +197,19 @@ def test_without_a_file_the_fleets_are_listed(small: Path, capfd: pytest.Capture
     assert "did you mean 'school'?" in capfd.readouterr().err
     assert run(["-q", "fleet", str(small), "--set", "members"]) == 2
     assert "sets no key" in capfd.readouterr().err
+
+
+def test_rebuilds_of_stored_results_are_listed_by_array_and_load(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    rebuilds = (rebuild("raid5", 0, 2.0, 200), rebuild("raid5", 1, 2.0, 400), rebuild("raid5", 2, 1.0, 300))
+    under = msgspec.structs.replace(rebuild("raid5", 0, 4.0, 200), under_workload="rand-read-4k")
+    stored = result("20261121T100000Z-x", rebuilds=(*rebuilds, under))
+    (tmp_path / stored.id).mkdir()
+    (tmp_path / stored.id / RECORD_NAME).write_bytes(encode_record(stored))
+    (tmp_path / "20261121T110000Z-x").mkdir()
+    (tmp_path / "20261121T110000Z-x" / RECORD_NAME).write_text("{")
+    found = measured_rebuilds(store)
+    assert [(each.result, each.array, each.under_workload, each.bytes_per_second, each.count) for each in found] == [
+        (stored.id, "raid5", "", 200.0, 3),
+        (stored.id, "raid5", "rand-read-4k", 50.0, 1),
+    ]
