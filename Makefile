@@ -12,8 +12,8 @@ EXPERIMENT ?= antioquia-quick
 # Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab vm test test-fast test-wide test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
-.PHONY: setup-lab setup-test setup-vm setup-test-vm clean
+.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,17 +21,22 @@ help: ## show these targets
 lab: setup-lab ## set up what is missing, then open the lab; without a terminal: run antioquia-quick and print its tables
 	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run $(EXPERIMENT); fi
 
+cluster: setup-cluster ## set up the lab with what raidlab sweep and --cluster need as well (Dask)
+
 vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
 	@vagrant up
 
 test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (ten minutes on two processors)
-	@$(PYTEST) -m "not vm and not wide"
+	@$(PYTEST) -m "not vm and not wide and not cluster"
 
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
-	@$(PYTEST) -m "not vm and not kernel and not slow"
+	@$(PYTEST) -m "not vm and not kernel and not cluster and not slow"
 
 test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (20 minutes)
 	@$(PYTEST) -m wide
+
+test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)
+	@$(PYTEST) -m cluster tests/cluster
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm
@@ -77,6 +82,9 @@ planted-kernel: ## build the same kernel with bugs of md planted in it, which th
 
 setup-lab:
 	@provision/host/setup.sh lab
+
+setup-cluster:
+	@provision/host/setup.sh cluster
 
 setup-test:
 	@provision/host/setup.sh test

@@ -28,6 +28,8 @@ class LabError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.console = ""
+        """The last lines of the embedded kernel's console, where the error came from one that was open."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  next: {self.hint}" if self.hint else self.message

@@ -19,6 +19,8 @@ FOLDERS = (
     "lab.publications",
     "lab.fio_plot",
     "lab.md_tests",
+    "lab.sweep",
+    "lab.fleet",
 )
 _HERE = Path(__file__).parent
 

@@ -69,7 +69,9 @@ SLOW = (
     "tui/test_stripe_screen.py",
     "tui/test_volumes.py",
     "unit/adapt/test_volumes.py",
+    "unit/fleet/test_engine.py",
     "unit/results/test_verdicts.py",
+    "unit/sweep/test_sweep_in_browser.py",
 )
 
 # Files that try every combination of something of which another file tries the usual ones: marked wide as a whole.
@@ -91,17 +93,21 @@ WIDE = (
     "kernel/test_microscope_flips.py",
     "kernel/test_microscope_writes.py",
     "kernel/test_rebuild.py",
+    "kernel/test_spread.py",
+    "kernel/test_sweep.py",
 )
 
 # Marker -> programs that its tests start.
 PROGRAMS = {
     "kernel": ("mdadm", "dmsetup", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
+    "cluster": ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sshd", "ssh", "ssh-keygen", "setpriv"),
     "virtual_time": (),
     "planted": (),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
     "kernel": "provision/host/setup.sh test",
+    "cluster": "provision/host/setup.sh test",
     "virtual_time": "make uml-kernel",
     "planted": "make planted-kernel",
     "vm": "provision/host/setup.sh test-vm",

@@ -20,12 +20,14 @@ from tui.collector import settle_collector
 from tui.drills import Drills
 from tui.experiments import Experiments
 from tui.faults import FaultRuns
+from tui.fleets import Fleets
 from tui.frontend import Choice, ClientMaker, Frontend
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
 from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
+from tui.sweeps import Sweeps
 from tui.themes import TERMINAL_DARK, TERMINAL_LIGHT, THEMES
 from tui.widgets.terminal import TerminalView
 
@@ -103,6 +105,7 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
         self.experiments, self.faults = Experiments(self), FaultRuns(self)
+        self.fleets, self.sweeps = Fleets(self), Sweeps(self)
         self.guide = Guide(self, on_passed=self.bell)
         self.drills = Drills(self)
         self.drills.on_making = self._cover

@@ -40,6 +40,7 @@ DOES: dict[str, str] = {
     **dict.fromkeys(("stripe.check", "stripe.repair"), "array scrub"),
     "faults.run": "fault run",
     "faults.stop": "fault run",
+    **dict.fromkeys(("fleet.more", "fleet.less"), "fleet"),
 }
 """Binding id -> the words after ``raidlab`` that do the same."""
 
@@ -63,6 +64,7 @@ VIEWS = frozenset(
         *("lesson.large", "lesson.next", "lessons.next", "lesson.up", "lesson.down", "lessons.up", "lessons.down"),
         *("variant.cancel", "number.cancel", "place.cancel", "byte.cancel"),
         *("drills.time", "drills.last", "drills.back", "drills.down", "drills.up", "debriefing.close"),
+        "fleet.reset",
         *("faults.about", "faults.next", "faults.previous"),
         *("stripe.next", "stripe.before", "stripe.far-next", "stripe.far-before", "stripe.down", "stripe.up"),
         *("stripe.page-down", "stripe.page-up", "stripe.member", "stripe.member-before", "stripe.go", "stripe.array"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError
@@ -11,29 +12,46 @@ from lab.units import GIB, MIB, human_bytes, human_seconds
 from tui.quantities import Unit, format_value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lab.experiments.schema import Experiment
     from lab.measure.job import Measured
     from lab.workloads.fio_output import DirectionFigures
     from lab.workloads.live import LiveInterval
     from lab.workloads.workload import Workload
     from tui.state import LabState, LoadView, PastLoad
+    from tui.sweeps import ShownSweep
 
 KEPT_LINES = 5
 
 
+class RunKind(Enum):
+    """What can be run."""
+
+    WORKLOAD = auto()
+    EXPERIMENT = auto()
+    SWEEP = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class RunItem:
-    """A workload or an experiment."""
+    """A workload, an experiment or a sweep."""
 
     id: str
+    """Of one kind no two have the same."""
     title: str
     shows: str
     """What can be learned from it."""
     facts: str
     """Block size, depth and the like; or how long it takes."""
-    is_experiment: bool
+    kind: RunKind
     details: tuple[str, ...] = ()
-    """What will be done, line by line: fio's job file, or the arrays and workloads."""
+    """What will be done, line by line: fio's job file, the arrays and workloads, or a sweep's axes."""
+
+    @property
+    def option_id(self) -> str:
+        """In the list, where sweeps stand beside workloads of the same name."""
+        return f"sweep-{self.id}" if self.kind is RunKind.SWEEP else self.id
 
 
 def workload_items() -> tuple[RunItem, ...]:
@@ -46,7 +64,7 @@ def workload_items() -> tuple[RunItem, ...]:
         share = f" {workload.read_percent} % reads" if workload.read_percent is not None else ""
         facts = f"{human_bytes(workload.block_bytes)} {workload.pattern} {workload.direction}{share}, {depth}"
         details = _job_lines(workload)
-        items.append(RunItem(workload.id, workload.title, workload.shows, facts, is_experiment=False, details=details))
+        items.append(RunItem(workload.id, workload.title, workload.shows, facts, RunKind.WORKLOAD, details))
     return tuple(items)
 
 
@@ -62,10 +80,25 @@ def experiment_items() -> tuple[RunItem, ...]:
             each.title,
             each.question,
             f"about {human_seconds(estimated_seconds(each))}, {len(planned_keys(each))} measurements",
-            is_experiment=True,
+            kind=RunKind.EXPERIMENT,
             details=_plan_lines(each),
         )
         for each in sorted(found, key=estimated_seconds)
+    )
+
+
+def sweep_items(entries: Sequence[ShownSweep]) -> tuple[RunItem, ...]:
+    """Those that come with raidlab, then those that were run."""
+    return tuple(
+        RunItem(
+            each.name,
+            each.title,
+            each.question,
+            each.state,
+            kind=RunKind.SWEEP,
+            details=tuple(each.axes),
+        )
+        for each in entries
     )
 
 

@@ -52,8 +52,10 @@ _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
 """How lines begin that somebody may copy: they stay whole."""
-# They read what is stored, and need no machine.
-_WITHOUT_MACHINE = frozenset({"results", "compare", "export", "lint", "workloads", "--help", "--version"})
+# They read what is stored or reckon, or start machines of their own: the open one is not needed.
+_WITHOUT_MACHINE = frozenset(
+    {"results", "compare", "export", "lint", "workloads", "fleet", "sweep", "--help", "--version"}
+)
 
 
 class TextApp(Frontend):

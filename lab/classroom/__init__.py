@@ -8,6 +8,7 @@ PART = Part(
         "results in .zip": "lab.classroom.bundle:read_bundle",
         "results in a file": "lab.classroom.bundle:read_bundle",
         "export": "lab.classroom.command:export",
+        "lost in drills": "lab.classroom.losses:lost_in_drills",
         "export file": "lab.classroom.bundle:export_results",
     },
 )

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lab import __version__
-from lab.errors import ResultError
+from lab.errors import LabError, ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, open_plain
 from lab.gates.names import is_name
 from lab.gates.own import MOST_OWN_BYTES
@@ -41,6 +41,7 @@ from lab.host.files import storage_error, sync_folder, write_all, write_file
 from lab.results.elsewhere import ResultFiles, files_of
 from lab.results.formats import refuse_newer
 from lab.results.leftovers import changing
+from lab.results.record import ResultRecord
 from lab.results.store import RECORD_NAME, ResultStore, checked_id, is_document, unpacked
 from lab.units import GIB, MIB
 
@@ -186,6 +187,16 @@ class Bundle(ResultFiles):
     def key_fingerprint(self) -> str:
         """Whose key signed it, for people to compare."""
         return fingerprint(self.manifest.public_key)
+
+    def records(self) -> Iterator[ResultRecord | LabError]:
+        """Of every id the result, or why it is none; opened once. Raises ResultError if it is another file by now."""
+        with _open(self.source) as archive:
+            for result_id in self.ids:
+                try:
+                    data = _content(archive, self.manifest, f"results/{result_id}/{RECORD_NAME}", self.source)
+                    yield self.checked(result_id, data)
+                except LabError as error:
+                    yield error
 
 
 def signer_of(store: ResultStore) -> Signer:

@@ -1,185 +1,80 @@
-"""A class: a folder of bundles as tables, so that thousands of results are one query. Needs duckdb.
-
-What was read from each bundle is kept in Parquet files, one for each table, so a bundle is unpacked and its signature
-checked once, and again only when its file changes.
-"""
+"""What is kept of each bundle of a class: rows of a few tables, so that thousands of results are one query."""
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
 
-from lab.classroom.bundle import SUFFIX, Bundle, read_bundle
+from lab.classroom.bundle import read_bundle
 from lab.classroom.practice import is_passed, read_all, work_digest
 from lab.compare.figures import HEALTHY, is_speed, singles
-from lab.compare.platforms import platform_words
 from lab.drills.case import DrillOutcome
-from lab.errors import LabError, RequirementMissing, ResultError
-from lab.gates.own import make_own_folder
+from lab.errors import LabError
 from lab.gates.text import visible
-from lab.host.files import storage_error
 from lab.lessons.engine import Progress
 from lab.lessons.schema import HINTS
-from lab.results.leftovers import locked
+from lab.results.record import ResultRecord
 from lab.results.store import RECORD_NAME
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-_TEXT, _NUMBER, _WHOLE, _TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
+TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
 FILES = "files"
 TABLES = {
-    "figures": {
-        "file": _TEXT,
-        "result": _TEXT,
-        "digest": _TEXT,
-        "experiment": _TEXT,
-        "platform": _TEXT,
-        "unit": _TEXT,
-        "is_single": _TRUTH,
-        "workload": _TEXT,
-        "direction": _TEXT,
-        "iops": _NUMBER,
-        "p99_seconds": _NUMBER,
-        "cpu_microseconds_per_io": _NUMBER,
+    "results": {"file": TEXT, "result": TEXT, "digest": TEXT},
+    "medians": {
+        "file": TEXT,
+        "result": TEXT,
+        "experiment": TEXT,
+        "unit": TEXT,
+        "is_single": TRUTH,
+        "workload": TEXT,
+        "direction": TEXT,
+        "iops": NUMBER,
     },
     "outcomes": {
-        "file": _TEXT,
-        "outcome": _TEXT,
-        "digest": _TEXT,
-        "drill": _TEXT,
-        "drill_file": _TEXT,
-        "seed": _TEXT,
-        "began_utc": _TEXT,
-        "verdict": _TEXT,
-        "saved_percent": _NUMBER,
-        "minutes": _NUMBER,
-        "touched_bytes": _WHOLE,
-        "hints": _WHOLE,
-        "resets": _WHOLE,
-        "mistakes": _TEXT,
+        "file": TEXT,
+        "outcome": TEXT,
+        "digest": TEXT,
+        "drill": TEXT,
+        "drill_file": TEXT,
+        "seed": TEXT,
+        "began_utc": TEXT,
+        "verdict": TEXT,
+        "saved_percent": NUMBER,
+        "minutes": NUMBER,
+        "touched_bytes": WHOLE,
+        "hints": WHOLE,
+        "resets": WHOLE,
+        "mistakes": TEXT,
     },
     "lessons": {
-        "file": _TEXT,
-        "lesson": _TEXT,
-        "digest": _TEXT,
-        "seed": _TEXT,
-        "is_passed": _TRUTH,
-        "steps_done": _WHOLE,
-        "all_hints": _TEXT,
-        "by_lab": _TEXT,
+        "file": TEXT,
+        "lesson": TEXT,
+        "digest": TEXT,
+        "seed": TEXT,
+        "is_passed": TRUTH,
+        "steps_done": WHOLE,
+        "all_hints": TEXT,
+        "by_lab": TEXT,
     },
-    FILES: {"file": _TEXT, "bytes": _WHOLE, "changed_ns": _WHOLE, "key": _TEXT, "problem": _TEXT},
+    FILES: {"file": TEXT, "bytes": WHOLE, "changed_ns": WHOLE, "key": TEXT, "problem": TEXT},
 }
-"""Table -> its columns. Names of steps and mistakes stand with commas between them. What is known of the files comes
-last: of files that are known, all else must be there."""
+"""Table -> its columns. Names of steps and mistakes stand with commas between them. A median is that of a result's
+repeats: the view needs no single ones, which are six times as many."""
 Rows = dict[str, list[tuple[object, ...]]]
-_CHECKS = 4
+CHECKS = 5
 """Raised when bundles are checked in another way: what an earlier raidlab found good is looked at again."""
+Stamped = tuple[Path, int, int]
+"""A bundle, its size and its time of change in nanoseconds, as they were before it was read."""
 
 
-@contextmanager
-def open_class(folder: Path, cache: Path) -> Iterator[DuckDBPyConnection]:
-    """The bundles of ``folder`` as tables, read as far as they have changed; what is known is kept in ``cache``.
-
-    Raises RequirementMissing without duckdb, ResultError for no folder, or a cache that cannot be written.
-    """
-    duckdb = _duckdb()
-    if not folder.is_dir():
-        raise ResultError(f"there is no folder '{folder}'", hint="give the folder that holds the bundles")
-    place = cache / sha256(f"{_CHECKS} {visible(str(folder.resolve()))}".encode()).hexdigest()[:16]
-    try:
-        with duckdb.connect() as database:
-            _bring_up_to_date(database, folder, place)
-            yield database
-    except duckdb.Error as error:
-        raise ResultError(f"the class of '{folder}' cannot be read: {error}", hint=f"delete '{place}'") from None
-    except OSError as error:
-        raise storage_error(f"'{place}' cannot be used", error) from error
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise RequirementMissing(
-            "a class view needs duckdb", hint="install it: pip install 'raidlab[classroom]'"
-        ) from None
-    return duckdb
-
-
-def _bring_up_to_date(database: DuckDBPyConnection, folder: Path, place: Path) -> None:
-    """All tables as the folder is now, in memory and in ``place``."""
-    _load(database, place)
-    # A name may have bytes that are no UTF-8, which no column takes.
-    paths = {visible(path.name): path for path in folder.iterdir() if path.name.endswith(SUFFIX)}
-    there = {name: _stamp(path) for name, path in paths.items()}
-    known = {name: (size, changed) for name, size, changed in database.execute(_KNOWN).fetchall()}
-    gone = [name for name, stamp in known.items() if there.get(name) != stamp]
-    new = sorted(name for name, stamp in there.items() if known.get(name) != stamp)
-    if not gone and not new:
-        return
-    for table in TABLES:
-        database.execute(f"DELETE FROM {table} WHERE list_contains($names, file)", {"names": gone})
+def read_rows(bundles: Iterable[Stamped]) -> Rows:
+    """The rows of some bundles by table. One that is damaged, or holds something that is, is named and stops none."""
     found: Rows = {table: [] for table in TABLES}
-    for name in new:
-        key, problem = _read(paths[name], found)
-        found[FILES].append((name, *there[name], key, problem))
-    for table, rows in found.items():
-        _append(database, table, rows)
-    _keep(database, place)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    """Size and time of change; of a link that leads nowhere its own."""
-    found = path.stat() if path.exists() else path.lstat()
-    return found.st_size, found.st_mtime_ns
-
-
-_KNOWN = "SELECT file, bytes, changed_ns FROM files"
-
-
-def _load(database: DuckDBPyConnection, place: Path) -> None:
-    is_known = all((place / f"{table}.parquet").exists() for table in TABLES)
-    for table, columns in TABLES.items():
-        text = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-        database.execute(f"CREATE TABLE {table} ({text})")
-        if is_known:
-            database.execute(
-                f"INSERT INTO {table} SELECT {', '.join(columns)} FROM read_parquet($file)",
-                {"file": str(place / f"{table}.parquet")},
-            )
-
-
-def _append(database: DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Rows as columns: by the row, thousands of inserts would take a minute."""
-    if not rows:
-        return
-    import numpy as np
-
-    kinds: Mapping[str, Any] = {_NUMBER: float, _WHOLE: np.int64, _TRUTH: bool}
-    by_column = zip(*rows, strict=True)
-    batch = {
-        name: np.array(values, dtype=kinds.get(kind, object))
-        for (name, kind), values in zip(TABLES[table].items(), by_column, strict=True)
-    }
-    database.register("batch", batch)
-    database.execute(f"INSERT INTO {table} SELECT * FROM batch")
-    database.unregister("batch")
-
-
-def _keep(database: DuckDBPyConnection, place: Path) -> None:
-    make_own_folder(place, "the folder for a class")
-    with locked(place / "lock", fcntl.LOCK_EX):
-        # In the order of TABLES. A killed view's part is written over.
-        for table in TABLES:
-            part = place / f".{table}.parquet.tmp"
-            database.execute(f"COPY {table} TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
-            part.replace(place / f"{table}.parquet")
+    for file, size, changed_ns in bundles:
+        key, problem = _read(file, found)
+        found[FILES].append((visible(file.name), size, changed_ns, key, problem))
+    return found
 
 
 def _read(file: Path, found: Rows) -> tuple[str, str]:
@@ -189,12 +84,17 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
     except LabError as error:
         return "", visible(error.message)
     problems = []
-    for result_id in bundle.ids:
-        try:
-            found["figures"] += _figures(bundle, result_id)
-        except LabError as error:
-            problems.append(error.message)
     name = visible(file.name)
+    try:
+        for result_id, record in zip(bundle.ids, bundle.records(), strict=True):
+            if isinstance(record, LabError):
+                problems.append(record.message)
+            elif medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
+                digest = bundle.manifest.sha256[f"results/{result_id}/{RECORD_NAME}"]
+                found["results"].append((name, result_id, digest))
+                found["medians"] += medians
+    except LabError as error:
+        problems.append(error.message)
     try:
         for work in read_all(bundle):
             if isinstance(work, str):
@@ -231,16 +131,14 @@ def _lesson(work: Progress) -> tuple[object, ...]:
     return work.lesson, work_digest(work), work.seed, is_passed(work), done, hinted, by_lab
 
 
-def _figures(bundle: Bundle, result_id: str) -> Iterator[tuple[object, ...]]:
-    record = bundle.record(result_id)
+def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
     disks = singles(record)
-    digest = bundle.manifest.sha256[f"results/{result_id}/{RECORD_NAME}"]
-    common = (visible(bundle.source.name), result_id, digest, record.experiment, platform_words(record))
+    repeats: dict[tuple[str, str, str], list[float]] = {}
     for cell in record.cells:
         if cell.phase != HEALTHY:
             continue
-        cost = cell.cpu.cpu_microseconds_per_io if cell.cpu else None
         for direction, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
             if section is not None and is_speed(section.iops):
-                what = (cell.array, cell.array in disks, cell.workload, direction)
-                yield (*common, *what, section.iops, section.p99_seconds, cost)
+                repeats.setdefault((cell.array, cell.workload, direction), []).append(section.iops)
+    for (array, workload, direction), iops in repeats.items():
+        yield array, array in disks, workload, direction, median(iops)

@@ -15,6 +15,7 @@ from lab.classroom.telling import cautions, grading_sheet, practice_tables
 from lab.classroom.view import ClassRow, ClassView, view_class
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
+from lab.cli.progress import ProgressBar
 from lab.errors import ResultError
 from lab.gates.text import visible
 from lab.host.files import write_file
@@ -41,7 +42,8 @@ def classroom(
     that several students share, and values far from the others.
     """
     context = current()
-    found = view_class(folder, context.host.state.root / "class")
+    with ProgressBar(quiet=context.quiet) as bar:
+        found = view_class(folder, context.host.state.root / "class", tell=bar.show)
     rows = [row for row in found.rows if experiment in (None, row.experiment)]
     for problem in found.problems.values():
         context.narrator.notice(problem)

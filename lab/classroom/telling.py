@@ -68,8 +68,9 @@ def _counted(counts: Mapping[str, int]) -> str:
     return _listed([f"{name} ({count})" for name, count in counts.items()])
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
+def _listed(names: Sequence[str], of: int = 0) -> str:
+    """The first of them; ``of`` says how many there are, if they are not all."""
+    more = (of or len(names)) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
@@ -111,14 +112,20 @@ def grading_sheet(found: ClassView) -> str:
     keys = {file: key for key, files in found.keys.items() for file in files}
     head = ["file", "key", "lessons passed", "lessons"]
     head += [f"{drill} {word}" for drill in drills for word in _OF_DRILL]
+    passed: dict[str, set[str]] = {}
+    for progress in practice.progress:
+        if progress.is_passed:
+            passed.setdefault(progress.file, set()).add(progress.lesson)
+    tries: dict[tuple[str, str], list[DrillTry]] = {}
+    for each in practice.tries:
+        tries.setdefault((each.file, each.drill), []).append(each)
+    copied = _copied(found)
     body: list[list[object]] = []
     for file in sorted({*keys, *found.problems}):
-        passed = {each.lesson for each in practice.progress if each.file == file and each.is_passed}
-        tries = [each for each in practice.tries if each.file == file]
-        line: list[object] = [file, keys.get(file, ""), len(passed), len(lessons)]
+        line: list[object] = [file, keys.get(file, ""), len(passed.get(file, ())), len(lessons)]
         for drill in drills:
-            line += _of_drill([each for each in tries if each.drill == drill])
-        body.append([*line, "; ".join(_copied(found, file)), found.problems.get(file, "")])
+            line += _of_drill(tries.get((file, drill), ()))
+        body.append([*line, "; ".join(copied.get(file, ())), found.problems.get(file, "")])
     return as_csv([*head, "copies", "problems"], body)
 
 
@@ -130,12 +137,22 @@ def _of_drill(tries: Sequence[DrillTry]) -> Iterable[object]:
     return best.verdict, best.saved_percent, best.seed, best.minutes, best.hints, len(tries), what
 
 
-def _copied(found: ClassView, file: str) -> Iterator[str]:
+def _copied(found: ClassView) -> dict[str, list[str]]:
+    """File -> what stands in other files too."""
+    told: dict[str, list[str]] = {}
+
+    def tell(files: Sequence[str], text: str, after: str = "") -> None:
+        for file in files:
+            # Of a key that signed thousands, no list for each of them.
+            others = _listed([name for name in files[: _MOST_NAMES + 1] if name != file], len(files) - 1)
+            told.setdefault(file, []).append(f"{text} {others}{after}")
+
     for copy in found.practice.copies:
-        if file in copy.files:
-            others = _listed([name for name in copy.files if name != file])
-            yield f"{copy.what} as in {others}{', altered' if copy.is_altered else ''}"
-    for names in (*found.copies, *(files for files in found.keys.values() if len(files) > 1)):
-        if file in names:
-            what = "a measurement as in" if names in found.copies else "the key of"
-            yield f"{what} {_listed([name for name in names if name != file])}"
+        tell(copy.files, f"{copy.what} as in", ", altered" if copy.is_altered else "")
+    for names in found.copies:
+        tell(names, "a measurement as in")
+    for names in found.keys.values():
+        if len(names) > 1:
+            # One that copied from itself is told of both.
+            tell(names, "a measurement as in" if names in found.copies else "the key of")
+    return told

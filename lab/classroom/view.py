@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.classroom.columns import open_class
+from lab.classroom.folder import Tell, open_class, silent
 from lab.classroom.standing import ClassPractice, practice_in
 
 if TYPE_CHECKING:
@@ -52,19 +52,16 @@ class ClassView:
     practice: ClassPractice
 
 
-def view_class(folder: Path, cache: Path) -> ClassView:
-    """The bundles of ``folder``; what is known of them is kept in ``cache``. Raises as ``open_class`` does."""
-    with open_class(folder, cache) as database:
-        return _view(database)
+def view_class(folder: Path, cache: Path, *, tell: Tell = silent, processes: int | None = None) -> ClassView:
+    """The bundles of ``folder``; what is known is kept in ``cache``. Arguments and errors are ``open_class``'s."""
+    with open_class(folder, cache, tell=tell, processes=processes) as database:
+        return view_of(database)
 
 
 # ``unit`` is the array (a word of SQL). Each result's baseline is its own single disk; of an experiment without one,
 # its first array by name.
 _ROWS = """
-WITH medians AS (
-  SELECT experiment, file, result, unit, bool_or(is_single) AS is_single, workload, direction, median(iops) AS iops
-  FROM figures GROUP BY ALL
-), baselines AS (
+WITH baselines AS (
   SELECT experiment, coalesce(min(unit) FILTER (is_single), min(unit)) AS baseline FROM medians GROUP BY experiment
 ), ratios AS (
   SELECT ours.experiment, ours.file, ours.unit, ours.workload, ours.direction, baseline, ours.iops / base.iops AS ratio
@@ -80,18 +77,20 @@ SELECT experiment, unit, workload, direction, any_value(baseline), count(*),
   list(ratio ORDER BY ratio),
   list(file ORDER BY file) FILTER (abs(ratio - middle) > greatest(3.5 * spread / 0.6745, 0.05 * middle))
 FROM ratios JOIN middles USING (experiment, unit, workload, direction)
-GROUP BY experiment, unit, workload, direction ORDER BY experiment, workload, direction, any_value(middle) DESC
+GROUP BY experiment, unit, workload, direction ORDER BY experiment, workload, direction, any_value(middle) DESC, unit
 """
 _COPIES = """
-SELECT list(DISTINCT file ORDER BY file) FROM figures GROUP BY digest HAVING count(DISTINCT file) > 1 ORDER BY 1
+SELECT list(DISTINCT file ORDER BY file) FROM results GROUP BY digest HAVING count(DISTINCT file) > 1 ORDER BY 1
 """
 _FILES = "SELECT count(*) FROM files"
-_RESULTS = "SELECT count(DISTINCT (file, result)) FROM figures"
+_RESULTS = "SELECT count(*) FROM results"
 _PROBLEMS = "SELECT file, problem FROM files WHERE problem <> '' ORDER BY file"
 _KEYS = "SELECT key, list(file ORDER BY file) FROM files WHERE key <> '' GROUP BY key ORDER BY key"
 
 
-def _view(database: DuckDBPyConnection) -> ClassView:
+def view_of(database: DuckDBPyConnection) -> ClassView:
+    """What tables as those of ``lab.classroom.columns`` say."""
+
     def fetch(query: str) -> list[Any]:
         return database.execute(query).fetchall()
 

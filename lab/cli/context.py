@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.cli.output import err
-from lab.errors import LabError
+from lab.errors import LabError, SpecError
 from lab.host import signals
+from lab.parts import added
 
 if TYPE_CHECKING:
     from lab.disks import Lab, Opener
@@ -122,6 +124,22 @@ def current() -> Context:
         for notice in (*sweep(host.state.results), *host.state.sweep()):
             narrator.notice(notice)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
+
+
+CLUSTER_HELP = "Spread it: local[:N], ssh:HOST,HOST, or a scheduler's address. Nothing: as a part of this command."
+
+
+@contextmanager
+def calls_on(cluster: str, context: Context) -> Iterator[Any]:
+    """What calls functions on a cluster (lab.sweep.calls); None for no cluster. Raises SpecError."""
+    if not cluster:
+        yield None
+        return
+    opened = added("calls on a cluster")
+    if opened is None:
+        raise SpecError("this raidlab has no clusters", hint="leave --cluster out, or install it whole")
+    with opened(cluster, context.host, context.narrator.notice) as calls:
+        yield calls
 
 
 def is_terminal() -> bool:

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import Context, current
+from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
-from lab.fault_lab.campaign import Campaign, CampaignHooks, CampaignSummary, history_of
+from lab.fault_lab.campaign import WORKERS, Campaign, CampaignHooks, CampaignSummary, history_of
 from lab.fault_lab.campaign_record import CampaignJournal, begun_campaign, resumed_campaign
 from lab.fault_lab.evidence import gathered, record_of, script_of
 from lab.fault_lab.findings import FindingRecord, FindingStore, KeptFinding
@@ -48,6 +48,7 @@ def campaign(
     ] = "",
     resume: Annotated[str | None, Parameter(help="Go on with a campaign: its id, or 'latest'.")] = None,
     shrink: Annotated[bool, Parameter(help="Shrink what is found.")] = True,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int:
     """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
 
@@ -57,22 +58,23 @@ def campaign(
     if resume is not None:
         if seeds or minutes or level or policy or planted:
             raise SpecError("--resume goes on with what the campaign was asked for", hint="give --resume alone")
-        with resumed_campaign(context.host, resume) as journal:
-            return _told(context, [_run(context, journal, shrinks=shrink)])
+        with resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
+            return _told(context, [_run(context, journal, calls, shrinks=shrink)])
     Bounds(level, policy)
     bugs = planted_bugs() if planted == ALL else (find_planted_bug(planted),) if planted else (None,)
     asked: dict[str, Any] = {"first": first, "seeds": seeds or 0, "seconds": (minutes or 0.0) * 60}
     if not (seeds or minutes or planted):
         asked["seeds"] = SEEDS
     summaries = []
-    for bug in bugs:
-        asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
-        with begun_campaign(context.host, str(context.target), **asked) as journal:
-            summaries.append(_run(context, journal, shrinks=shrink))
+    with calls_on(cluster, context) as calls:
+        for bug in bugs:
+            asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
+            with begun_campaign(context.host, str(context.target), **asked) as journal:
+                summaries.append(_run(context, journal, calls, shrinks=shrink))
     return _told(context, summaries)
 
 
-def _run(context: Context, journal: CampaignJournal, *, shrinks: bool) -> CampaignSummary:
+def _run(context: Context, journal: CampaignJournal, calls: Any, *, shrinks: bool) -> CampaignSummary:
     run = journal.run
     target = with_own_kernel(parse_target(run.target), context.host)
     context.narrator.notice(f"campaign {run.id}; to go on with it after an interruption: --resume {run.id}")
@@ -83,7 +85,9 @@ def _run(context: Context, journal: CampaignJournal, *, shrinks: bool) -> Campai
 
         hooks = CampaignHooks(context.narrator.notice, show)
         arena = Arena(target, context.host, run.planted)
-        return Campaign(journal, arena, hooks, shrinks=shrinks, stops_at_first=bool(run.planted)).run()
+        workers = calls.workers if calls else WORKERS
+        is_hunt = bool(run.planted)
+        return Campaign(journal, arena, hooks, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=calls).run()
 
 
 def _told(context: Context, summaries: list[CampaignSummary]) -> int:

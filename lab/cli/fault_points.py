@@ -9,13 +9,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import Context, current
+from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
 from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.fault_lab.configuration import CutConfiguration, all_configurations, find_configuration, promises
-from lab.fault_lab.crash_points import MOST_DRIVES, Exploration, Explored, explore_all
+from lab.fault_lab.crash_points import MACHINES, MOST_DRIVES, Exploration, Explored, explore_all
 from lab.fault_lab.place import open_place
 from lab.fault_lab.point_store import keep_points
 from lab.fault_lab.promise import Judge, PointJudgement
@@ -50,6 +50,7 @@ def points(
         bool,
         Parameter(name="--list", negative="", show_default=False, help="Only list what can be tried, and what cannot."),
     ] = False,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
     """Cut the power at many moments of a load, each member for itself, and judge what is left by md's promises."""
     context = current()
@@ -59,27 +60,41 @@ def points(
     chosen = chosen_configurations(names)
     if cut is not None:
         return one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
+    return _tried(context, chosen, seed, None if every else count, operations, cluster)
+
+
+def _tried(
+    context: Context,
+    chosen: Sequence[CutConfiguration],
+    seed: str,
+    count: int | None,
+    operations: int | None,
+    cluster: str,
+) -> int:
     found: list[Explored] = []
     told: set[int] = set()
-    total, done = len(chosen) * count, Counter[str]()
-    ended = threading.Event()
-    with ProgressBar(quiet=context.quiet) as bar:
+    done, ended = Counter[str](), threading.Event()
+    with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
 
-        def on_point(_: object) -> None:
-            done["points"] += 1
-            bar.show("crash points", 0.0 if every else min(1.0, done["points"] / total))
+        def on_points(points: int) -> None:
+            done["points"] += points
+            bar.show("crash points", min(1.0, done["points"] / (len(chosen) * count)) if count else 0.0)
 
         exploration = Exploration(
             context.target,
             context.host,
-            points=None if every else count,
+            points=count,
             operations=operations,
-            on_point=on_point,
+            on_point=lambda _: on_points(1),
             is_stopped=ended.is_set,
+            calls=calls,
         )
+        machines = calls.workers if calls else MACHINES
         try:
-            for explored in explore_all(exploration, [(each, seed) for each in chosen], on_rest=found.append):
+            work = [(each, seed) for each in chosen]
+            for explored in explore_all(exploration, work, machines=machines, on_rest=found.append):
                 found.append(explored)
+                on_points(explored.tally.points if calls else 0)
                 keep_points(context.host, explored)
                 tell_broken(context, explored)
                 told.add(id(explored))

@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lab.cli import lesson_text
-from lab.cli.context import Context, current
+from lab.cli.context import CLUSTER_HELP, Context, current
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.cli.session import open_session
@@ -221,6 +221,7 @@ def verify(
         Parameter(negative="", show_default=False, help="Also carry each out, on a lab of its own (minutes)."),
     ] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; without any: for two.")] = None,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Check lesson files: everything that is wrong, with file, step and remedy."""
     context = current()
@@ -237,7 +238,10 @@ def verify(
     if prove:
         from lab.cli.proofs import prove_and_tell
 
-        prove_and_tell(context, chosen, drills, seed)
+        own = {each.path.resolve() for each in course.lessons}
+        if cluster and any(path.resolve() not in own for path in files):
+            raise SpecError("a cluster proves the lessons that all its workers have", hint="leave --cluster out")
+        prove_and_tell(context, chosen, drills, seed, cluster)
         return
     names = [*(each.lesson.id for each in chosen), *(drill.id for drill in drills.values())]
     out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))

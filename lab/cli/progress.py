@@ -20,7 +20,7 @@ class ProgressBar:
 
     def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None) -> None:
         self._quiet = quiet
-        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self.is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._label = ""
@@ -42,7 +42,7 @@ class ProgressBar:
         """What is done, and what part of the whole. ``left_seconds`` None: as the bar itself has moved until now."""
         if self._quiet or not label:
             return
-        if not self._is_terminal:
+        if not self.is_terminal:
             if label != self._label:
                 self._label = label
                 err(f"{label} (about {human_seconds(step_seconds)})" if step_seconds >= 1 else label)

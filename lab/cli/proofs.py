@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from lab.cli.context import Context
+import msgspec
+
+from lab.cli.context import Context, calls_on
 from lab.cli.output import out, out_json
 from lab.drills import proof as drill_proof
-from lab.drills.schema import Drill, ready
+from lab.drills.schema import Drill, find_drill, read_drill, ready
 from lab.errors import LabError, LessonError, RequirementMissing, UnfitVersion
 from lab.lessons.course import LessonFiles
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
+from lab.lessons.student import Student
+from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
 
 
@@ -29,8 +33,8 @@ class AnyProof(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _NotProved:
-    """What came to no end."""
+class _Told:
+    """One that came to no end, or was carried out elsewhere."""
 
     sentence: str
     failures: tuple[str, ...]
@@ -43,32 +47,77 @@ def _attempt(name: str, job: Callable[[], AnyProof]) -> AnyProof:
     except RequirementMissing:
         raise
     except UnfitVersion as error:
-        return _NotProved(f"{name}: not tried here: {error.message}", ())
+        return _Told(f"{name}: not tried here: {error.message}", ())
     except LabError as error:
-        return _NotProved(f"{name}: not proved", (f"{name}: {error.message}",))
+        return _Told(f"{name}: not proved", (f"{name}: {error.message}",))
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A proof on a worker of a cluster, which has the same course and drills."""
+
+    id: str
+    is_drill: bool
+    word: str
+    target: str
+
+
+def prove_asked(payload: bytes) -> bytes:
+    """On a worker: prove it, and tell."""
+    asked = msgspec.json.decode(payload, type=_Asked)
+    host = Host.real("raidlab lesson verify")
+    place = (parse_target(asked.target), host)
+    found: AnyProof
+    if asked.is_drill:
+        path = find_drill(asked.id)
+        found = drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
+    else:
+        found = prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
+    return msgspec.json.encode(_Told(found.sentence, tuple(found.failures)))
+
+
+def _called(calls: Callable[[str, bytes], bytes], asked: _Asked) -> AnyProof:
+    return msgspec.json.decode(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), type=_Told)
 
 
 def prove_and_tell(
-    context: Context, lessons: Sequence[LessonFiles], drills: Mapping[Path, Drill], seeds: Sequence[str] | None
+    context: Context,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    seeds: Sequence[str] | None,
+    cluster: str = "",
 ) -> None:
     """All of them for each seed. Raises LessonError for what could not be proved."""
     words = seeds or PROOF_SEEDS
     target = quickest(context.target, context.host.processes, context.host.files)
     time = "virtual time" if target.is_virtual_time else "real time"
     context.narrator.notice(f"proved in {time}; another machine, or uml:?time=real, by --on")
-    place = (target, context.host)
-    jobs: list[tuple[str, Callable[[], AnyProof]]] = []
-    for files, word in product(lessons, words):
-        jobs.append((f"{files.lesson.id} ('{word}')", partial(prove_apart, files.ready(word), *place)))
-    for (path, drill), word in product(drills.items(), words):
-        jobs.append((f"{drill.id} ('{word}')", partial(drill_proof.prove, ready(drill, path, word), *place)))
     done: list[AnyProof] = []
-    for proof in side_by_side(partial(_attempt, name, job) for name, job in jobs):
-        done.append(proof)
-        if not context.json:
-            out(proof.sentence)
+    with calls_on(cluster, context) as calls:
+        for proof in side_by_side(_jobs(context, target, lessons, drills, words, calls), calls.workers if calls else 0):
+            done.append(proof)
+            if not context.json:
+                out(proof.sentence)
     if context.json:
         out_json(done)
     if failures := [failure for proof in done for failure in proof.failures]:
         listed = "".join(f"\n  - {failure}" for failure in failures)
         raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps and ways named above")
+
+
+def _jobs(
+    context: Context,
+    target: Target,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    words: Sequence[str],
+    calls: Any,
+) -> Iterator[Callable[[], AnyProof]]:
+    place = (target, context.host)
+    for files, word in product(lessons, words):
+        here: Callable[[], AnyProof] = partial(prove_apart, files.ready(word), *place)
+        asked = _Asked(id=files.lesson.id, is_drill=False, word=word, target=str(target))
+        yield partial(_attempt, f"{asked.id} ('{word}')", partial(_called, calls, asked) if calls else here)
+    for (path, drill), word in product(drills.items(), words):
+        here = partial(drill_proof.prove, ready(drill, path, word), *place)
+        asked = _Asked(id=drill.id, is_drill=True, word=word, target=str(target))
+        yield partial(_attempt, f"{asked.id} ('{word}')", partial(_called, calls, asked) if calls else here)

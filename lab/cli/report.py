@@ -9,9 +9,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.cli.context import current
+from lab.cli.context import Context, current
 from lab.cli.output import out, out_json
 from lab.errors import SpecError
+from lab.parts import added
 from lab.results.store import ResultStore
 
 
@@ -30,7 +31,7 @@ _SUFFIXES = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MARKDOWN, 
 def report(
     *names: Annotated[
         str,
-        Parameter(help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), or folders of either."),
+        Parameter(help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
     ],
     format: Annotated[  # noqa: A002 - the word for it on a command line
         Format | None, Parameter(help="How to write it; without it, as the file's ending says, else as text.")
@@ -52,6 +53,8 @@ def report(
     from lab.report.written import csv_report, html_report, text_report
 
     context = current()
+    if _is_of_sweep(names, format, output, title, context):
+        return
     chosen = format or _by_ending(output)
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
         raise SpecError("an HTML report is for a browser, not for a terminal", hint="add --output report.html")
@@ -83,6 +86,19 @@ def report(
         out_json({"file": str(output), "format": chosen, "results": ids, "problems": found.problems})
     else:
         out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+
+
+def _is_of_sweep(
+    names: tuple[str, ...], chosen: Format | None, output: Path | None, title: str, context: Context
+) -> bool:
+    """Whether it is a sweep's report; then it is written."""
+    report_sweep = added("report of a sweep")
+    if report_sweep is None or len(names) != 1:
+        return False
+    told = report_sweep(names[0], chosen or "", output, title, context.host)
+    if told is not None:
+        out_json({"file": str(output), "told": told}) if context.json else out(told)
+    return told is not None
 
 
 def _by_ending(output: Path | None) -> Format:

@@ -5,11 +5,12 @@ What is found is kept at once, and then replayed alone and shrunk.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -20,12 +21,17 @@ from lab.fault_lab.findings import FindingRecord, FindingStore
 from lab.fault_lab.generator import generated
 from lab.fault_lab.history import Bounds, FaultHistory, FindingId, kept_word, parse_id, part_of
 from lab.fault_lab.history_play import Arena, HistoryOutcome, play, replayed
+from lab.fault_lab.place import with_own_kernel
 from lab.fault_lab.shrink import MOST_PLAYS, Shrinker
+from lab.machine import Host, parse_target
 
 BATCH = 20
 """Histories that one machine plays."""
 WORKERS = 2
 JOIN_SECONDS = 0.2
+Calls = Callable[[str, bytes], bytes]
+"""Calls ``module:name`` with bytes, on another process or computer, and gives its answer."""
+PLAY = "lab.fault_lab.campaign:play_asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class Campaign:
     shrinks: bool = True
     stops_at_first: bool = False
     most_plays: int = MOST_PLAYS
+    calls: Calls | None = None
+    """Where histories are played, if not here. What they show is looked into here."""
 
     def __post_init__(self) -> None:
         run = self.journal.run
@@ -192,20 +200,25 @@ class Campaign:
     def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
         """Play these, on as many machines as it takes; what was found, with how many were played before it."""
         found: list[tuple[FindingRecord, int]] = []
-        while seeds and not self._is_over():
-            with self.arena.opened() as place:
-                histories = [generated(seed, self.bounds) for seed in seeds]
-                done = 0
-                for outcome in play(place, histories, change=self.arena.change, is_stopped=self._is_over):
-                    if record := self._keep(outcome):
-                        found.append((record, done))
-                    done += 1
-                    if record and self.stops_at_first:
-                        self._over.set()
-            if not done:
-                break
-            seeds = seeds[done:]
+        for before, outcome in self._played_elsewhere(seeds) if self.calls else self._played_here(seeds):
+            if record := self._keep(outcome):
+                found.append((record, before))
+                if self.stops_at_first:
+                    self._over.set()
         return found
+
+    def _played_here(self, seeds: list[int]) -> Iterator[tuple[int, HistoryOutcome]]:
+        return played_batch(self.arena, self.bounds, seeds, self._is_over)
+
+    def _played_elsewhere(self, seeds: list[int]) -> list[tuple[int, HistoryOutcome]]:
+        assert self.calls is not None
+        run = self.journal.run
+        asked = _BatchAsked(
+            target=str(self.arena.target), level=run.level, policy=run.policy, planted=run.planted, seeds=seeds
+        )
+        # From a worker that has this very program.
+        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(PLAY, msgspec.json.encode(asked)))
+        return answer
 
     def _keep(self, outcome: HistoryOutcome) -> FindingRecord | None:
         """Note a history, and before that what it has shown."""
@@ -287,6 +300,40 @@ class Campaign:
                     self.store.remove(record.id)
                 self.hooks.notice(f"kept as {final.id}: {final.operations} operations, {final.writes} writes")
                 return
+
+
+def played_batch(
+    arena: Arena, bounds: Bounds, seeds: list[int], is_over: Callable[[], bool]
+) -> Iterator[tuple[int, HistoryOutcome]]:
+    """The outcome of each, on as many machines as it takes, with how many were played before it on its machine."""
+    while seeds and not is_over():
+        with arena.opened() as place:
+            histories = [generated(seed, bounds) for seed in seeds]
+            done = 0
+            for outcome in play(place, histories, change=arena.change, is_stopped=is_over):
+                yield done, outcome
+                done += 1
+        if not done:
+            break
+        seeds = seeds[done:]
+
+
+class _BatchAsked(msgspec.Struct, frozen=True, kw_only=True):
+    target: str
+    level: str
+    policy: str
+    planted: int
+    seeds: list[int]
+
+
+def play_asked(payload: bytes) -> bytes:
+    """On a worker of a cluster: a batch, as it is asked for by a campaign elsewhere."""
+    asked = msgspec.json.decode(payload, type=_BatchAsked)
+    host = Host.real("raidlab fault campaign")
+    arena = Arena(with_own_kernel(parse_target(asked.target), host), host, asked.planted)
+    outcomes = played_batch(arena, Bounds(asked.level, asked.policy), asked.seeds, lambda: False)
+    # Of histories that show nothing, nobody looks at the documents.
+    return pickle.dumps([(done, each if each.differences else replace(each, documents=())) for done, each in outcomes])
 
 
 def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]:

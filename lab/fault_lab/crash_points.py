@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import pickle
 import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from lab.errors import LabError, MachineLost
-from lab.fault_lab.configuration import CutConfiguration
+from lab.fault_lab.configuration import CutConfiguration, find_configuration
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.promise import Judge, PointVerdict, Tally
 from lab.fault_lab.recording import judge_points, make_recording
-from lab.machine import Host, Target
+from lab.machine import Host, Target, parse_target
 
 MOST_DRIVES = 8
+MACHINES = 2
+"""That run side by side on this computer."""
+TRY = "lab.fault_lab.crash_points:explore_asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ class Exploration:
     operations: int | None = None
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
+    calls: Callable[[str, bytes], bytes] | None = None
+    """Calls ``module:name`` with bytes on a cluster: configurations are tried there, and ``on_point`` hears of none."""
 
     def one(self, configuration: CutConfiguration, seed: str) -> Explored:
         """A configuration on a machine just started, which is the same each time; one that did other things is not.
@@ -83,6 +91,11 @@ class Exploration:
         """
         began = time.monotonic()
         try:
+            if self.calls:
+                asked = _Asked(configuration.name, seed, self.points, self.operations, str(self.target))
+                # From a worker that has this very program.
+                found: Explored = pickle.loads(self.calls(TRY, msgspec.json.encode(asked)))
+                return found
             with open_place(self.target, self.host, drives=MOST_DRIVES) as place:
                 return explore(
                     place,
@@ -97,11 +110,31 @@ class Exploration:
             return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error)
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    configuration: str
+    seed: str
+    points: int | None
+    operations: int | None
+    target: str
+
+
+def explore_asked(payload: bytes) -> bytes:
+    """On a worker of a cluster: one configuration, as it is asked for elsewhere."""
+    asked = msgspec.json.decode(payload, type=_Asked)
+    host = Host.real("raidlab fault points")
+    exploration = Exploration(parse_target(asked.target), host, asked.points, asked.operations)
+    found = exploration.one(find_configuration(asked.configuration), asked.seed)
+    if found.error and not isinstance(found.error, MachineLost):
+        # Not every error can be taken apart and put together again.
+        found = replace(found, error=LabError(found.error.message, hint=found.error.hint))
+    return pickle.dumps(found)
+
+
 def explore_all(
     exploration: Exploration,
     work: Sequence[tuple[CutConfiguration, str]],
     *,
-    machines: int = 2,
+    machines: int = MACHINES,
     on_rest: Callable[[Explored], object] = lambda _: None,
 ) -> Generator[Explored, None, None]:
     """The outcome of each configuration and seed, as they end; ``on_point`` is called on the machines' threads.

@@ -224,9 +224,9 @@ def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = Tru
     return _Prover(lesson, session, session.target, session.host).run(with_wrong=with_wrong)
 
 
-def side_by_side(proofs: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """What each returns, in their order; as many at a time as there are workers."""
-    with ThreadPoolExecutor(WORKERS, thread_name_prefix="raidlab-proof") as pool:
+def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:
+    """What each returns, in their order; as many at a time as there are workers (0: as this computer bears)."""
+    with ThreadPoolExecutor(workers or WORKERS, thread_name_prefix="raidlab-proof") as pool:
         yield from pool.map(lambda prove_one: prove_one(), proofs)
 
 

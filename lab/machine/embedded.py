@@ -37,6 +37,7 @@ START_TIMEOUT_SECONDS = 60.0
 POWER_OFF_SECONDS = 5.0
 SUPERVISOR_SECONDS = 10.0
 CONSOLE_LOG = "console.log"
+CONSOLE_LINES = 40
 # tag_set.queue_depth in arch/um/drivers/ubd_kern.c.
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
@@ -120,6 +121,14 @@ class EmbeddedKernel:
         group = kernel_group(self._instance.folder)
         fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
         return int(fields[1]) / 1e9 if len(fields) > 1 else None
+
+    def console_tail(self) -> str:
+        """The last lines of its console, as far as they can be read."""
+        try:
+            lines = self.console_log.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(lines[-CONSOLE_LINES:])
 
     def explain_loss(self) -> LabError:
         """Why the kernel is gone, from its exit status and the last lines of its console."""

@@ -70,6 +70,11 @@ def open_machine(
     machine = _greet(target, channel, started)
     try:
         yield machine
+    except LabError as error:
+        # Its folder goes when it closes.
+        if isinstance(started, EmbeddedKernel) and not error.console:
+            error.console = started.console_tail()
+        raise
     finally:
         machine.close()
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from lab.arrays import filesystem
@@ -18,7 +20,7 @@ from lab.arrays.names import md_path
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kernel_drives import is_kernel_drive
-from lab.machine import parse_target
+from lab.machine import Host, parse_target
 from lab.machine.kernel_image import find_kernel
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
 from lab.plans import Plan, Step
@@ -81,17 +83,55 @@ sha256sum $own $(ldd $own | grep -o '/[^ :]*' | sort -u)
 
 
 def _depends_on(lab: Lab) -> dict[str, str]:
-    """What figures in virtual time follow from, with the experiment and its seed: SHA-256 of each."""
-    chosen = parse_target(lab.machine.facts.target).options.get("kernel", "")
-    kernel = find_kernel(lab.host.processes, lab.host.files, virtual_time=True, chosen=chosen).path
-    own = (path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    # The embedded kernel's root is this computer's, which reads its files sooner.
-    programs = lab.host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout
+    return depends_on(lab.host, parse_target(lab.machine.facts.target).options.get("kernel", ""))
+
+
+def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:
+    """What figures in virtual time follow from, with the experiment and its seed: SHA-256 of each.
+
+    In real time the computer has its part in them too. Raises ToolMissing where there is no such kernel.
+    """
+    kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
+    files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
     return {
-        "kernel": _digest([kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]),
-        "programs": hashlib.sha256("".join(sorted(programs.splitlines())).encode()).hexdigest(),
-        "raidlab": _digest(own),
+        "kernel": _known_digest(_stamps(files)),
+        "programs": _programs_digest(host),
+        "raidlab": own_digest(),
     }
+
+
+_Stamps = tuple[tuple[Path, int, int], ...]
+_programs_known: dict[_Stamps, str] = {}
+
+
+def _stamps(files: Iterable[Path]) -> _Stamps:
+    """Size and time of change: a worker measures thousands of cells with the same files."""
+    return tuple((path, (found := path.stat()).st_size, found.st_mtime_ns) for path in files)
+
+
+@cache
+def _known_digest(stamps: _Stamps) -> str:
+    return _digest(path for path, _, _ in stamps)
+
+
+def _programs_digest(host: Host) -> str:
+    """Of fio, mdadm and Python with their libraries."""
+    for stamps, digest in _programs_known.items():
+        with suppress(OSError):
+            if stamps and _stamps(path for path, _, _ in stamps) == stamps:
+                return digest
+    # The embedded kernel's root is this computer's, which reads its files sooner.
+    lines = sorted(host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout.splitlines())
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    with suppress(OSError):
+        _programs_known[_stamps(Path(line.partition("  ")[2]) for line in lines)] = digest
+    return digest
+
+
+@cache
+def own_digest() -> str:
+    """SHA-256 of raidlab itself, as this process has begun with it."""
+    return _digest(path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
 
 
 def _digest(files: Iterable[Path]) -> str:

@@ -40,6 +40,10 @@ class ResultFiles:
         Raises ResultError if it is damaged, newer than this raidlab, another one's, or lacks a document.
         """
         (data,) = self.read(result_id, [RECORD_NAME])
+        return self.checked(result_id, data)
+
+    def checked(self, result_id: str, data: bytes) -> ResultRecord:
+        """The same from the bytes of its record."""
         record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
         if self.documents is None:
             for name in record.files:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ from lab.errors import ResultError
 from lab.gates.text import visible
 from lab.units import MIB
 
-_MORE_THAN_ASCII = re.compile(rb"\\[ubfr]|[\x7f-\xff]")
+_ESCAPES = (rb"\u", rb"\b", rb"\f", rb"\r", b"\x7f")
 _MOST_CHANGED_BYTES = 4 * MIB
 """Of what an earlier raidlab wrote: as a tree it takes fifty times as much."""
 _OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
@@ -39,7 +38,8 @@ def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] |
         return msgspec.convert(change(_visible(msgspec.json.decode(data))), kind)
     # Decoded as what it is first: of what is no part of it, however much, nothing is kept.
     found = msgspec.json.decode(data, type=kind)
-    if not _MORE_THAN_ASCII.search(data):
+    # Each a search of its own, which takes a tenth of what one of a regular expression does.
+    if data.isascii() and not any(escape in data for escape in _ESCAPES):
         # Nearly always: no character of control can be in it but line ends and tabulators.
         return found
     return msgspec.convert(_visible(msgspec.to_builtins(found)), kind)

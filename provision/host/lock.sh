@@ -28,7 +28,10 @@ main() {
   python3 -m venv "$scratch"
   "$scratch/bin/pip" install --quiet "uv==$uv_version"
   lock requirements/runtime.txt --extra build --extra web --extra classroom --extra report
-  lock requirements/dev.txt --extra build --extra web --extra classroom --extra report --extra dev --constraint requirements/runtime.txt
+  lock requirements/cluster.txt --extra build --extra web --extra classroom --extra report --extra cluster \
+    --constraint requirements/runtime.txt
+  lock requirements/dev.txt --extra build --extra web --extra classroom --extra report --extra cluster --extra dev \
+    --constraint requirements/cluster.txt
 }
 
 main "$@"

@@ -6,6 +6,8 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
 readonly policy=/usr/sbin/policy-rc.d
+# Services that these packages bring, and that would start with the computer.
+declare -rA services=(["openssh-server"]="ssh.service ssh.socket" ["munge"]=munge.service ["slurmctld"]=slurmctld.service ["slurmd"]=slurmd.service)
 
 say() { printf 'packages: %s\n' "$*" >&2; }
 
@@ -39,6 +41,7 @@ give_up() {
 
 # Packages with a service would start it: raidlab wants the programs alone, so the installation is told not to.
 install_quietly() {
+  local name
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)
   as_root "${apt[@]}" update || say "apt-get update failed; trying with the package lists that are here"
   if [[ ! -e $policy ]]; then
@@ -47,9 +50,11 @@ install_quietly() {
     as_root chmod 755 "$policy"
   fi
   as_root "${apt[@]}" install --yes --no-install-recommends "$@" >&2 || return
-  if [[ -d /run/systemd/system && " $* " == *" openssh-server "* ]]; then
-    as_root systemctl disable --quiet ssh.service ssh.socket || true
-  fi
+  [[ -d /run/systemd/system ]] || return 0
+  for name in "$@"; do
+    # shellcheck disable=SC2086
+    [[ -z ${services[$name]:-} ]] || as_root systemctl disable --quiet ${services[$name]} || true
+  done
 }
 
 main() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares this computer: packages, the embedded kernel where the distribution has none, and .venv.
-# Usage: setup.sh lab|test|kernel|vm|test-vm      Run again, it does nothing. Exit 3: something is missing that it cannot install.
+# Usage: setup.sh lab|cluster|test|kernel|vm|test-vm      Run again, it does nothing. Exit 3: something is missing that it cannot install.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -70,9 +70,13 @@ main() {
     prepare_lab "$distro"
     "$here/venv.sh" runtime
     ;;
+  cluster)
+    prepare_lab "$distro"
+    "$here/venv.sh" cluster
+    ;;
   test)
     # The only release with a package of Packer; elsewhere its checks are skipped.
-    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test test-debian-12; else prepare_lab "$distro" test; fi
+    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test cluster test-debian-12; else prepare_lab "$distro" test cluster; fi
     "$here/venv.sh" dev
     ;;
   kernel) "$here/packages.sh" kernel ;;
@@ -86,7 +90,7 @@ main() {
     "$here/venv.sh" dev
     ;;
   *)
-    say "usage: setup.sh lab|test|kernel|vm|test-vm"
+    say "usage: setup.sh lab|cluster|test|kernel|vm|test-vm"
     return 2
     ;;
   esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked requirements and raidlab itself; does nothing, without network, if it is there already.
-# Usage: venv.sh runtime|dev      (dev holds everything that runtime holds)
+# Usage: venv.sh runtime|cluster|dev      (each holds everything that the one before holds)
 set -euo pipefail
 
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -66,11 +66,11 @@ main() {
   # Two makes at once, one set-up: the lock is on the folder itself and goes with the process.
   exec 9<.
   flock 9
-  if [[ $kind == runtime ]]; then
-    is_ready runtime dev || make_venv runtime
-  else
-    is_ready dev || make_venv dev
-  fi
+  case $kind in
+  runtime) is_ready runtime cluster dev || make_venv runtime ;;
+  cluster) is_ready cluster dev || make_venv cluster ;;
+  *) is_ready dev || make_venv dev ;;
+  esac
 }
 
 main "$@"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,11 +24,12 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.state_folder import StateFolder
+from tests.cluster.keeper import children_of
+from tests.cluster.ssh_rig import SSHD, SshRig, keygen, ssh_rig
 
 pytestmark = pytest.mark.kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="needs openssh-server; next: apt install openssh-server")
 
 
@@ -39,73 +38,34 @@ def host_at(root: Path) -> Host:
     return Host(processes, HostFiles(), clock, StateFolder(root, processes, clock, command="test"))
 
 
-def keygen(path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=20)
-
-
 @dataclass(frozen=True)
 class Server:
     """An sshd of this test alone, and how to reach it."""
 
-    process: subprocess.Popen[bytes]
-    folder: Path
+    rig: SshRig
     port: int
+
+    @property
+    def folder(self) -> Path:
+        return self.rig.folder
 
     def target(self, *, identity: str = "user_key", known_hosts: str = "known_hosts") -> str:
         return (
-            f"ssh:{getpass.getuser()}@127.0.0.1?port={self.port}&config=/dev/null"
+            f"ssh:{self.rig.user}@127.0.0.1?port={self.port}&config=/dev/null"
             f"&identity={self.folder / identity}&known_hosts={self.folder / known_hosts}"
         )
 
     def session_ids(self) -> list[int]:
         """The server's children: one for each connection."""
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                pid, parent = stat.parent.name, stat.read_text().rpartition(")")[2].split()[1]
-            except OSError:
-                continue
-            if int(parent) == self.process.pid:
-                found.append(int(pid))
-        return found
+        return children_of(self.rig.pids["server"])
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("sshd")
-    for key in ("host_key", "user_key", "stranger_key"):
-        keygen(folder / key)
-    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    host_key = (folder / "host_key.pub").read_text()
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
-    (folder / "no_hosts").touch()
-    (folder / "sshd_config").write_text(
-        f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n"
-        f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
-    )
-    if os.geteuid() == 0:
-        # Where sshd as root locks its unprivileged half in; the distribution makes it at boot.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    argv = [str(SSHD), "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")]
-    with subprocess.Popen(argv) as process:
-        wait_for_port(port, folder / "log")
-        yield Server(process, folder, port)
-        process.terminate()
-
-
-def wait_for_port(port: int, log: Path) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    pytest.fail(f"sshd does not listen: {log.read_text()}")
+def server() -> Iterator[Server]:
+    with ssh_rig("server") as rig:
+        keygen(rig.folder / "stranger_key")
+        (rig.folder / "no_hosts").touch()
+        yield Server(rig, rig.ports["server"])
 
 
 @needs_sshd

@@ -216,6 +216,32 @@ async def volume_rebuilding(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> N
     await idle(pilot, app)
 
 
+async def fleet_turned(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """A fleet that is scrubbed every two weeks, and was not scrubbed before."""
+    from tests.tui.conftest import until
+    from tui.screens.fleet import FleetScreen
+
+    await looked(pilot, app, lab)
+    screen = app.screen
+    assert isinstance(screen, FleetScreen)
+    await pilot.press(*["minus"] * 7, "z", *["minus"] * 7, "down", "right", "left", *["plus"] * 5)
+    await until(
+        pilot,
+        lambda: all(app.fleets.figures(each) for each in screen.choice.beside()),
+        "all intervals are known",
+    )
+    await idle(pilot, app)
+
+
+async def sweep_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
+    """A sweep half-way."""
+    from tests.tui.sweeps import going, sweeping
+
+    await looked(pilot, app, lab)
+    await sweeping(pilot, app, view=going())
+    await idle(pilot, app)
+
+
 PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
@@ -235,6 +261,8 @@ PICTURES = (
     Picture("build-volume", unequal_disks, mode="build"),
     Picture("run-measured", load_measured, mode="run"),
     Picture("run-experiment", experiment_runs, mode="run"),
+    Picture("run-sweep", sweep_runs, mode="run"),
+    Picture("fleet", fleet_turned, mode="fleet"),
     Picture("results", two_results, mode="results"),
     Picture("results-empty", nothing, mode="results"),
     Picture("results-compared", compared, mode="results"),

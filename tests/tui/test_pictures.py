@@ -12,7 +12,7 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension, normalize_svg  # type: ignore[import-untyped]
 from textual.widgets import Input
 
-from tests.tui.conftest import AppMaker, AppPilot, running
+from tests.tui.conftest import AppMaker, AppPilot, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.pictures import PICTURES, SIZES, THEMES, Picture
 from tui.app import RaidlabApp
@@ -34,6 +34,8 @@ async def test_it_looks_as_it_did(
     app = app_on(Settings(THEMES[0], picture.mode, was_welcomed=picture.was_welcomed))
     async with running(app, size) as pilot:
         await picture.prepare(pilot, app, fake_lab)
+        if picture.mode == "run":
+            await until(pilot, lambda: bool(app.sweeps.entries), "the sweeps are listed")
         for field in app.screen.query(Input):
             field.cursor_blink = False
             field._cursor_visible = True

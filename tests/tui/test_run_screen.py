@@ -10,7 +10,9 @@ from lab.errors import RunCancelled, WorkloadError
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import built_in_names
 from lab.session.load import Forecast
+from lab.sweep.schema import built_in_names as sweep_names
 from lab.workloads.workload import all_workloads
+from tests.tui.conftest import until
 from tests.tui.loads import measured, tell, with_array, with_load
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui import messages as happened
@@ -41,9 +43,11 @@ def flat(app: RaidlabApp) -> str:
 
 def test_everything_that_can_be_run_is_in_the_list(tmp_path: Path) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await until(pilot, lambda: bool(app.sweeps.entries), "the sweeps are listed")
+        await quiet(app, pilot)
         options = app.screen.query_one(OptionList).options
         ids = {option.id for option in options if option.id}
-        assert ids == {*all_workloads(), *built_in_names()}
+        assert ids == {*all_workloads(), *built_in_names(), *(f"sweep-{name}" for name in sweep_names())}
 
     run_app(still_app(tmp_path, "run"), act)
 

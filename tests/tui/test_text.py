@@ -166,3 +166,12 @@ def test_q_leaves(talk: Talk) -> None:
     talk.hear("runs.")
     talk.type("q")
     talk.wait(lambda: talk.status == [0], "the end")
+
+
+@pytest.mark.parametrize("line", ["raidlab fleet", "raidlab sweep"])
+def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: FakeLab, line: str) -> None:
+    talk.hear("runs.")
+    talk.type(line)
+    talk.hear(f"{line}: ended with status 0.")
+    assert fake_lab.opened == 1
+    assert talk.app.lab.is_open

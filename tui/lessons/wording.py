@@ -18,7 +18,7 @@ from tui.drafts import title_of
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
 _LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
-_COMMANDS, _FAULTS, _STRIPE = "5 Commands", "7 Faults", "8 Stripe"
+_COMMANDS, _FAULTS, _STRIPE, _FLEET = "5 Commands", "7 Faults", "8 Stripe", "0 Fleet"
 _KEYS = {action.cli: action for action in ACTIONS}
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
@@ -33,6 +33,7 @@ _ELSEWHERE = {
     "lesson hint": (_LESSONS, "h"),
     "results show": (_RESULTS, ""),
     "run": (_RUN, ""),
+    "fleet": (_FLEET, ""),
     "array map": (_STRIPE, "g"),
     "array inspect": (_STRIPE, "g"),
     "fault run": (_FAULTS, "r"),

@@ -1,4 +1,4 @@
-"""Run: pick a workload or an experiment, see what theory says, watch it live, compare what was measured."""
+"""Run: pick a workload, an experiment or a sweep, see what is expected, watch it live, compare what was measured."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Resize
+from textual.events import Resize, ScreenResume
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError
-from tui.runs import RunItem, experiment_items, workload_items
+from tui.runs import RunItem, RunKind, experiment_items, sweep_items, workload_items
 from tui.screens.mode import ModeScreen
 from tui.widgets.choices import ChoiceRow, Choices
 from tui.widgets.run_panel import RunPanel
+from tui.widgets.sweep_panel import SweepPanel
 from tui.widgets.words import titled
 
 if TYPE_CHECKING:
     from lab.session.load import Forecast
     from tui.experiments import ExperimentView
     from tui.state import LabState
+    from tui.sweeps import ShownSweep, SweepLook, SweepView
 
 _TITLE_CELLS = 160
 _HIGH_ROWS = 34
 _RUNTIMES: dict[str, float | None] = {"10 s": 10.0, "30 s": 30.0, "1 min": 60.0, "5 min": 300.0, "until stopped": None}
 _FIRST = "rand-read-4k"
+_LOOK_SECONDS = 1.0
+"""How often a sweep of another process is looked at."""
+_TICKS_A_LOOK = 4
+"""So rarely whether one has begun."""
 
 
 class RunScreen(ModeScreen):
@@ -39,7 +45,10 @@ class RunScreen(ModeScreen):
         "A workload runs on an array of this lab, while you go on breaking and repairing it. An experiment builds "
         "arrays of its own on a machine of its own, measures everything several times and stores a result.\n\n"
         "Before anything runs, the prediction stands there with its reason, or the reason why there is none. "
-        "Afterwards it stands beside what was measured."
+        "Afterwards it stands beside what was measured.\n\n"
+        "A sweep measures every combination of its axes, each on a machine of its own, several at a time. Cells that "
+        "were measured before are not measured again. One that runs in another raidlab is shown too, and only that one "
+        "ends it."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "run", "Run", id="run.start", tooltip="Run what is selected in the list"),
@@ -53,6 +62,10 @@ class RunScreen(ModeScreen):
         super().__init__()
         self._items: dict[str, RunItem] = {}
         self._item: RunItem | None = None
+        self._own: tuple[tuple[RunItem, ...], tuple[RunItem, ...]] = (), ()
+        """Workloads and experiments."""
+        self._listed: tuple[ShownSweep, ...] = ()
+        self._ticks = 0
         self._runtime = "30 s"
         self._forecasts: dict[tuple[str, str, int], Forecast | None] = {}
         """By array, workload and how many members it lacks; None while it is being worked out."""
@@ -63,18 +76,48 @@ class RunScreen(ModeScreen):
                 yield titled(OptionList(id="run-list", markup=False), "What to run")
                 yield titled(Choices(id="run-form"), "How")
             yield RunPanel(id="run-right")
+            yield SweepPanel(id="run-sweep")
 
     def on_mount(self) -> None:
-        workloads, experiments = workload_items(), experiment_items()
-        self._items = {item.id: item for item in (*workloads, *experiments)}
+        self._own = workload_items(), experiment_items()
+        self._fill(_FIRST)
+        self.query_one(OptionList).focus()
+        self.set_interval(_LOOK_SECONDS, self._look_elsewhere)
+
+    def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
+        """Sweeps may have been run meanwhile, by whomever. Textual calls the base class's handler too."""
+        self.app.sweeps.list_again()
+
+    def _fill(self, highlighted: str) -> None:
+        """The list, with this option under the cursor."""
+        self._listed = self.app.sweeps.entries
+        (workloads, experiments), sweeps = self._own, sweep_items(self._listed)
+        self._items = {item.option_id: item for item in (*workloads, *experiments, *sweeps)}
         choose = self.query_one(OptionList)
-        choose.add_option(Option(Content.styled("Workloads, on your arrays", "italic"), disabled=True))
-        choose.add_options(Option(item.id, id=item.id) for item in workloads)
-        choose.add_option(None)
-        choose.add_option(Option(Content.styled("Experiments, on new arrays", "italic"), disabled=True))
-        choose.add_options(Option(item.id, id=item.id) for item in experiments)
-        choose.highlighted = choose.get_option_index(_FIRST)
-        choose.focus()
+        choose.clear_options()
+        groups = (
+            ("Workloads, on your arrays", workloads),
+            ("Experiments, on new arrays", experiments),
+            ("Sweeps, many experiments", sweeps),
+        )
+        for title, items in groups:
+            if items:
+                if choose.option_count:
+                    choose.add_option(None)
+                choose.add_option(Option(Content.styled(title, "italic"), disabled=True))
+                has_titles = self.has_class("-titles")
+                choose.add_options(Option(self._entry(item, has_titles), id=item.option_id) for item in items)
+        choose.highlighted = choose.get_option_index(highlighted if highlighted in self._items else _FIRST)
+
+    def _look_elsewhere(self) -> None:
+        """At the sweep that is shown: another process may have it going."""
+        item = self._item
+        if not self.is_current or item is None or item.kind is not RunKind.SWEEP:
+            return
+        view, look = self._sweep_of(item), self.app.sweeps.look(item.id)
+        self._ticks += 1
+        if not (view and view.is_running) and (look.runs_elsewhere or self._ticks % _TICKS_A_LOOK == 0):
+            self.app.sweeps.watch(item.id)
 
     def _entry(self, item: RunItem, with_title: bool) -> Content:
         if not with_title:
@@ -87,7 +130,7 @@ class RunScreen(ModeScreen):
         if has_titles != self.has_class("-titles"):
             choose = self.query_one(OptionList)
             for item in self._items.values():
-                choose.replace_option_prompt(item.id, self._entry(item, has_titles))
+                choose.replace_option_prompt(item.option_id, self._entry(item, has_titles))
         self.set_class(has_titles, "-titles")
         self.set_class(event.size.height < _HIGH_ROWS, "-low")
         self.call_after_refresh(self.update_from, self.app.lab)
@@ -109,11 +152,16 @@ class RunScreen(ModeScreen):
         self.update_from(self.app.lab)
 
     def show_state(self, state: LabState) -> None:
+        if self._listed != self.app.sweeps.entries:
+            self._fill(self._item.option_id if self._item else _FIRST)
         self._show_form(state)
         item, panel = self._item, self.query_one(RunPanel)
         if item is None:
             return
-        if item.is_experiment:
+        self.set_class(item.kind is RunKind.SWEEP, "-sweep")
+        if item.kind is RunKind.SWEEP:
+            self.query_one(SweepPanel).show(item, self.app.sweeps.look(item.id), self._sweep_of(item))
+        elif item.kind is RunKind.EXPERIMENT:
             panel.show_experiment(item, self._experiment_of(item))
         else:
             panel.show_load(item, state, self._forecast(item, state))
@@ -122,8 +170,14 @@ class RunScreen(ModeScreen):
         view = self.app.experiments.view
         return view if view and view.experiment == item.id else None
 
+    def _sweep_of(self, item: RunItem) -> SweepView | None:
+        view = self.app.sweeps.view
+        return view if view and view.name == item.id else None
+
     def _show_form(self, state: LabState) -> None:
-        if self._item and self._item.is_experiment:
+        if self._item and self._item.kind is RunKind.SWEEP:
+            rows = [ChoiceRow("lab", "On", (), "machines of its own"), ChoiceRow("time", "For", (), "as planned")]
+        elif self._item and self._item.kind is RunKind.EXPERIMENT:
             time = self._item.facts.partition(",")[0]
             rows = [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), time)]
         else:
@@ -162,14 +216,19 @@ class RunScreen(ModeScreen):
 
     def action_run(self) -> None:
         item, status = self._item, self.app.lab.selected
-        if item and item.is_experiment:
+        if item and item.kind is RunKind.SWEEP:
+            self.app.sweeps.start(item.id)
+        elif item and item.kind is RunKind.EXPERIMENT:
             self.app.experiments.start(item.id)
         elif item and status:
             self.app.loads.start(status.name, item.id, _RUNTIMES[self._runtime])
         self.app.show_soon()
 
     def action_stop(self) -> None:
-        if self._item and self._item.is_experiment:
+        kind = self._item.kind if self._item else RunKind.WORKLOAD
+        if kind is RunKind.SWEEP:
+            self.app.sweeps.cancel()
+        elif kind is RunKind.EXPERIMENT:
             self.app.experiments.cancel()
         else:
             self.app.loads.stop()
@@ -181,7 +240,9 @@ class RunScreen(ModeScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         state = self.app.lab
-        is_experiment = bool(self._item and self._item.is_experiment)
+        if self._item and self._item.kind is RunKind.SWEEP:
+            return self._check_sweep(action, self._item)
+        is_experiment = bool(self._item and self._item.kind is RunKind.EXPERIMENT)
         load_runs = state.running_load is not None
         view = self.app.experiments.view
         if action == "run" and is_experiment:
@@ -196,8 +257,20 @@ class RunScreen(ModeScreen):
             return None if is_experiment else True
         return True
 
+    def _check_sweep(self, action: str, item: RunItem) -> bool | None:
+        view, look = self._sweep_of(item), self.app.sweeps.look(item.id)
+        if action == "run":
+            work = look.work
+            can_run = work and work.there < work.cells and not work.lack and not look.runs_elsewhere
+            return True if can_run and not self.app.lab.background else None
+        if action == "stop":
+            return True if view and view.is_running and not view.is_ending else None
+        return None if action == "duration" else True
+
     def hint(self, state: LabState) -> str | None:
-        if self._item and self._item.is_experiment:
+        if self._item and self._item.kind is RunKind.SWEEP:
+            return _sweep_hint(state, self._sweep_of(self._item), self.app.sweeps.look(self._item.id))
+        if self._item and self._item.kind is RunKind.EXPERIMENT:
             return self._experiment_hint(state)
         if not state.arrays:
             return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."
@@ -214,3 +287,21 @@ class RunScreen(ModeScreen):
         if state.background:
             return f"It can run when '{state.background}' is done."
         return "[b]r[/b] runs it on a machine of its own and stores a result."
+
+
+def _sweep_hint(state: LabState, view: SweepView | None, look: SweepLook) -> str:
+    if view and view.is_running:
+        return "It ends as soon as its workers have let go." if view.is_ending else (
+            "[b]s[/b] ends it and keeps every cell that was measured; [b]r[/b] goes on later."
+        )  # fmt: skip
+    if look.runs_elsewhere:
+        return "It runs in another raidlab; here it can be watched."
+    if state.background:
+        return f"It can run when '{state.background}' is done."
+    if look.work is None:
+        return "What stands at the right comes first." if look.problem else "It is being planned."
+    if look.work.lack:
+        return "It needs Dask: the command stands at the right."
+    if look.work.there == look.work.cells:
+        return "All cells are there. [b]Tab[/b] goes to the tables, arrows move them."
+    return "[b]r[/b] goes on with what is missing." if look.work.there else "[b]r[/b] measures all cells."

@@ -76,8 +76,9 @@ class TopBar(Static):
         """The modes and the machine: first the machine's words are left out, then ends of the modes' names."""
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
-            return Content.from_markup("[bold $accent] raidlab [/]") + left, self._machine_words[0]
-        left, short = Content(" ") + left, self._machine_words[1].rstrip()
+            named, long = Content.from_markup("[bold $accent] raidlab [/]") + left, self._machine_words[0]
+            return (named if named.cell_length + long.cell_length <= width else left), long
+        short = self._machine_words[1].rstrip()
         for letters in range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1):
             if left.cell_length + short.cell_length <= width:
                 break
@@ -105,7 +106,7 @@ class TopBar(Static):
             style = "$accent" if doing else "$primary"
             text = doing or (f"{load.workload} on {load.array}" if load else "")
             words = "" if is_short else f" {text}"
-            gap = " " if is_short else "  "
+            gap = "" if is_short else "  "
             parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
         if state.phase is MachinePhase.OPEN:
             text = "" if is_short else f"{target_words(state.target, is_short=True)} {kernel} "

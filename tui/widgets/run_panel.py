@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from lab.errors import LabError
 from tui.quantities import Unit, format_value
-from tui.runs import RunItem, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
+from tui.runs import RunItem, RunKind, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
 from tui.tones import Tone
 from tui.views import MINUTE_SECONDS, marks_of, shown_seconds
 from tui.widgets.bars import SyncBar, SyncView
@@ -110,7 +110,7 @@ class RunPanel(Vertical):
         self.query_one("#run-about", Static).update(f"{item.shows}\n{item.facts}")
         self.set_class(is_planned, "-planned")
         self.set_class(is_over, "-over")
-        self.set_class(item.is_experiment, "-experiment")
+        self.set_class(item.kind is RunKind.EXPERIMENT, "-experiment")
 
     def _show_forecast(self, forecast: Forecast | None) -> None:
         tile, reason = self.query_one("#run-predicted", Tile), self.query_one("#run-reason", Static)

@@ -249,7 +249,7 @@ def _result_section(each: Loaded, title: str) -> PageSection:
         published.remarks if published else (),
         tuple(groups),
         tables,
-        tuple(map(_stamp, record.stamps)),
+        tuple(map(explained, record.stamps)),
         tuple(problems),
         tuple(_facts(record)),
     )
@@ -335,7 +335,8 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", "\u00a0")
 
 
-def _stamp(text: str) -> Stamp:
+def explained(text: str) -> Stamp:
+    """A stamp with what the lint's rule says of it."""
     rest = text.removeprefix("recipe: ")
     rule_id, _, sentence = rest.partition(": ")
     rule = all_rules().get(rule_id)

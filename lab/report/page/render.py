@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,8 +18,54 @@ from lab.report.page.plot import Plot
 PARTS = Path(__file__).with_name("parts")
 
 
+class Linked(Protocol):
+    """A section of a page, as the links at its top need it."""
+
+    @property
+    def anchor(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+
 def render_page(page: Page) -> str:
     """The whole document. Raises RequirementMissing without jinja2 and plotly, which the extra ``report`` brings."""
+    plots: list[Plot] = []
+
+    def register(plot: Plot) -> int:
+        plots.append(plot)
+        return len(plots) - 1
+
+    return render_document(
+        "report.html.jinja",
+        PARTS,
+        ("report.js",),
+        lambda: [{"traces": plot.traces, "layout": plot.layout} for plot in plots],
+        title=page.title,
+        lead=page.lead,
+        sections=page.sections,
+        page=page,
+        register=register,
+    )
+
+
+def render_document(
+    template: str,
+    folder: Path,
+    scripts: Sequence[str],
+    data: Callable[[], Any],
+    *,
+    styles: Sequence[str] = (),
+    title: str,
+    lead: str,
+    sections: Sequence[Linked],
+    **values: Any,
+) -> str:
+    """A page in the common frame (``frame.html.jinja``): its template, scripts and further styles lie in ``folder``.
+
+    ``data`` is asked once the template is filled; scripts find what it says as JSON in the element ``figures``.
+    Raises RequirementMissing without jinja2 and plotly.
+    """
     try:
         import jinja2
         from markupsafe import Markup
@@ -27,35 +74,33 @@ def render_page(page: Page) -> str:
         raise RequirementMissing(
             f"an HTML report needs {error.name or 'plotly'}", hint="install it: pip install 'raidlab[report]'"
         ) from None
-    plots: list[Plot] = []
-
-    def register(plot: Plot) -> int:
-        plots.append(plot)
-        return len(plots) - 1
-
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PARTS),
+        loader=jinja2.FileSystemLoader((folder, PARTS)),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    plotly, script = get_plotlyjs(), _part("report.js")
+    plotly = get_plotlyjs()
+    script = "\n".join((_text(PARTS / "drawing.js"), *(_text(folder / name) for name in scripts)))
+    style = "\n".join((_text(PARTS / "report.css"), *(_text(folder / name) for name in styles)))
     # Marked as safe: our own files, and JSON in which nothing can end the element.
-    return environment.get_template("report.html.jinja").render(
-        page=page,
+    return environment.get_template(template).render(
+        title=title,
+        lead=lead,
+        sections=sections,
         version=__version__,
-        register=register,
-        figures=lambda: Markup(_json(plots)),
-        style=Markup(_part("report.css")),
+        data=lambda: Markup(_json(data())),
+        style=Markup(style),
         plotly=Markup(plotly),
         script=Markup(script),
         script_hashes=Markup(" ".join(map(_hash, (plotly, script)))),
+        **values,
     )
 
 
-def _part(name: str) -> str:
-    return (PARTS / name).read_text(encoding="utf-8")
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:
@@ -63,6 +108,5 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _json(plots: list[Plot]) -> str:
-    value: Any = [{"traces": plot.traces, "layout": plot.layout} for plot in plots]
+def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode().replace("<", "\\u003c")

@@ -68,6 +68,8 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     # 12 TB are 9.6e13 bits.
     (reading("%", get="read_error.chance", read_tb=12.0, exponent=14), lab_state(), 61.7107),
     (reading("%", get="read_error.chance", read_tb=12.0, exponent=15), lab_state(), 9.153598),
+    # (m + (2 N - 1) f) / (N (N - 1) f^2): N = 6, f = -ln(1 - 1.57 %) a year, 1 / m = 72 + 12 + 39.25 h.
+    (reading("years", get="fleet.figure", fleet="school", figure="mttdl"), lab_state(), 9490.566),
 ]
 
 
@@ -118,9 +120,11 @@ def test_a_unit_that_differs_by_a_prefix_or_by_bits_is_told() -> None:
     assert read.compare("2400", ONE).said == "reading-off"
 
 
-def test_sizes_of_disks_are_checked_with_the_lesson() -> None:
+def test_what_parts_read_is_checked_with_the_lesson() -> None:
     with pytest.raises(SpecError, match="'1X'"):
         make_source({"get": "capacity", "disks": "1T 1X", "system": "raid5"}, where="test")
+    with pytest.raises(SpecError, match="no variant of school 'raid'"):
+        make_source({"get": "fleet.figure", "fleet": "school", "figure": "nines", "variant": "raid"}, where="test")
 
 
 def test_every_source_is_tested_and_says_what_it_is() -> None:

@@ -1,0 +1,184 @@
+"""What a sweep costs beyond its cells: Dask between them, and planning and resuming 10,000 of them.
+
+Usage: sweep.py [--cells N]
+
+The overhead is measured on real cells of some two seconds, one worker: the time from the first cell's start to the last
+one's end, against the sum of the cells' own. For planning, 10,000 cells lie in the store as a sweep leaves them (one
+real cell's file, with each cell's key), and the command goes on with their sweep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.support.report import finish, private_state
+from lab.machine import Host, parse_target
+from lab.sweep.cells import CellDone, unpacked_cell
+from lab.sweep.cluster import parse_cluster
+from lab.sweep.measure import cell_store
+from lab.sweep.schema import find_sweep
+from lab.sweep.service import SweepPlan, SweepRequest, plan_sweep, run_sweep
+from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
+
+CELLS = 20
+MOST_OVERHEAD = 0.05
+MANY = 10_000
+MOST_SECONDS, MOST_BYTES = 10.0, 500 << 20
+START = "from lab.cli.main import main; main()"
+FILE = """\
+format_version = 2
+id = "bench-{name}"
+title = "A benchmark"
+question = "What does it cost?"
+[disks]
+kind = "spindle"
+size_bytes = "16M"
+[array]
+assume_clean = true
+[[jobs]]
+workload = "rand-read-4k"
+runtime_seconds = 3.0
+warmup_seconds = 1.5
+[sweep]
+level = ["raid0", "raid5", "raid6", "raid10"]
+members = {members}
+chunk = {chunks}
+queue_depth = {depths}
+drive = ["hdd-10k"]
+"""
+
+
+def sweep_file(folder: Path, name: str, members: list[int], chunks: list[str], depths: list[int]) -> Path:
+    """A sweep's file."""
+    text = FILE.format(name=name, members=members, chunks=json.dumps(chunks), depths=depths)
+    path = folder / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def planned(path: Path, on_progress: Any = lambda _: None) -> tuple[SweepPlan, SweepRequest]:
+    """As the command plans it."""
+    request = SweepRequest(
+        parse_target("uml:"), Host.real("benchmark"), parse_cluster("local:1"), "", on_progress=on_progress
+    )
+    return plan_sweep(*find_sweep(str(path)), request), request
+
+
+def overhead(folder: Path, count: int) -> tuple[float, dict[str, object]]:
+    """Time between the cells, as a part of their own."""
+    moments: list[tuple[int, float]] = []
+
+    def note(progress: SweepProgress) -> None:
+        if not moments or progress.done > moments[-1][0]:
+            moments.append((progress.done, time.monotonic()))
+
+    # The first cell of a worker loads its modules: it is no part of what is measured.
+    path = sweep_file(folder, "overhead", [4], ["64K"], list(range(1, (count + 4) // 4 + 1)))
+    plan, request = planned(path, note)
+    outcome = run_sweep(plan, request)
+    store = cell_store(request.host)
+    finished = sorted(
+        (store.path(task.key).stat().st_mtime, done.seconds)
+        for task in plan.tasks
+        if (done := store.load(task.key)) is not None
+    )
+    own = sum(seconds for _, seconds in finished[1:])
+    wall = finished[-1][0] - finished[0][0]
+    assert outcome.measured == len(plan.tasks)
+    return wall / own - 1, {
+        "cells": len(finished) - 1,
+        "own_seconds": round(own, 2),
+        "wall_seconds": round(wall, 2),
+        "seconds_a_cell": round(own / (len(finished) - 1), 2),
+    }
+
+
+def command(*words: str) -> tuple[float, int, str]:
+    """Seconds, peak memory in bytes and output of ``raidlab`` with these words."""
+    begin = time.monotonic()
+    measure = "import resource, sys; "
+    tell = "sys.stderr.write(f'PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n')"
+    code = f"{measure}import atexit; atexit.register(lambda: {tell}); {START}"
+    ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    seconds = time.monotonic() - begin
+    peak = re.search(r"PEAK (\d+)", ended.stderr)
+    if ended.returncode or not peak:
+        sys.exit(f"{words} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+    return seconds, int(peak[1]) * 1024, ended.stdout
+
+
+def fill(plan: SweepPlan, host: Host, like: bytes) -> None:
+    """Put every cell of a plan into the store, as one that was measured."""
+    head, _, record = gzip.decompress(like).partition(b"\n")
+    done = msgspec.json.decode(head, type=CellDone)
+    store = cell_store(host)
+    for task in plan.tasks:
+        rows = tuple(msgspec.structs.replace(row, cell=task.key) for row in done.rows)
+        line = msgspec.json.encode(msgspec.structs.replace(done, key=task.key, rows=rows))
+        path = store.path(task.key)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_bytes(gzip.compress(line + b"\n" + record, compresslevel=1, mtime=0))
+
+
+def many(folder: Path, like: bytes) -> dict[str, object]:
+    """Plan 10,000 cells of which none is there, then go on with a sweep of which all are."""
+    members, chunks = list(range(4, 29)), ["16K", "32K", "64K", "128K", "256K"]
+    path = sweep_file(folder, "many", members, chunks, list(range(1, 21)))
+    rules = ("--allow", "too-short-for-latency")
+    plan_seconds, plan_bytes, text = command("--json", "sweep", str(path), "--plan", *rules)
+    assert len(json.loads(text)["cells"]) == MANY, len(json.loads(text)["cells"])
+    host = Host.real("benchmark")
+    request = SweepRequest(
+        parse_target("uml:"), host, parse_cluster("local:1"), "", allowed_rules=frozenset({"too-short-for-latency"})
+    )
+    plan = plan_sweep(*find_sweep(str(path)), request)
+    fill(plan, host, like)
+    begun: SweepFolder = run_sweep(plan_sweep(*find_sweep(str(path)), request), request).folder
+    assert SweepStore(host).find(begun.id).record.cells
+    resume_seconds, resume_bytes, text = command("--json", "sweep", str(path), "--resume", *rules)
+    told = json.loads(text)
+    assert (told["reused"], told["measured"]) == (MANY, 0), told
+    return {
+        "plan_seconds": round(plan_seconds, 2),
+        "plan_bytes": plan_bytes,
+        "resume_seconds": round(resume_seconds, 2),
+        "resume_bytes": resume_bytes,
+    }
+
+
+def main() -> None:
+    """Measure both, tell the worst as a part of its bound."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cells", type=int, default=CELLS, help="for the overhead")
+    options = parser.parse_args()
+    with private_state() as folder:
+        part, told = overhead(folder, options.cells)
+        like = next((folder / "sweeps/cells").glob("*/*.cell")).read_bytes()
+        assert unpacked_cell(like, "a cell").rows
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+        found = many(folder, like)
+    seconds = max(float(str(found["plan_seconds"])), float(str(found["resume_seconds"])))
+    peak = max(int(str(found["plan_bytes"])), int(str(found["resume_bytes"])))
+    finish(
+        "sweep",
+        "the worst of: Dask's overhead ÷ 5 %, seconds for 10,000 cells planned or resumed ÷ 10, their memory ÷ 500 MiB",
+        max(part / MOST_OVERHEAD, seconds / MOST_SECONDS, peak / MOST_BYTES),
+        1.0,
+        at_most=True,
+        details={"overhead": round(part, 4), **told, "cells_planned": MANY, **found},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""How long the page of a sweep of 5,000 cells takes to show its first charts in a browser, and how large it is.
+
+From the moment the browser is told to open the file until every chart in sight has its lines. The browser runs already,
+and each round has a fresh one, so that nothing of the page is known to it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.support.browser import browser
+from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.sweep import made_sweep
+from lab.sweep.page import write_page
+
+ROUNDS = 5
+BOUND_SECONDS, BOUND_MEGABYTES = 3.0, 10.0
+DRAWN = """(() => {
+  const seen = [...document.querySelectorAll(".canvas")].filter((one) => one.getBoundingClientRect().top < innerHeight);
+  return seen.length > 0 && seen.every((one) => one.querySelector(".trace path"));
+})()"""
+
+
+def main() -> None:
+    """Write the page, open it, look at what it took."""
+    result = made_sweep()
+    with private_state() as state:
+        begin = time.monotonic()
+        page = write_page(result, state, "sweep")
+        written = time.monotonic() - begin
+        seconds, heaps = [], []
+        for _ in range(ROUNDS):
+            with browser() as chromium:
+                chromium.resize(1300, 1000)
+                begin = time.monotonic()
+                chromium.open(page)
+                chromium.until(DRAWN)
+                seconds.append(time.monotonic() - begin)
+                assert not chromium.complaints, chromium.complaints
+                heaps.append(chromium.ask("Runtime.getHeapUsage")["usedSize"] / 2**20)
+        megabytes = page.stat().st_size / 1e6
+    finish(
+        "sweep_page",
+        f"seconds to the first charts of {result.planned} cells, median of {ROUNDS}; inf: above {BOUND_MEGABYTES:g} MB",
+        spread(seconds)["median"] if megabytes < BOUND_MEGABYTES else float("inf"),
+        BOUND_SECONDS,
+        at_most=True,
+        details={
+            "seconds": spread(seconds),
+            "rows": len(result.rows),
+            "page_megabytes": round(megabytes, 2),
+            "bound_megabytes": BOUND_MEGABYTES,
+            "written_seconds": round(written, 2),
+            "heap_mib": spread(heaps),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A block of arrays as columns: one row for each member, one column for each array, and the lives of their drives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from lab.fleet.model import FleetModel
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.random import Generator
+
+    Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
+    Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
+
+UP, WAITING, REBUILDING = 0, 1, 2
+"""States of a member. WAITING: its rebuild has not begun; used where rebuilds share a rate."""
+
+
+@dataclass(slots=True)
+class Arrays:
+    """The last axis of everything is the array. Hours count from the array's first."""
+
+    trial: Columns
+    """(arrays,) Which array of the block this is; copies of one array have the same."""
+    due: Floats
+    """(members, arrays) When the next thing happens to a member: it fails, its rebuild begins or ends."""
+    born: Floats
+    """(members, arrays) When the drive was new."""
+    state: Any
+    """(members, arrays) int8."""
+    failed: Any
+    """(groups, arrays) int64: members that are not up."""
+    clean: Floats
+    """(groups, arrays) When a rebuild last read all members from end to end."""
+    phase: Floats
+    """(arrays,) Hours since the last scrub began, at the array's first hour."""
+    alive: Floats
+    """(arrays,) Chance that no data were lost yet, as far as that was not drawn."""
+    ready: Floats
+    """(spares, arrays) When each spare is on the shelf."""
+    factor: Floats | None = None
+    """(members, arrays) What the drive's hazard is multiplied by; None: 1 for all."""
+    pulled: Any = None
+    """(members, arrays) bool: somebody pulls this good drive when it is due; None: nobody errs."""
+    work: Floats | None = None
+    """(members, arrays) Hours of rebuilding that are left at full rate; None where rebuilds do not share it."""
+    seen: Floats | None = None
+    """(groups, arrays) When ``work`` was right."""
+    before: Floats | None = None
+    """(members, arrays) Cumulative hazard at which a drive's biased life began."""
+    log_weight: Floats | None = None
+    """(arrays,) Logarithm of the likelihood ratio, without that of drives that are up."""
+    bias: Floats | None = None
+    """(arrays,) What all hazards are multiplied by."""
+
+    def take(self, columns: Any) -> Arrays:
+        """A copy of some of them."""
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        taken: dict[str, Any] = {name: None if value is None else value[..., columns] for name, value in values.items()}
+        return Arrays(**taken)
+
+    @property
+    def count(self) -> int:
+        """How many arrays."""
+        return len(self.trial)
+
+
+def joined(parts: list[Arrays]) -> Arrays:
+    """All of them, one after the other."""
+    import numpy
+
+    values = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Arrays)}
+    whole: dict[str, Any] = {
+        name: None if found[0] is None else numpy.concatenate(found, axis=-1) for name, found in values.items()
+    }
+    return Arrays(**whole)
+
+
+def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
+    """Arrays in their first hour, all members new."""
+    import numpy
+
+    members, shape = model.members, (model.members, count)
+    factor = None
+    if model.bad_share:
+        lots = numpy.where(rng.random((model.lots, count)) < model.bad_share, model.bad_factor, 1.0)
+        factor = lots[numpy.arange(members) % model.lots]
+    phase = rng.random(count) * model.scrub.interval_hours
+    hazard = rng.standard_exponential(shape)
+    if factor is not None:
+        hazard /= factor
+    due = numpy.full(shape, numpy.inf)
+    # Most drives outlive the mission: the power is taken of the others only.
+    early = hazard < (model.mission_hours / model.life.scale_hours) ** model.life.shape
+    due[early] = model.life.scale_hours * hazard[early] ** (1 / model.life.shape)
+    return Arrays(
+        trial=numpy.arange(count),
+        due=due,
+        born=numpy.zeros(shape),
+        state=numpy.zeros(shape, numpy.int8),
+        failed=numpy.zeros((model.groups, count), numpy.int64),
+        clean=numpy.zeros((model.groups, count)),
+        phase=phase,
+        alive=numpy.ones(count),
+        ready=numpy.zeros((model.spares, count)),
+        factor=factor,
+        pulled=numpy.zeros(shape, bool) if model.wrong_disk else None,
+        work=numpy.zeros(shape) if model.shares_rate else None,
+        seen=numpy.zeros((model.groups, count)) if model.shares_rate else None,
+    )
+
+
+def cumulative_hazard(model: FleetModel, ages: Floats, factor: Floats | None) -> Floats:
+    """Of drives of these ages in hours, by the Weibull law of their life."""
+    found: Floats = _power(ages / model.life.scale_hours, model.life.shape)
+    return found if factor is None else found * factor
+
+
+def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
+    """The inverse: at which age a drive's cumulative hazard reaches this."""
+    own = hazard if factor is None else hazard / factor
+    found: Floats = model.life.scale_hours * _power(own, 1 / model.life.shape)
+    return found
+
+
+def _power(base: Floats, exponent: float) -> Floats:
+    """Powers are most of the time that a block takes, and lives without ageing need none."""
+    return base if exponent == 1 else base**exponent
+
+
+def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
+    """From here on, hazards may differ from the true ones."""
+    import numpy
+
+    arrays.before = cumulative_hazard(model, now - arrays.born, arrays.factor)
+    arrays.bias = numpy.ones(arrays.count)
+    arrays.log_weight = numpy.zeros(arrays.count)
+
+
+def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
+    """Into the weights: what members that are up have lived through since the last look, under multiplied hazards."""
+    import numpy
+
+    if arrays.before is None or arrays.bias is None or arrays.log_weight is None:
+        return
+    lived = cumulative_hazard(model, numpy.maximum(now - arrays.born, 0), arrays.factor)
+    since = numpy.where(arrays.state == UP, lived - arrays.before, 0).sum(axis=0)
+    arrays.log_weight += (arrays.bias - 1) * since
+    arrays.before = lived
+
+
+def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, aim: float) -> None:
+    """Multiply the hazards of degraded arrays so that ``aim`` failures come before the next rebuild ends.
+
+    When that is, is drawn already; so no weight grows beyond e to the power of ``aim`` in one such window, however long
+    a rebuild may take. The factor depends on the past alone, which keeps the weights exact. Weights are settled.
+    Failures after the window's end are not drawn: at its end this is done again.
+    """
+    import numpy
+
+    if arrays.before is None:
+        return
+    is_up = arrays.state == UP
+    ends = arrays.due if arrays.work is None else arrays.due + arrays.work * (arrays.state == WAITING)
+    end = numpy.where(is_up, numpy.inf, ends).min(axis=0)
+    expected = cumulative_hazard(model, numpy.maximum(end - arrays.born, 0), arrays.factor)
+    expected -= arrays.before
+    expected *= is_up
+    arrays.bias = numpy.maximum(1.0, aim / numpy.maximum(expected.sum(axis=0), 1e-300))
+    hazard = rng.standard_exponential(is_up.shape)
+    hazard /= arrays.bias
+    members, columns = numpy.nonzero(hazard < expected)
+    factor = None if arrays.factor is None else arrays.factor[members, columns]
+    drawn = age_at(model, arrays.before[members, columns] + hazard[members, columns], factor)
+    drawn += arrays.born[members, columns]
+    if arrays.pulled is None:
+        arrays.due[is_up] = numpy.inf
+    else:
+        # Who is about to be pulled is so still, unless it fails before.
+        sooner = drawn < numpy.where(arrays.pulled[members, columns], arrays.due[members, columns], numpy.inf)
+        members, columns, drawn = members[sooner], columns[sooner], drawn[sooner]
+        arrays.due[is_up & ~arrays.pulled] = numpy.inf
+        arrays.pulled[members, columns] = False
+    arrays.due[members, columns] = drawn

@@ -1,0 +1,195 @@
+"""``raidlab fleet``: what a fleet of arrays loses, of the file's variants beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from lab.cli.context import CLUSTER_HELP, calls_on, current
+from lab.cli.numbers import number
+from lab.cli.output import out, out_json, table
+from lab.cli.progress import ProgressBar
+from lab.errors import SpecError
+from lab.fleet.estimate import Interval, LossFigures, figures_of
+from lab.fleet.measured import measured_in
+from lab.fleet.model import FleetModel
+from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
+from lab.fleet.schema import (
+    FleetSpec,
+    Hours,
+    TrialCount,
+    changed,
+    fleet_names,
+    fleet_spec,
+    fleet_tree,
+    model_of,
+    value_of,
+    variants,
+)
+from lab.gates.numbers import JobCount, Seed
+from lab.host.pool import processors
+from lab.results.store import ResultStore
+from lab.units import human_bytes
+
+Figures = Mapping[str, tuple[FleetModel, LossFigures]]
+
+_WHY_NOT_MTTDL = """\
+MTTDL is a mean over endless time in which nothing ages and drives only die: no latent defects, no people, no batches,
+repairs at a constant rate. An array is used for some years, and what counts in them are the figures above."""
+
+
+def fleet(
+    file: Annotated[
+        str | None, Parameter(help="A built-in fleet, or the path of a .toml file; nothing: list them.")
+    ] = None,
+    *,
+    scrub: Annotated[float | None, number(Hours, help="Also as if it were scrubbed every so many hours.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--set", negative="", help="Also with a key changed, such as repair.spares=2. Several together."
+        ),
+    ] = None,
+    trials: Annotated[int | None, number(TrialCount, help="Arrays to simulate; more give narrower intervals.")] = None,
+    seed: Annotated[int | None, number(Seed, help="Of the random numbers; 0 or more.")] = None,
+    workers: Annotated[int | None, number(JobCount, help="Processes; all processors if left out.")] = None,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
+) -> None:
+    """Show how often a fleet of arrays loses data over its years, how much, and by what.
+
+    Every figure has its 95 % interval. The figures follow from the file and the seed alone, not from the workers.
+    """
+    context = current()
+    if file is None:
+        _list(is_json=context.json)
+        return
+    tree = changed(fleet_tree(file), _run_keys(trials, seed))
+    spec = fleet_spec(tree, file)
+    chosen = [*variants(tree, spec), *_own_variant(tree, scrub, set_ or ())]
+    measured = measured_in(ResultStore(context.host.state.results))
+    found: dict[str, tuple[FleetModel, LossFigures]] = {}
+    with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
+        here = workers or processors()
+        spread = cluster_spreader(calls, calls.workers) if calls else local_spreader(here)
+        for place, (name, each) in enumerate(chosen):
+            model = with_method(model_of(each, measured, lost_in_drills), each.run.method, each.run.trials)
+            found[name] = model, _figures(model, each, spread, bar, (place, len(chosen), name))
+    if context.json:
+        out_json({"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}})
+    else:
+        out(fleet_text(spec, found))
+
+
+def _figures(
+    model: FleetModel, spec: FleetSpec, spread: Spreader, bar: ProgressBar, part: tuple[int, int, str]
+) -> LossFigures:
+    place, of, name = part
+
+    def show(fraction: float) -> None:
+        bar.show(name, (place + fraction) / of)
+
+    return figures_of(model, run_model(model, spec.run.trials, spread, show), spec.arrays)
+
+
+def _run_keys(trials: int | None, seed: int | None) -> dict[str, Any]:
+    given = {"run.trials": trials, "run.seed": seed}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[str]) -> list[tuple[str, FleetSpec]]:
+    """What the command line changes, all together as one variant."""
+    changes: dict[str, Any] = {} if scrub is None else {"scrub.interval_hours": scrub}
+    removed = ("scrub.weibull",) if scrub is not None else ()
+    for each in keys:
+        key, equals, text = each.partition("=")
+        if not equals or not key:
+            raise SpecError(f"'{each}' sets no key", hint="write it as key=value, such as repair.spares=2")
+        changes[key.strip()] = value_of(text.strip())
+    if not changes:
+        return []
+    name = ", ".join(
+        f"{key} = {value:g}" if isinstance(value, float) else f"{key} = {value}" for key, value in changes.items()
+    )
+    return [(name, fleet_spec(changed(tree, {}, remove=removed), name, changes))]
+
+
+def _list(*, is_json: bool) -> None:
+    specs = [fleet_spec(fleet_tree(name), name) for name in fleet_names()]
+    if is_json:
+        out_json({"fleets": specs})
+        return
+    rows = [(each.id, each.arrays, _array_words(each), f"{each.years:g}", each.title) for each in specs]
+    out(table(("fleet", "arrays", "each", "years", "what"), rows, right=("arrays", "years")))
+
+
+def _array_words(spec: FleetSpec) -> str:
+    kind = spec.level if spec.parities is None else f"{spec.members - spec.parities}+{spec.parities}"
+    return f"{kind}, {spec.members} of {spec.disk_tb:g} TB"
+
+
+def fleet_text(spec: FleetSpec, found: Figures) -> str:
+    """The tables of a fleet and its variants."""
+    years = f"{spec.years:g} years" if spec.years != 1 else "a year"
+    head = [f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"]
+    if spec.source:
+        head.append(f"numbers: {spec.source}")
+    chances = [
+        (name, _percent(f.fleet_loss_chance), _percent(f.loss_chance_per_array_year), _nines(f.nines_per_array_year))
+        for name, (_, f) in found.items()
+    ]
+    amounts = [
+        (name, _bytes(f.lost_bytes_per_pb_year), _bytes(f.nomdl_bytes_per_tb), *map(_share, _shares(f)))
+        for name, (_, f) in found.items()
+    ]
+    mttdl = [
+        (name, f"{f.mttdl_years:,.0f}", f"{f.losses_to_mttdl:,.3g}", f"{f.failures_per_array_year:.3g}", _sampling(f))
+        for name, (_, f) in found.items()
+    ]
+    variant = "variant"
+    parts = [
+        "\n".join(head),
+        table((variant, f"loss in {years}, any array", "an array, in a year", "nines of a year"), chances),
+        table(
+            (variant, "lost of a PB in a year", f"NOMDL: of a TB in {years}", "failures", "sectors", "people"),
+            amounts,
+            right=("failures", "sectors", "people"),
+        ),
+        table(
+            (variant, "MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year", "simulated"),
+            mttdl,
+            right=("MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year"),
+        ),
+        _WHY_NOT_MTTDL,
+    ]
+    return "\n\n".join(parts)
+
+
+def _shares(figures: LossFigures) -> list[float]:
+    return list(figures.cause_losses.values())
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _percent(interval: Interval) -> str:
+    value, low, high = (f"{100 * each:.3g}" for each in (interval.value, interval.low, interval.high))
+    return f"{value} % [{low}–{high}]"
+
+
+def _nines(interval: Interval) -> str:
+    return f"{interval.value:.2f} [{interval.low:.2f}–{interval.high:.2f}]"
+
+
+def _bytes(interval: Interval) -> str:
+    value, low, high = (human_bytes(each) for each in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}–{high}]"
+
+
+def _sampling(figures: LossFigures) -> str:
+    told = f"{figures.trials:,} arrays"
+    if not figures.is_biased:
+        return told
+    return f"{told}, rare events weighted (mean weight {figures.weight_mean:.3f} ± {figures.weight_error:.3f})"

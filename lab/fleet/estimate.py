@@ -1,0 +1,162 @@
+"""From sums to figures: each with the interval that covers the truth with 95 %, and where the losses come from.
+
+NOMDL, the normalised magnitude of data loss, is what Greenan, Plank and Wylie propose in MTTDL's place ("Mean time to
+meaningless", HotStorage 2010): bytes that are expected to be lost in the years asked about, for each usable byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from lab.fleet.markov import array_chain
+from lab.fleet.model import HOURS_PER_YEAR, FleetModel
+from lab.fleet.sums import BlockSums, Cause, Moments
+
+PB = 10**15
+TB = 10**12
+_Z = 1.959963984540054
+_DENSE = 0.05
+"""From this part of the sum of squares on, a sum is no longer one of rare events."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """An estimate and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Interval:
+        """In another unit."""
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+    def text(self, digits: int = 3) -> str:
+        """``7.6e-06 [7.5e-06–7.7e-06]``."""
+        value, low, high = (f"{each:.{digits}g}" for each in (self.value, self.low, self.high))
+        return f"{value} [{low}–{high}]"
+
+
+class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fleet loses."""
+
+    trials: int
+    array_years: float
+    """Simulated."""
+    failures_per_array_year: float
+    losses_per_array_year: Interval
+    loss_chance_per_array_year: Interval
+    """That one array loses any data within a year."""
+    fleet_loss_chance: Interval
+    """That any array of the fleet loses data within the years."""
+    nines_per_array_year: Interval
+    """-log10 of the chance above; ``low`` is the fewer nines."""
+    nines_per_fleet_year: Interval
+    lost_bytes_per_pb_year: Interval
+    """Of 10^15 usable bytes."""
+    nomdl_bytes_per_tb: Interval
+    """Bytes expected to be lost within the years, for 10^12 usable bytes."""
+    cause_losses: Mapping[str, float]
+    """Cause -> share of the losses."""
+    cause_bytes: Mapping[str, float]
+    """Cause -> share of the lost bytes."""
+    mttdl_years: float
+    losses_to_mttdl: float
+    """Losses of an array, divided by what MTTDL promises."""
+    is_biased: bool
+    weight_mean: float
+    """Of importance sampling: 1 but for chance; 1 exactly without."""
+    weight_error: float
+    """Standard error of that."""
+
+
+def rare_sum(moments: Moments) -> Interval:
+    """Interval of the expected sum of weights of rare events; right for few of them, and for none.
+
+    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for plain counts, and for
+    weighted ones it covers at least as often as it says. Of none seen the weight is taken as 1.
+    """
+    from scipy.special import gammaincinv
+
+    total, squares, largest = moments.total, moments.squares, moments.largest or 1.0
+    low = squares / total * float(gammaincinv(total**2 / squares, 0.025)) if total else 0.0
+    more, wider = total + largest, squares + largest**2
+    return Interval(total, low, wider / more * float(gammaincinv(more**2 / wider, 0.975)))
+
+
+def mean_of(moments: Moments, trials: int) -> Interval:
+    """Interval of the mean over independent arrays: as of rare events, or where they are not rare by the normal law."""
+    mean = moments.total / trials
+    if moments.total * mean < _DENSE * moments.squares or not moments.total:
+        return rare_sum(moments).times(1 / trials)
+    variance = max(moments.squares / trials - mean**2, 0.0)
+    half = _Z * math.sqrt(variance / trials) + _Z**2 / 2 / trials * moments.largest
+    return Interval(mean, max(mean - half, 0.0), mean + half)
+
+
+def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
+    """What was simulated, as figures of a fleet of so many arrays."""
+    years = model.years
+    in_mission = _within_one(mean_of(sums.first, sums.trials))
+    per_year = _each(in_mission, lambda chance: -math.expm1(math.log1p(-min(chance, 1 - 1e-15)) / years))
+    losses = mean_of(sums.losses, sums.trials).times(1 / years)
+    lost_bytes = mean_of(sums.lost_bytes, sums.trials)
+    mttdl = mttdl_years(model)
+    mean = sums.copy_weights / sums.copies if sums.copies else 1.0
+    spread = max(sums.copy_squares / sums.copies - mean**2, 0.0) / sums.copies if sums.copies else 0.0
+    return LossFigures(
+        trials=sums.trials,
+        array_years=sums.trials * years,
+        failures_per_array_year=sums.failures / sums.trials / years,
+        losses_per_array_year=losses,
+        loss_chance_per_array_year=per_year,
+        fleet_loss_chance=_each(in_mission, lambda chance: at_least_once(chance, arrays)),
+        nines_per_array_year=_nines(per_year),
+        nines_per_fleet_year=_nines(_each(per_year, lambda chance: at_least_once(chance, arrays))),
+        lost_bytes_per_pb_year=lost_bytes.times(PB / model.usable_bytes / years),
+        nomdl_bytes_per_tb=lost_bytes.times(TB / model.usable_bytes),
+        cause_losses=_shares(sums.cause_losses),
+        cause_bytes=_shares(sums.cause_bytes),
+        mttdl_years=mttdl,
+        losses_to_mttdl=losses.value * mttdl,
+        is_biased=sums.copies > 0,
+        weight_mean=mean,
+        weight_error=math.sqrt(spread),
+    )
+
+
+def mttdl_years(model: FleetModel) -> float:
+    """Mean time to data loss of one array, as if failures and repairs had constant rates and nothing else went wrong.
+
+    Drives of bad lots count with their share; failed drives are all repaired at once.
+    """
+    life = model.life.mean_hours / model.hazard_scale
+    repair = max(model.repair_hours, 1e-9)
+    return array_chain(model.group_members, model.tolerance, life, repair).mean_hours() / model.groups / HOURS_PER_YEAR
+
+
+def at_least_once(chance: float, of: int) -> float:
+    """The chance that it happens to any of so many."""
+    return 1.0 if chance >= 1 else -math.expm1(of * math.log1p(-chance))
+
+
+def _each(interval: Interval, change: Callable[[float], float]) -> Interval:
+    return Interval(change(interval.value), change(interval.low), change(interval.high))
+
+
+def _within_one(interval: Interval) -> Interval:
+    return _each(interval, lambda value: min(max(value, 0.0), 1.0))
+
+
+def _nines(chance: Interval) -> Interval:
+    def nines(value: float) -> float:
+        return -math.log10(value) if value > 0 else math.inf
+
+    return Interval(nines(chance.value), nines(chance.high), nines(chance.low))
+
+
+def _shares(values: tuple[float, ...]) -> dict[str, float]:
+    whole = math.fsum(values)
+    return {cause.name.lower(): values[cause] / whole if whole else 0.0 for cause in Cause}

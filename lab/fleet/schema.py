@@ -1,0 +1,348 @@
+"""What a fleet's file says, read strictly, and the model that it comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from lab.arrays.level_names import parse_level
+from lab.arrays.levels import LevelName
+from lab.errors import SpecError
+from lab.fleet.model import HOURS_PER_YEAR, FleetModel, Scrubbing, ScrubKind, Spread
+from lab.gates.names import Name
+from lab.gates.numbers import MOST_DISKS, Rate, Seed, Share, SizeBytes
+from lab.gates.toml import parse_toml
+from lab.tomlfile import convert_tree, toml_text, unknown_word
+
+FORMAT_VERSION = 2
+CATALOGUE = Path(__file__).with_name("catalogue")
+TB = 10**12
+MOST_TRIALS = 10**9
+MOST_HOURS = 10**9
+
+Hours = Annotated[float, msgspec.Meta(gt=0, le=MOST_HOURS)]
+HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
+Shape = Annotated[float, msgspec.Meta(ge=0.2, le=20)]
+Years = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
+Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
+Percent = Annotated[float, msgspec.Meta(gt=0, lt=100)]
+TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
+ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+LotCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+ParityCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
+SpareCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
+DiskTb = Annotated[float, msgspec.Meta(gt=0, le=1000)]
+DefectRate = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Weibull distribution of hours; shape 1: a constant rate."""
+
+    shape: Shape
+    scale_hours: Hours
+    location_hours: HoursOrZero = 0.0
+
+    def spread(self) -> Spread:
+        """As the engine takes it."""
+        return Spread(shape=self.shape, scale_hours=self.scale_hours, location_hours=self.location_hours)
+
+
+class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long drives live: one of these."""
+
+    afr_percent: Percent | None = None
+    """Share that fails within a year, at a constant rate."""
+    weibull: Weibull | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("failures", afr_percent=self.afr_percent, weibull=self.weibull)
+        if self.weibull and self.weibull.location_hours:
+            raise SpecError(
+                "lives begin at 0: failures have no location_hours", hint="leave it out, or use another scale"
+            )
+
+    def spread(self) -> Spread:
+        """As the engine takes it: of a year's drives this share fails, -ln(1 - AFR) a year."""
+        if self.weibull:
+            return self.weibull.spread()
+        return Spread(scale_hours=HOURS_PER_YEAR / -math.log1p(-(self.afr_percent or 0) / 100))
+
+
+class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long one rebuild takes: one of the first five."""
+
+    constant_hours: Hours | None = None
+    exponential_hours: Hours | None = None
+    """The mean."""
+    weibull: Weibull | None = None
+    hours: tuple[Hours, ...] | None = None
+    """Measured; each is as likely as the others."""
+    result: Name | None = None
+    """A stored result of raidlab: its rebuilds, each at the bytes a second that it had, over the whole drive."""
+    array: Name | None = None
+    """Of the result; left out: all its arrays."""
+    shares_rate: bool = False
+
+    def __post_init__(self) -> None:
+        ways = {"constant_hours": self.constant_hours, "exponential_hours": self.exponential_hours}
+        _one_of("rebuild", **ways, weibull=self.weibull, hours=self.hours, result=self.result)
+
+    def spread(self, disk_bytes: float, measured: Measured) -> Spread:
+        """As the engine takes it; a rebuild at a measured rate takes longer for a larger drive. Raises as measured."""
+        if self.weibull:
+            return self.weibull.spread()
+        if self.exponential_hours:
+            return Spread(scale_hours=self.exponential_hours)
+        if self.constant_hours:
+            return Spread(location_hours=self.constant_hours)
+        if self.result:
+            rates = measured(self.result, self.array)
+            return Spread(values_hours=tuple(disk_bytes / rate / 3600 for rate in rates))
+        return Spread(values_hours=self.hours or ())
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Until a rebuild begins."""
+
+    detection_hours: HoursOrZero = 0.0
+    spares: SpareCount = 0
+    replenish_hours: HoursOrZero = 0.0
+    """Until a used spare is replaced; without spares, until somebody replaces the drive."""
+
+
+class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unreadable sectors."""
+
+    defects_per_hour: DefectRate = 0.0
+    """Latent defects of one drive."""
+    defect_bytes: SizeBytes = 4096
+    read_error_bits: Rate | None = None
+    """A data sheet's 1e15: at most one unreadable sector in so many bits read. For fleets without latent defects."""
+    counts_new_defects: bool = True
+    rebuild_clears: bool = True
+
+
+class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of: every so many hours, or for each defect a time of its own. Neither: never."""
+
+    interval_hours: Hours | None = None
+    duration_hours: HoursOrZero = 0.0
+    weibull: Weibull | None = None
+
+    def __post_init__(self) -> None:
+        if self.interval_hours and self.weibull:
+            raise SpecError("a scrub is either periodic or Weibull", hint="leave interval_hours or weibull out")
+        if self.duration_hours > (self.interval_hours or MOST_HOURS):
+            raise SpecError("a scrub lasts longer than its interval", hint="write a longer interval_hours")
+
+    def scrub(self) -> Scrubbing:
+        """As the engine takes it."""
+        if self.interval_hours:
+            return Scrubbing(
+                kind=ScrubKind.PERIODIC, interval_hours=self.interval_hours, duration_hours=self.duration_hours
+            )
+        return Scrubbing(kind=ScrubKind.DELAY, delay=self.weibull.spread()) if self.weibull else Scrubbing()
+
+
+class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What people do wrong when they replace drives."""
+
+    wrong_disk: Share = 0.0
+    """Chance that a good drive is pulled instead."""
+    loses_data: Share = 1.0
+    """Chance that data are lost when the array stopped by that."""
+    class_folder: str | None = None
+    """In its place: the share of first tries at drills in these bundles after which data were gone."""
+
+
+class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Production lots, some of which are bad: drives of one lot have the hazard in common."""
+
+    bad_share: Share
+    factor: Factor
+    per_array: LotCount = 1
+
+
+class Method(StrEnum):
+    """How rare losses are found."""
+
+    AUTO = "auto"
+    """PLAIN where that shows enough of them, else BIASED."""
+    PLAIN = "plain"
+    BIASED = "biased"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How it is simulated."""
+
+    trials: TrialCount = 200_000
+    """Arrays; more of them make intervals narrower, whatever the fleet's size."""
+    seed: Seed = 1
+    method: Method = Method.AUTO
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same fleet with some keys changed, written with dots: ``"scrub.interval_hours" = 168``."""
+
+    id: Name
+    set: dict[str, Any]
+    remove: tuple[str, ...] = ()
+
+
+class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file."""
+
+    format_version: Annotated[int, msgspec.Meta(ge=1, le=FORMAT_VERSION)]
+    id: Name
+    title: str
+    source: str = ""
+    """Where the numbers are from."""
+    arrays: ArrayCount = 1
+    years: Years = 5.0
+    level: str = "raid6"
+    members: MemberCount
+    parities: ParityCount | None = None
+    """Failures survived, where no level of md says it: 3 for 7+3."""
+    disk_tb: DiskTb
+    failures: Failures
+    rebuild: Rebuild
+    repair: Repair = Repair()
+    sectors: Sectors = Sectors()
+    scrub: Scrubs = Scrubs()
+    people: People = People()
+    batches: Batches | None = None
+    run: Run = Run()
+    compare: tuple[Variant, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.layout()
+
+    def layout(self) -> tuple[int, int, int, float]:
+        """Groups, members of each, failures that one survives, and members' worth of data in all.
+
+        Raises SpecError for what is no array.
+        """
+        level = parse_level(self.level)
+        if self.members < level.minimum_members:
+            raise SpecError(
+                f"{level.name.value} has at least {level.minimum_members} members", hint="write more members"
+            )
+        if level.name is LevelName.RAID10 and self.parities is None:
+            if self.members % 2:
+                raise SpecError("a fleet's RAID 10 is made of pairs", hint="write an even number of members")
+            return self.members // 2, 2, 1, self.members / 2
+        survived = level.minimum_failures_survived(self.members) if self.parities is None else self.parities
+        if survived >= self.members:
+            raise SpecError(f"{self.members} members with {survived} parities hold no data", hint="write more members")
+        data = float(level.data_members(self.members)) if self.parities is None else self.members - self.parities
+        return 1, self.members, survived, data
+
+
+Measured = Callable[[str, str | None], tuple[float, ...]]
+"""Id of a stored result, and an array or None -> bytes a second of each of its rebuilds."""
+LostInDrills = Callable[[str], float]
+"""Folder of a class's bundles -> share of first tries that lost data."""
+
+
+def _one_of(what: str, **ways: object) -> None:
+    given = [name for name, value in ways.items() if value is not None and value != ()]
+    if len(given) != 1:
+        raise SpecError(
+            f"{what} has {' and '.join(given) or 'no distribution'}", hint=f"write one of: {', '.join(ways)}"
+        )
+
+
+def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) -> FleetModel:
+    """The numbers that the engine works with. Raises what the two functions raise."""
+    groups, group_members, tolerance, data_members = spec.layout()
+    disk_bytes = spec.disk_tb * TB
+    people, sectors, batches = spec.people, spec.sectors, spec.batches
+    return FleetModel(
+        groups=groups,
+        group_members=group_members,
+        tolerance=tolerance,
+        years=spec.years,
+        usable_bytes=data_members * disk_bytes,
+        disk_bytes=disk_bytes,
+        life=spec.failures.spread(),
+        rebuild=spec.rebuild.spread(disk_bytes, measured),
+        shares_rate=spec.rebuild.shares_rate,
+        detection_hours=spec.repair.detection_hours,
+        spares=spec.repair.spares,
+        replenish_hours=spec.repair.replenish_hours,
+        defects_per_hour=sectors.defects_per_hour,
+        defect_bytes=float(sectors.defect_bytes),
+        read_errors_per_byte=8 / sectors.read_error_bits if sectors.read_error_bits else 0.0,
+        counts_new_defects=sectors.counts_new_defects,
+        rebuild_clears=sectors.rebuild_clears,
+        scrub=spec.scrub.scrub(),
+        wrong_disk=people.wrong_disk,
+        loses_data=lost_in_drills(people.class_folder) if people.class_folder else people.loses_data,
+        bad_share=batches.bad_share if batches else 0.0,
+        bad_factor=batches.factor if batches else 1.0,
+        lots=batches.per_array if batches else 1,
+        seed=spec.run.seed,
+    )
+
+
+def fleet_names() -> tuple[str, ...]:
+    """The built-in fleets."""
+    return tuple(sorted(path.stem for path in CATALOGUE.glob("*.toml")))
+
+
+def fleet_tree(name: str) -> dict[str, Any]:
+    """What the file of a built-in fleet, or a file of one's own, says. Raises SpecError for what is neither."""
+    is_file = name.endswith(".toml")
+    if not is_file and name not in fleet_names():
+        raise unknown_word("fleet", name, fleet_names())
+    path = Path(name) if is_file else CATALOGUE / f"{name}.toml"
+    return parse_toml(toml_text(path), source=str(path))
+
+
+def fleet_spec(tree: Mapping[str, Any], source: str, changes: Mapping[str, Any] | None = None) -> FleetSpec:
+    """A file's keys as a fleet, perhaps with some changed. Raises SpecError with every key that is wrong."""
+    return convert_tree(changed(tree, changes or {}), FleetSpec, source=source)
+
+
+def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, FleetSpec], ...]:
+    """The fleet itself and its ``[[compare]]`` in their order, by name."""
+    found = [("as it is", spec)]
+    for each in spec.compare:
+        without = changed(tree, {}, remove=each.remove)
+        found.append((each.id, fleet_spec(without, f"variant {each.id}", each.set)))
+    return tuple(found)
+
+
+def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A copy of the tables with some keys, written with dots, set or removed. Raises SpecError for no such table."""
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(tree))
+    for key in remove:
+        table, last = _table_of(copy, key)
+        table.pop(last, None)
+    for key, value in changes.items():
+        table, last = _table_of(copy, key)
+        table[last] = value
+    return copy
+
+
+def value_of(text: str) -> Any:
+    """A value as it was typed, read as TOML has it; what is no TOML is a word."""
+    try:
+        return parse_toml(f"value = {text}")["value"]
+    except SpecError:
+        return text
+
+
+def _table_of(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    *above, last = key.split(".")
+    for word in above:
+        tree = tree.setdefault(word, {})
+        if not isinstance(tree, dict):
+            raise SpecError(f"'{key}' is no key of a fleet", hint="write it with dots, such as scrub.interval_hours")
+    return tree, last

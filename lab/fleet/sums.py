@@ -1,0 +1,118 @@
+"""What blocks of arrays lost, as sums that can be added up, and where the losses come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from lab.fleet.arrays import Columns, Floats
+
+
+class Cause(IntEnum):
+    """What ends in a loss of data."""
+
+    FAILURES = 0
+    """More members failed than the array survives: all of its data."""
+    SECTORS = 1
+    """A rebuild without redundancy met an unreadable sector: that sector's data."""
+    PEOPLE = 2
+    """A wrong disk was pulled, and the stopped array was not brought back: all of its data."""
+
+
+class Moments(msgspec.Struct, frozen=True):
+    """Of a figure of each array: sum, sum of squares, and the largest."""
+
+    total: float = 0.0
+    squares: float = 0.0
+    largest: float = 0.0
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.total + other.total, self.squares + other.squares, max(self.largest, other.largest))
+
+
+class BlockSums(msgspec.Struct, frozen=True):
+    """Of one block, or of several in the order of their numbers."""
+
+    trials: int = 0
+    failures: int = 0
+    """Drives that failed, or were pulled, on main paths."""
+    losses: Moments = Moments()
+    """Weighted losses of each array."""
+    first: Moments = Moments()
+    """Weighted chance of each array to lose data at all."""
+    lost_bytes: Moments = Moments()
+    cause_losses: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """In the order of `Cause`."""
+    cause_bytes: tuple[float, ...] = (0.0, 0.0, 0.0)
+    copies: int = 0
+    copy_weights: float = 0.0
+    """Sum of the weights that copies ended with; their mean is 1."""
+    copy_squares: float = 0.0
+
+
+def summed(parts: Iterable[BlockSums]) -> BlockSums:
+    """All together. Floating-point sums depend on the order: give them in the order of their blocks."""
+    whole = BlockSums()
+    for part in parts:
+        whole = BlockSums(
+            whole.trials + part.trials,
+            whole.failures + part.failures,
+            whole.losses + part.losses,
+            whole.first + part.first,
+            whole.lost_bytes + part.lost_bytes,
+            tuple(a + b for a, b in zip(whole.cause_losses, part.cause_losses, strict=True)),
+            tuple(a + b for a, b in zip(whole.cause_bytes, part.cause_bytes, strict=True)),
+            whole.copies + part.copies,
+            whole.copy_weights + part.copy_weights,
+            whole.copy_squares + part.copy_squares,
+        )
+    return whole
+
+
+class LossTally:
+    """Losses of a block while it is simulated, by array and cause."""
+
+    def __init__(self, trials: int) -> None:
+        import numpy
+
+        self._losses = numpy.zeros((len(Cause), trials))
+        self._bytes = numpy.zeros((len(Cause), trials))
+        self._first = numpy.zeros(trials)
+        self._copies, self._weights, self._squares = 0, 0.0, 0.0
+
+    def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
+        """Data of these arrays are lost with a chance, for the first time with ``alive`` times that."""
+        import numpy
+
+        numpy.add.at(self._losses[cause], trials, weights * chance)
+        numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
+        numpy.add.at(self._first, trials, weights * alive * chance)
+
+    def end_copies(self, weights: Floats) -> None:
+        """Copies came to the end of their episode with these weights."""
+        self._copies += len(weights)
+        self._weights += float(weights.sum())
+        self._squares += float((weights**2).sum())
+
+    def sums(self, failures: int) -> BlockSums:
+        """Everything together."""
+        return BlockSums(
+            len(self._first),
+            failures,
+            _moments(self._losses.sum(axis=0)),
+            _moments(self._first),
+            _moments(self._bytes.sum(axis=0)),
+            tuple(self._losses.sum(axis=1).tolist()),
+            tuple(self._bytes.sum(axis=1).tolist()),
+            self._copies,
+            self._weights,
+            self._squares,
+        )
+
+
+def _moments(values: Floats) -> Moments:
+    return Moments(float(values.sum()), float((values**2).sum()), float(values.max(initial=0.0)))

@@ -1,0 +1,139 @@
+"""One function over many jobs, spread over processes that end with this one.
+
+Each process is started afresh (spawn): a fork would copy locks that threads of this one hold. It has one pipe to its
+parent and nothing of the others', so that it reads the end of its parent as the end of its pipe; and the kernel kills
+it when the parent dies, also in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import TypeVar
+
+from lab.errors import LabError
+from lab.host.signals import ENDING
+
+_PR_SET_PDEATHSIG = 1
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
+    """The answers of ``work`` to each job, as they come; the order is chance's. At the end no process is left.
+
+    ``work`` is a function of a module, jobs and answers are what pickle takes. Each process loads the main module of
+    the program, which must do nothing then, and has one job at a time: no more answers wait than there are processes.
+    With less than two all is done in this one.
+
+    Raises LabError if a process is killed from outside, RuntimeError for an exception of ``work``.
+    """
+    if processes < 2:
+        yield map(work, jobs)
+        return
+    workers: dict[Connection, SpawnProcess] = {}
+    try:
+        with _held_back():
+            for _ in range(processes):
+                _start(work, workers)
+        yield _answers(workers, iter(jobs))
+    finally:
+        for process in workers.values():
+            process.kill()
+        for pipe, process in workers.items():
+            process.join()
+            pipe.close()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """A process inherits which signals are held back: Ctrl-C, which all of a terminal get, is for the parent alone."""
+    # What multiprocessing starts beside the first process lets signals through when it is started.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(work: Callable[[Job], Answer], workers: dict[Connection, SpawnProcess]) -> None:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(work, there, os.getpid()), daemon=True)
+    try:
+        process.start()
+    except BaseException:
+        here.close()
+        raise
+    finally:
+        there.close()
+    workers[here] = process
+
+
+def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> Iterator[Answer]:
+    busy: set[Connection] = set()
+
+    def give(pipe: Connection) -> None:
+        for job in jobs:
+            # One that has ended is found when its answer is read.
+            with suppress(BrokenPipeError):
+                pipe.send(job)
+            busy.add(pipe)
+            return
+
+    for pipe in workers:
+        give(pipe)
+    while busy:
+        ready = wait(list(busy))
+        for pipe in [each for each in busy if each in ready]:
+            try:
+                is_good, answer = pipe.recv()
+            except (EOFError, ConnectionResetError):
+                raise _ended(workers[pipe]) from None
+            if not is_good:
+                raise RuntimeError(answer)
+            busy.discard(pipe)
+            # Before the answer is looked at, so that its process works meanwhile.
+            give(pipe)
+            yield answer
+
+
+def _ended(process: SpawnProcess) -> LabError:
+    process.join()
+    status = process.exitcode or 0
+    how = signal.Signals(-status).name if status < 0 else f"status {status}"
+    return LabError(
+        f"a process that helped was ended from outside ({how})",
+        hint="run the command again; if memory is short, close other programs before",
+    )
+
+
+def _serve(work: Callable[[Job], Answer], pipe: Connection, parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Before that call the parent may have died already.
+    while os.getppid() == parent:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[bool, object] = (True, work(job))
+        except Exception:
+            answer = (False, traceback.format_exc())
+        with suppress(BrokenPipeError):
+            pipe.send(answer)

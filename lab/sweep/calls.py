@@ -1,0 +1,88 @@
+"""Single calls on a cluster, for work that has an order of its own: campaigns, proofs, fleets.
+
+What it is spread by is asked for as ``added("calls on a cluster")``, so that none of it needs this part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lab.errors import LabError
+from lab.machine import Host
+from lab.measure.conditions import own_digest
+from lab.sweep.cluster import ClusterTables, parse_cluster
+from lab.sweep.measure import computer, sweeps_folder
+from lab.sweep.pool import DASHBOARD, Pool
+from lab.sweep.spread import Answer, answered
+
+_LOOK_SECONDS = 0.5
+_numbers = itertools.count()
+
+
+class Calls:
+    """Functions from bytes to bytes, called on whatever worker is free. Threads may share it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._tending = threading.Lock()
+        self.workers = len(pool.workers())
+        """How many calls run at once."""
+
+    def __call__(self, function: str, payload: bytes) -> bytes:
+        """What ``module:name`` gives. Raises LabError as it does, ClusterLost.
+
+        A call whose worker ends is made again on another one.
+        """
+        from distributed import TimeoutError as NotYet
+
+        client: Any = self._pool.client
+        while True:
+            key = f"{function}-{next(_numbers)}"
+            future = client.submit(answered, function, payload, key=key, pure=False, retries=0)
+            try:
+                while True:
+                    with self._tending:
+                        self._pool.tend()
+                    try:
+                        answer: Answer = future.result(timeout=_LOOK_SECONDS)
+                        break
+                    except NotYet:
+                        continue
+            except LabError:
+                raise
+            except Exception as error:
+                if future.status in ("cancelled", "lost"):
+                    continue
+                raise LabError(f"a worker has failed: {error}", hint="look at the logs of the cluster") from None
+            finally:
+                future.cancel()
+            if answer.failure:
+                told = LabError(f"on {answer.computer}: {answer.failure}", hint=answer.hint)
+                told.console = answer.console
+                raise told
+            return answer.data
+
+
+@contextmanager
+def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
+    """A cluster as ``--cluster`` names it, with the defaults of its table.
+
+    Raises SpecError, RequirementMissing without Dask, and LabError for workers that have another raidlab.
+    """
+    spec = parse_cluster(cluster)
+    folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
+    with Pool(spec, ClusterTables(), host, folder, on_notice, dashboard=DASHBOARD) as pool:
+        client: Any = pool.client
+        others = {each for each in client.run(_who_and_what).values() if each[1] != own_digest()}
+        if others:
+            names = ", ".join(sorted(name for name, _ in others))
+            raise LabError(f"{names} has another raidlab", hint="install the same there")
+        yield Calls(pool)
+
+
+def _who_and_what() -> tuple[str, str]:
+    return computer(), own_digest()

@@ -1,0 +1,245 @@
+"""Cells: what each depends on, as one hash; what was measured of it, as one file; the folder of all that were measured.
+
+::
+
+    <root>/cells/ab/abcd….cell    packed: a line of JSON that says what is known of the cell, then its record
+
+A cell's file is put in place in one move, so it is there as a whole or not at all. In virtual time a cell that is there
+need never be measured again, on any computer. In real time the computer belongs to what a cell depends on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.disks.kinds import DiskKind
+from lab.errors import ResultError
+from lab.experiments.array_plans import ArrayPlan, DiskPlan
+from lab.experiments.schedule import HEALTHY
+from lab.experiments.schema import FORMAT_VERSION, Experiment, JobPlan
+from lab.gates.files import MOST_RECORD_BYTES, gunzip, read_plain
+from lab.gates.own import make_own_folder
+from lab.host.files import write_file
+from lab.results.record import CellRecord, ResultRecord, encode_record
+from lab.results.sameness import digest
+from lab.results.statistics import estimate
+from lab.sweep.rows import CellRow
+from lab.sweep.schema import Combination
+from lab.workloads.fio_output import DirectionFigures
+
+SUFFIX = ".cell"
+_CELL_FORMAT = 1
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class CellTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is told."""
+
+    key: str
+    label: str
+    experiment: Experiment
+    kernel: str
+    """As the sweep's file writes it; empty: the one that is installed."""
+    is_virtual_time: bool
+    depends_on: dict[str, str]
+    """What the key was made of, in virtual time: a worker that has other programs does not measure it."""
+    allowed_rules: tuple[str, ...] = ()
+
+
+class CellDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a measured cell."""
+
+    key: str
+    format: int = _CELL_FORMAT
+    digest: str
+    measured_utc: str
+    computer: str
+    seconds: float
+    is_virtual_time: bool
+    stamps: tuple[str, ...]
+    rows: tuple[CellRow, ...]
+
+
+def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
+    """SHA-256 of all that a cell's figures depend on.
+
+    ``depends_on``: as lab.measure.conditions has it; in real time the computer is part of it.
+    """
+    experiment = msgspec.to_builtins(cell.experiment)
+    told = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+
+
+def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer: str, seconds: float) -> bytes:
+    """A cell's file."""
+    stamps = tuple(stamp for stamp in record.stamps if not stamp.startswith("simulated-origin"))
+    planned_on = task.depends_on.get("computer", computer)
+    if computer != planned_on:
+        stamps = (*stamps, f"other-computer: measured by the clock of {computer}, planned on {planned_on}")
+    common: dict[str, Any] = {"measured_utc": measured_utc, "computer": computer, "seconds": round(seconds, 3)}
+    done = CellDone(
+        key=task.key,
+        digest=digest(record),
+        is_virtual_time=task.is_virtual_time,
+        stamps=stamps,
+        rows=tuple(_rows(task, record, {**common, "stamps": "\n".join(stamps)})),
+        **common,
+    )
+    return gzip.compress(msgspec.json.encode(done) + b"\n" + encode_record(record), compresslevel=6, mtime=0)
+
+
+def unpacked_cell(data: bytes, source: str) -> CellDone:
+    """What is known of a cell. Raises ResultError for a damaged file."""
+    try:
+        head = gunzip(data, MOST_RECORD_BYTES, source).partition(b"\n")[0]
+        done = msgspec.json.decode(head, type=CellDone)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise ResultError(f"{source} is damaged: {error}", hint="delete it; it is measured again") from None
+    if done.format != _CELL_FORMAT:
+        raise ResultError(f"{source} was written by another version of raidlab", hint="delete it")
+    return done
+
+
+def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> Iterable[CellRow]:
+    experiment = task.experiment
+    array = experiment.arrays[0]
+    for job in experiment.jobs:
+        workload = job.build()
+        cells = [cell for cell in record.cells if cell.workload == workload.id and cell.phase == HEALTHY]
+        for direction in ("read", "write"):
+            figures = [found for cell in cells if (found := _section(cell, direction)) is not None]
+            if not figures:
+                continue
+            middle = estimate([each.iops for each in figures])
+            predicted = [cell.predicted_iops for cell in cells if cell.predicted_iops is not None]
+            yield CellRow(
+                cell=task.key,
+                digest=digest(record),
+                level=array.level,
+                members=array.members,
+                chunk_bytes=record.arrays[0].chunk_bytes if record.arrays else array.chunk_bytes,
+                drive=experiment.disks.model if experiment.disks.kind is DiskKind.SPINDLE else "",
+                kernel=task.kernel,
+                workload=workload.id,
+                direction=direction,
+                block_bytes=workload.block_bytes,
+                queue_depth=workload.queue_depth,
+                jobs=workload.jobs,
+                repeats=len(figures),
+                iops=middle.median,
+                iops_low=middle.low,
+                iops_high=middle.high,
+                bytes_per_second=_median([each.bandwidth_bytes_per_second for each in figures]),
+                mean_seconds=_median([each.mean_seconds for each in figures]),
+                p99_seconds=_median([each.p99_seconds for each in figures if each.p99_seconds is not None]),
+                predicted_iops=_median(predicted),
+                is_virtual_time=task.is_virtual_time,
+                **common,
+            )
+
+
+def _section(cell: CellRecord, direction: str) -> DirectionFigures | None:
+    return cell.figures.reads if direction == "read" else cell.figures.writes
+
+
+def _median(values: list[float]) -> Any:
+    return estimate(values).median if values else None
+
+
+class CellStore:
+    """Measured cells below ``root``, which is made on the first write."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, key: str) -> Path:
+        """Where a cell's file is, or would be."""
+        assert _KEY.fullmatch(key), key
+        return self.root / key[:2] / f"{key}{SUFFIX}"
+
+    def keys(self, wanted: Iterable[str]) -> set[str]:
+        """Which of these are there."""
+        there: dict[str, set[str]] = {}
+        found = set()
+        for key in wanted:
+            folder = key[:2]
+            if folder not in there:
+                there[folder] = set()
+                with suppress(OSError):
+                    there[folder] = {path.name for path in (self.root / folder).iterdir()}
+            if f"{key}{SUFFIX}" in there[folder]:
+                found.add(key)
+        return found
+
+    def read(self, key: str) -> bytes | None:
+        """A cell's file; None if it is not there. Raises ResultError for one that is no file of this user's."""
+        path = self.path(key)
+        try:
+            return read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
+        except OSError:
+            return None
+
+    def load(self, key: str) -> CellDone | None:
+        """What is known of a cell; None if it is not there, or damaged: then it is measured again."""
+        try:
+            data = self.read(key)
+            done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
+        except ResultError:
+            return None
+        return done if done and done.key == key else None
+
+    def add(self, key: str, data: bytes) -> None:
+        """Keep a cell's file. Raises ResultError if the folder will not take it."""
+        path = self.path(key)
+        if not path.parent.is_dir():
+            make_own_folder(path.parent, "the folder for cells", root=self.root)
+        write_file(path, data)
+
+
+def record_of(data: bytes) -> bytes:
+    """The cell's whole record, as JSON. Raises ResultError."""
+    return gunzip(data, MOST_RECORD_BYTES, "the cell").partition(b"\n")[2]
+
+
+def toml_of(experiment: Experiment) -> str:
+    """The file of a cell: what ``raidlab run`` reads, so that a cell can be measured again by itself."""
+    tree = msgspec.to_builtins(experiment)
+    plain = msgspec.to_builtins(
+        Experiment(format_version=FORMAT_VERSION, id="", title="", question="", arrays=(_NO_ARRAY,), jobs=(_NO_JOB,))
+    )
+    lines = [f"{name} = {_value(value)}" for name, value in tree.items() if _is_told(name, value, plain)]
+    for table in ("disks",):
+        lines += ["", f"[{table}]", *_lines(tree[table], msgspec.to_builtins(DiskPlan()))]
+    for table, defaults in (("arrays", _NO_ARRAY), ("jobs", _NO_JOB)):
+        for each in tree[table]:
+            lines += ["", f"[[{table}]]", *_lines(each, msgspec.to_builtins(defaults))]
+    return "\n".join(lines) + "\n"
+
+
+_NO_ARRAY = ArrayPlan(id="-", level="")
+_NO_JOB = JobPlan(workload="")
+_FIRST = ("format_version", "id", "title", "question")
+
+
+def _is_told(name: str, value: Any, plain: Mapping[str, Any]) -> bool:
+    is_table = isinstance(value, dict) or (
+        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
+    )
+    return not is_table and value is not None and (name in _FIRST or value != plain[name])
+
+
+def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {_value(value)}" for name, value in tree.items() if value != plain[name] and value is not None]
+
+
+def _value(value: Any) -> str:
+    # JSON's strings, numbers, truths and lists of these are TOML's too.
+    return msgspec.json.encode(value).decode()

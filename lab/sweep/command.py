@@ -1,0 +1,176 @@
+"""``raidlab sweep``: an experiment over many combinations, its cells measured side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from lab.cli.context import Context, current
+from lab.cli.output import err, out, out_json, table
+from lab.cli.progress import ProgressBar
+from lab.errors import ExitCode, SpecError
+from lab.sweep.cluster import parse_cluster
+from lab.sweep.desk import plan_lines
+from lab.sweep.pool import DASHBOARD
+from lab.sweep.schema import built_in_names, decode_sweep, find_sweep
+from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
+from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
+
+
+def sweep(
+    name: Annotated[
+        str | None,
+        Parameter(help="A sweep, the path of a .toml file, or the id of one that was run: it is shown. Nothing: list."),
+    ] = None,
+    *,
+    cluster: Annotated[
+        str, Parameter(help="local[:N], ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786.")
+    ] = "local",
+    resume: Annotated[
+        bool, Parameter(negative="", help="Go on with the newest sweep of this file, or with the one of this id.")
+    ] = False,
+    plan: Annotated[
+        bool, Parameter(negative="", help="Say how many cells, how much time and room, and do nothing.")
+    ] = False,
+    dashboard: Annotated[
+        str, Parameter(help="HOST:PORT of Dask's own pages; 'none': none. Beyond loopback anybody may look.")
+    ] = DASHBOARD,
+    allow: Annotated[
+        list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
+    ] = None,
+) -> int:
+    """Measure every combination of a sweep's axes, each on a machine of its own, and show what was found.
+
+    A cell that was measured before is not measured again. 'raidlab report ID' makes the page or the Parquet file.
+    """
+    context = current()
+    store = SweepStore(context.host)
+    if name is None and not resume:
+        _list(context, store)
+        return ExitCode.DONE
+    folder = _earlier(name, store, is_resumed=resume)
+    if folder and not resume:
+        _show(folder, context)
+        return ExitCode.DONE
+    request = SweepRequest(
+        target=context.target,
+        host=context.host,
+        cluster=parse_cluster(cluster),
+        dashboard="" if dashboard == "none" else _checked_dashboard(dashboard),
+        on_notice=context.narrator.notice,
+        allowed_rules=frozenset(allow or ()),
+    )
+    text = folder.record.toml if folder else find_sweep(name or "")[1]
+    planned = plan_sweep(decode_sweep(text, folder.id if folder else name or ""), text, request)
+    for line in plan_lines(planned, request):
+        context.narrator.notice(line)
+    if plan:
+        if context.json:
+            out_json(_plan_document(planned))
+        return ExitCode.DONE
+    if resume and folder is None:
+        folder = store.of_text(text)
+    with ProgressBar(quiet=context.quiet) as bar:
+        outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
+    return _tell_outcome(outcome, context)
+
+
+def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
+    # Without a terminal each would be a line.
+    if bar.is_terminal:
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        label = f"{progress.done:,} of {progress.planned:,} cells, {progress.running} running{failed}"
+        bar.show(label, progress.done / progress.planned, progress.left_seconds)
+
+
+def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepFolder | None:
+    """The sweep that was run before, where one is meant. Raises ResultError if it is not there."""
+    if name is None:
+        return store.find("latest") if is_resumed else None
+    if name.endswith(".toml") or name in built_in_names():
+        return None
+    if not store.ids():
+        # It says which sweeps there are.
+        find_sweep(name)
+    return store.find(name)
+
+
+def _checked_dashboard(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {DASHBOARD}, or none")
+    return text
+
+
+def _plan_document(plan: SweepPlan) -> dict[str, Any]:
+    done = plan.done
+    return {
+        "id": plan.sweep.id,
+        "cells": [{"cell": task.key, "label": task.label, "is_done": task.key in done} for task in plan.tasks],
+        "is_virtual_time": plan.is_virtual_time,
+        "estimated_worker_seconds": round(plan.seconds, 1),
+        "estimated_bytes": plan.bytes,
+        "impossible": dict(plan.found.impossible),
+    }
+
+
+def _tell_outcome(outcome: SweepOutcome, context: Context) -> int:
+    folder = outcome.folder
+    if context.json:
+        out_json({**_document(folder), "measured": outcome.measured, "reused": outcome.reused})
+    else:
+        _show(folder, context)
+        for cell in outcome.failed:
+            err(f"\nfailed: {cell.label}: {cell.message}")
+            if cell.console:
+                err("\n".join(f"  | {line}" for line in cell.console.splitlines()[-12:]))
+    context.narrator.notice(
+        f"cells measured: {outcome.measured:,}; there already: {outcome.reused:,}; failed: {len(outcome.failed):,}; "
+        f"'raidlab report {folder.id} -o sweep.html' makes the page, '-o sweep.parquet' the data"
+    )
+    return ExitCode.FAILED if outcome.failed else ExitCode.DONE
+
+
+def _document(folder: SweepFolder) -> dict[str, Any]:
+    digests = folder.digests()
+    cells = folder.record.cells
+    return {
+        "id": folder.id,
+        "planned": len(cells),
+        "cells": [{"cell": each.key, "digest": digests.get(each.key, ""), "label": each.label} for each in cells],
+        "failed": folder.failed(),
+    }
+
+
+def _show(folder: SweepFolder, context: Context) -> None:
+    if context.json:
+        out_json(_document(folder))
+        return
+    from lab.sweep.tables import summary_tables
+
+    result = folder.result()
+    out("\n\n".join(each.as_text() for each in summary_tables(result)) if result.rows else "no cell is measured yet")
+
+
+def _list(context: Context, store: SweepStore) -> None:
+    sweeps = [store.find(each) for each in store.ids()]
+    known = [find_sweep(name)[0] for name in built_in_names()]
+    if context.json:
+        out_json(
+            {
+                "sweeps": [{"id": each.id, "title": each.title} for each in known],
+                "runs": [{"id": each.id, "progress": each.progress, "is_running": each.is_running} for each in sweeps],
+            }
+        )
+        return
+    out(table(("sweep", "title"), [(each.id, each.title) for each in known]))
+    if sweeps:
+        out()
+        out(
+            table(
+                ("run before", "cells", "state"), [(each.id, *each.state_words()) for each in sweeps], right=("cells",)
+            )
+        )

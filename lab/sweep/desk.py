@@ -1,0 +1,174 @@
+"""Sweeps for whoever shows them: which there are, what one would do, how one stands, here or in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from lab.errors import LabError
+from lab.machine import Host, Target, TargetKind, parse_target
+from lab.sweep.cluster import ClusterKind, parse_cluster
+from lab.sweep.pool import INSTALL
+from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
+from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep, worker_count
+from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
+from lab.units import human_bytes, human_seconds
+
+MOST_RUNS = 30
+"""Of sweeps that were run before: older ones are shown by their id."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEntry:
+    """A sweep that comes with raidlab, or one that was run."""
+
+    name: str
+    """By which it is found: its own, or the id of the run."""
+    title: str
+    question: str
+    axes: tuple[str, ...]
+    """Such as ``level: raid5, raid6``."""
+    state: str = ""
+    """Of one that was run: ``12 of 40, broke off``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepWork:
+    """What a sweep would do here, now."""
+
+    lines: tuple[str, ...]
+    """In sentences: cells, time, room, what is left out."""
+    cells: int
+    there: int
+    """Of these, measured before."""
+    run_id: str
+    """The newest run of the same file; empty: there is none."""
+    lack: str
+    """What must be installed before it can run, as a command; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStand:
+    """How a sweep stands that was begun."""
+
+    progress: SweepProgress | None
+    is_running: bool
+    """In whatever process."""
+    tables: tuple[str, ...] = ()
+    """What was found so far; none while it runs."""
+
+
+def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
+    """Before anything starts: cells, time and room, in sentences."""
+    found, missing = plan.found, len(plan.missing)
+    workers = worker_count(request.cluster, plan.sweep)
+    there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
+    time = "in virtual time" if plan.is_virtual_time else "in real time"
+    yield f"{plan.sweep.title}: {len(plan.tasks):,} cell{'s' if len(plan.tasks) != 1 else ''} {time}{there}"
+    if missing:
+        on = f" on {workers} worker{'s' if workers != 1 else ''}" if workers else " on one worker"
+        yield f"about {human_seconds(plan.seconds / max(1, workers))}{on}, and {human_bytes(plan.bytes)} of disk"
+    for why, count in found.impossible.items():
+        yield f"left out, since it cannot be: {why} (combinations: {count:,})"
+    if found.skipped or found.same:
+        yield f"combinations that are skipped: {found.skipped:,}; that are the same as another: {found.same:,}"
+    if not plan.is_virtual_time and workers > 1:
+        yield "real time: cells measured at once on one computer disturb each other; --cluster local:1 does not"
+
+
+class SweepDesk:
+    """The sweeps of one state folder, on a cluster of this computer's processors."""
+
+    def __init__(self, target: Target, host: Host) -> None:
+        """``target``: of an embedded kernel its time is taken over, any other is left alone."""
+        time = target.options.get("time") if target.kind is TargetKind.UML else None
+        self._target = parse_target(f"uml:?time={time}" if time else "uml:")
+        self._host = host
+        self._store = SweepStore(host)
+
+    def entries(self) -> tuple[SweepEntry, ...]:
+        """Those that come with raidlab, then those that were run, newest first; damaged ones are left out."""
+        known = [_entry(name, find_sweep(name)[0]) for name in built_in_names()]
+        for run_id in self._store.ids()[:MOST_RUNS]:
+            folder = self._store.find(run_id)
+            with suppress(LabError):
+                sweep = decode_sweep(folder.record.toml, f"{run_id}/sweep")
+                known.append(replace(_entry(run_id, sweep), state=", ".join(filter(None, folder.state_words()))))
+        return tuple(known)
+
+    def work(self, name: str) -> SweepWork:
+        """What ``run`` would do. Raises SpecError, ExperimentError, ToolMissing as planning does."""
+        sweep, text, folder = self._find(name)
+        plan, request = self._plan(sweep, text, SweepRequest(self._target, self._host, parse_cluster("local")))
+        return SweepWork(
+            lines=tuple(plan_lines(plan, request))[1:],
+            cells=len(plan.tasks),
+            there=len(plan.tasks) - len(plan.missing),
+            run_id=folder.id if folder else "",
+            lack=INSTALL if find_spec("distributed") is None else "",
+        )
+
+    def newest_run(self, name: str) -> str:
+        """The id of the newest run of the same file; empty: there is none. Raises SpecError, ResultError."""
+        folder = self._find(name)[2]
+        return folder.id if folder else ""
+
+    def going_run(self, name: str) -> str:
+        """The same, if it runs now. Only where one has not told its end its lock is tried."""
+        folder = self._find(name)[2]
+        progress = folder.progress if folder else None
+        is_going = folder and not (progress and progress.is_over) and folder.is_running
+        return folder.id if folder and is_going else ""
+
+    def stand(self, run_id: str) -> SweepStand:
+        """How a run stands, with what it has found if nobody is at it. Raises ResultError if it is not there."""
+        folder = self._store.find(run_id)
+        if folder.is_running:
+            return SweepStand(folder.progress, is_running=True)
+        from lab.sweep.tables import summary_tables
+
+        tables = tuple(each.as_text() for each in summary_tables(folder.result()))
+        return SweepStand(folder.progress, is_running=False, tables=tables)
+
+    def run(
+        self,
+        name: str,
+        *,
+        on_progress: Callable[[SweepProgress], None],
+        on_notice: Callable[[str], None],
+        is_cancelled: Callable[[], bool],
+    ) -> SweepOutcome:
+        """Measure what is missing, as the newest run of this file if there is one. Raises as ``run_sweep``."""
+        request = SweepRequest(
+            self._target,
+            self._host,
+            parse_cluster("local"),
+            on_progress=on_progress,
+            on_notice=on_notice,
+            is_cancelled=is_cancelled,
+        )
+        sweep, text, folder = self._find(name)
+        plan, request = self._plan(sweep, text, request)
+        return run_sweep(plan, request, folder)
+
+    def _plan(self, sweep: Sweep, text: str, request: SweepRequest) -> tuple[SweepPlan, SweepRequest]:
+        """By the clock one cell at a time: those measured at once on one computer disturb each other."""
+        plan = plan_sweep(sweep, text, request)
+        if not plan.is_virtual_time and request.cluster.kind is ClusterKind.LOCAL:
+            request = replace(request, cluster=parse_cluster("local:1"))
+        return plan, request
+
+    def _find(self, name: str) -> tuple[Sweep, str, SweepFolder | None]:
+        if name in built_in_names():
+            sweep, text = find_sweep(name)
+            return sweep, text, self._store.of_text(text)
+        folder = self._store.find(name)
+        text = folder.record.toml
+        return decode_sweep(text, f"{name}/sweep"), text, folder
+
+
+def _entry(name: str, sweep: Sweep) -> SweepEntry:
+    axes = tuple(f"{axis}: {', '.join(map(str, values))}" for axis, values in sweep.sweep.named.items())
+    return SweepEntry(name, sweep.title, sweep.question, axes)

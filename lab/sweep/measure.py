@@ -1,0 +1,163 @@
+"""On a worker: what the computer has, and one cell measured. Nothing here knows how the work came."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import LabError, ToolMissing
+from lab.experiments.service import RunRequest, run_experiment
+from lab.host.clock import utc_second_text
+from lab.machine import Host, Target, parse_target
+from lab.machine.kernel_image import kernel_cache
+from lab.machine.state_folder import FolderLock, Owner, start_ticks
+from lab.measure.conditions import depends_on
+from lab.results.record import ResultRecord
+from lab.results.store import ResultStore
+from lab.sweep.cells import CellStore, CellTask, packed, toml_of
+from lab.sweep.node import ENDING
+
+COMMAND = "raidlab sweep"
+_FLAVOUR = "virtual-time"
+
+
+def sweeps_folder(host: Host) -> Path:
+    """Where sweeps and their cells are kept."""
+    return host.state.root / "sweeps"
+
+
+def cell_store(host: Host) -> CellStore:
+    """The cells that this computer has."""
+    return CellStore(sweeps_folder(host) / "cells")
+
+
+@cache
+def computer() -> str:
+    """This computer's name, and its processor."""
+    models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
+    return f"{os.uname().nodename} ({models[0]}, {len(models)} processors)" if models else os.uname().nodename
+
+
+def _cpuinfo() -> list[str]:
+    return (Host.real().files.read("/proc/cpuinfo") or "").splitlines()
+
+
+def kernel_path(word: str) -> str:
+    """The kernel that is meant by a word of the axis ``kernel``; empty: the one that is installed.
+
+    Raises ToolMissing with the command that builds it.
+    """
+    if not word or "/" in word:
+        return word
+    folders = sorted(kernel_cache().glob(f"{_FLAVOUR}-*"))
+    found = [each for each in folders if _is_version(each.name.removeprefix(f"{_FLAVOUR}-"), word)]
+    if len(found) != 1:
+        there = ", ".join(each.name.removeprefix(f"{_FLAVOUR}-") for each in found or folders)
+        raise ToolMissing(
+            f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time: {there or 'none'}",
+            hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source linux-source-{word}.tar.xz",
+        )
+    return str(found[0] / "linux")
+
+
+def _is_version(version: str, word: str) -> bool:
+    return version == word or version.startswith(f"{word}.")
+
+
+def facts(kernel: str, *, is_virtual_time: bool) -> dict[str, str]:
+    """What figures of this computer depend on. Raises ToolMissing for what is not there."""
+    found = depends_on(Host.real(COMMAND), kernel_path(kernel), virtual_time=is_virtual_time)
+    return found if is_virtual_time else {**found, "computer": computer()}
+
+
+def target_of(task: CellTask) -> Target:
+    """The machine on which a cell is measured, on this computer."""
+    target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
+    path = kernel_path(task.kernel)
+    return target.with_option("kernel", path) if path else target
+
+
+def measured(payload: bytes) -> bytes:
+    """The file of a cell: from this computer's store, or measured now and put there first.
+
+    Raises LabError for a computer that has something else than the cell depends on, and for what stops a run.
+    """
+    task = msgspec.json.decode(payload, type=CellTask)
+    host = Host.real(COMMAND)
+    store = cell_store(host)
+    if store.load(task.key):
+        return store.read(task.key) or b""
+    require_same(task)
+    clock = host.clock
+    begin = clock.monotonic_seconds()
+    with work_folder(host) as work:
+        record = _record(task, replace(host, state=host.state.elsewhere(work)))
+    moment = utc_second_text(clock)
+    data = packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
+    store.add(task.key, data)
+    return data
+
+
+def require_same(task: CellTask) -> None:
+    """Raises ToolMissing if this computer would measure something else."""
+    here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
+    if different := differing(task.depends_on, here):
+        raise ToolMissing(f"{computer()} has another {different}", hint="install the same there")
+
+
+def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
+    """What differs of two computers, in words; empty: nothing that matters."""
+    names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
+    return ", ".join(words for name, words in names.items() if wanted.get(name) != here.get(name))
+
+
+def _record(task: CellTask, host: Host) -> ResultRecord:
+    """The cell's record: without documents, and as any computer would write it."""
+    target = target_of(task)
+    request = RunRequest(target, host, is_cancelled=ENDING.is_set, allowed_rules=frozenset(task.allowed_rules))
+    record = run_experiment(task.experiment, toml_of(task.experiment), request)
+    with suppress(LabError):
+        ResultStore(host.state.results).delete(record.id)
+    # The kernel's path is this computer's own.
+    told = str(target) if not task.kernel else str(target).partition("&kernel=")[0] + f"&kernel={task.kernel}"
+    cells = tuple(msgspec.structs.replace(cell, raw_file="") for cell in record.cells)
+    conditions = msgspec.structs.replace(record.conditions, target=told)
+    return msgspec.structs.replace(record, cells=cells, conditions=conditions)
+
+
+@contextmanager
+def work_folder(host: Host) -> Iterator[Path]:
+    """A state folder for one cell's machine, removed afterwards; what killed workers left goes first."""
+    parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
+    sweep_work(host)
+    folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o700)
+    lock = FolderLock(folder, Owner(os.getpid(), COMMAND, start_ticks(host.files, os.getpid())))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
+
+def sweep_work(host: Host) -> None:
+    """Remove what killed workers left, and end their kernels."""
+    for folder in sorted((sweeps_folder(host) / "work").glob("*-*")):
+        try:
+            lock = FolderLock(folder, Owner(os.getpid(), COMMAND))
+        except (OSError, LabError):
+            # Somebody works there, or another one removes it.
+            continue
+        try:
+            host.state.elsewhere(folder).sweep()
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            lock.close()

@@ -1,0 +1,270 @@
+"""A sweep on one page for a browser: all its figures once, as columns, and charts that are drawn from these.
+
+What needs no choice is worked out here and stands in the page as text: best and worst cells, surprises, sensitivity,
+failures, stamps. Small multiples, heat maps and the table of all cells are drawn by the scripts in ``parts``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from lab.gates.text import visible
+from lab.host.files import write_file
+from lab.report.page.build import Stamp, explained
+from lab.report.page.render import render_document
+from lab.report.table import Column, Table
+from lab.sweep.effects import ranked_axes, sensitivities
+from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
+from lab.sweep.rows import CellRow, FailedCell, SweepResult
+from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
+from lab.units import human_seconds
+
+PARTS = Path(__file__).with_name("parts")
+_EXTREMES, _SURPRISES, _MOST_PAIRS, _OPEN_TABLES = 5, 30, 6, 4
+_MOST_CONSOLES, _CONSOLE_CHARACTERS, _MOST_LABELS = 50, 4000, 500
+_CELL_DIGITS = 12
+_FOOTER = (
+    "Points are medians of all repeats; lines through them are intervals that cover the true median. "
+    "Shares of variance describe the cells of this sweep; they are no test."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSection:
+    """A part of the page that has something to show."""
+
+    anchor: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Cells that failed with the same message."""
+
+    message: str
+    labels: tuple[str, ...]
+    consoles: tuple[tuple[str, str], ...]
+    """Label and last lines, where there are any, of the first ones."""
+
+
+def write_page(result: SweepResult, folder: Path, name: str) -> Path:
+    """``folder/name.html``, whole or not at all. Its path.
+
+    Raises RequirementMissing without the extra ``report``, ResultError where it cannot be written.
+    """
+    text = sweep_page(result)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.html"
+    write_file(path, text.encode())
+    return path
+
+
+def sweep_page(result: SweepResult) -> str:
+    """The whole document. Raises RequirementMissing without the extra ``report``."""
+    grid = SweepGrid(result)
+    failures = _failures(result.failed)
+    stamps = tuple(_stamps(grid))
+    surprising = any(map(is_off, grid.rows))
+    there = (
+        ("multiples", "Small multiples", bool(grid.axes)),
+        ("heat", "Heat maps", len(grid.axes) > 1),
+        ("extremes", "Best and worst", bool(grid.rows)),
+        ("surprises", "Surprises", surprising or any(row.predicted_iops for row in grid.rows)),
+        ("sensitivity", "What matters", bool(grid.axes)),
+        ("failed", "Failed cells", bool(failures)),
+        ("cells", "All cells", bool(grid.rows)),
+        ("stamps", "Be careful", bool(stamps)),
+        ("conditions", "Conditions of measurement", True),
+    )
+    extremes = [extreme_table(grid, pair, _EXTREMES) for pair in grid.pairs]
+    return render_document(
+        "sweep.html.jinja",
+        PARTS,
+        ("sweep.js", "charts.js", "cells.js"),
+        lambda: page_data(grid),
+        styles=("sweep.css",),
+        title=visible(result.title) or "Sweep",
+        lead=visible(result.question),
+        sections=[SweepSection(anchor, title) for anchor, title, is_there in there if is_there],
+        badges=tuple(_badges(grid)),
+        problems=tuple(map(visible, (*_warnings(grid), *grid.problems))),
+        nowhere=[axis.title for axis in grid.settings if NOWHERE in axis.codes],
+        extremes=extremes[:_OPEN_TABLES],
+        more_extremes=extremes[_OPEN_TABLES:],
+        surprises=surprise_table(grid, _SURPRISES),
+        sensitivity=sensitivity_table(grid),
+        failures=failures,
+        most_labels=_MOST_LABELS,
+        stamps=stamps,
+        facts=tuple(_facts(grid)),
+        computers=_computers(grid),
+        toml=visible(result.toml, lines=True),
+        footer=_FOOTER,
+    )
+
+
+def page_data(grid: SweepGrid) -> dict[str, Any]:
+    """What the page's scripts draw from: axes with their codes, and one list for each figure.
+
+    Figures have four significant digits. Words that recur stand once, their places in lists of numbers.
+    """
+    rows = grid.rows
+    ranked = [axis.name for axis in ranked_axes(grid)]
+    values = {axis.name: len(axis.values) for axis in grid.axes}
+    by_rank = [*ranked, *(axis.name for axis in grid.axes if axis.name == WORKLOAD)]
+    return {
+        "axes": [
+            {
+                "name": axis.name,
+                "title": axis.title,
+                "labels": list(map(visible, axis.labels)),
+                "words": list(map(visible, axis.words)),
+                "numbers": list(axis.values) if axis.is_number else None,
+                "doubles": axis.is_doubling,
+                "codes": axis.codes,
+            }
+            for axis in grid.axes
+        ],
+        "multiples": chosen_axes(grid),
+        # The axis with more values across: a page is wide.
+        "pairs": [sorted(pair, key=lambda name: -values[name]) for pair in combinations(by_rank, 2)][:_MOST_PAIRS],
+        "effects": [
+            {"title": each.title, "effects": {effect.axis: effect.share for effect in each.effects}}
+            for each in sensitivities(grid)
+        ],
+        "off": OFF_THEORY,
+        "direction": _coded([row.direction for row in rows]),
+        "workload": _coded([row.workload for row in rows]),
+        "computer": _coded([row.computer for row in rows]),
+        "stamps": _coded([row.stamps for row in rows]),
+        "cell": [row.cell[:_CELL_DIGITS] for row in rows],
+        "repeats": [row.repeats for row in rows],
+        "iops": _short([row.iops for row in rows]),
+        "low": _short([row.iops_low for row in rows]),
+        "high": _short([row.iops_high for row in rows]),
+        "megabytes": _short([row.bytes_per_second / 1e6 for row in rows]),
+        "mean": _short([None if row.mean_seconds is None else row.mean_seconds * 1e3 for row in rows]),
+        "p99": _short([None if row.p99_seconds is None else row.p99_seconds * 1e3 for row in rows]),
+        "predicted": _short([row.predicted_iops for row in rows]),
+        "is_off": [number for number, row in enumerate(rows) if is_off(row)],
+    }
+
+
+def _coded(words: Sequence[str]) -> dict[str, Any]:
+    places = {word: code for code, word in enumerate(dict.fromkeys(words))}
+    return {"labels": list(map(visible, places)), "codes": [places[word] for word in words]}
+
+
+def _short(values: Sequence[float | None]) -> list[float | int | None]:
+    """Whole where they have four digits or more: ``1234``, not ``1234.0``."""
+    short = [None if value is None else float(f"{value:.4g}") for value in values]
+    return [int(value) if value is not None and value.is_integer() else value for value in short]
+
+
+def _counts(grid: SweepGrid) -> str:
+    result = grid.result
+    waiting = max(0, result.planned - grid.measured - len(result.failed))
+    words = f"{result.planned:,} cells planned, {grid.measured:,} measured, {len(result.failed):,} failed"
+    return f"{words}, {waiting:,} not yet measured" if waiting else words
+
+
+def _clock_words(rows: Sequence[CellRow]) -> str:
+    virtual = len({row.cell for row in rows if row.is_virtual_time})
+    if not rows:
+        return ""
+    if virtual == len({row.cell for row in rows}):
+        return "virtual time"
+    return f"virtual time in {virtual:,} cells, by the clock in the others" if virtual else "by the clock"
+
+
+def _badges(grid: SweepGrid) -> Iterator[str]:
+    yield _counts(grid)
+    if grid.rows:
+        yield f"{len(grid.rows):,} figures"
+        yield _clock_words(grid.rows)
+        computers = len({row.computer for row in grid.rows})
+        yield "1 computer" if computers == 1 else f"{computers} computers"
+        repeats = sorted({row.repeats for row in grid.rows})
+        span = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
+        yield f"{span} repeat{'s' if span != '1' else ''}"
+
+
+def _warnings(grid: SweepGrid) -> Iterator[str]:
+    if not grid.rows:
+        yield "Nothing was measured yet." if not grid.result.failed else "No cell could be measured."
+        return
+    by_clock = {row.computer for row in grid.rows if not row.is_virtual_time}
+    if len(by_clock) > 1:
+        yield (
+            f"{len(by_clock)} computers measured by the clock: a difference between two cells may be one between "
+            "computers. Virtual time does not depend on them."
+        )
+
+
+def _facts(grid: SweepGrid) -> Iterator[tuple[str, str]]:
+    result, rows = grid.result, grid.rows
+    yield "sweep", visible(result.id)
+    yield "made", visible(result.created_utc)
+    yield "cells", _counts(grid)
+    for axis in grid.axes:
+        yield axis.title, ", ".join(map(visible, axis.labels))
+    if not rows:
+        return
+    for title, word in fixed_values(grid):
+        yield title, visible(word)
+    yield "time", _clock_words(rows)
+    times = sorted(row.measured_utc for row in rows)
+    yield "measured (UTC)", visible(times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}")
+    yield "time spent", f"{human_seconds(sum(_seconds(rows).values()))} of all computers together"
+
+
+def _seconds(rows: Sequence[CellRow]) -> dict[str, float]:
+    """Of each cell, which has several rows."""
+    return {row.cell: row.seconds for row in rows}
+
+
+def _computers(grid: SweepGrid) -> Table:
+    cells: dict[str, dict[str, float]] = {}
+    for row in grid.rows:
+        cells.setdefault(row.computer, {})[row.cell] = row.seconds
+    columns = (Column("computer", False), Column("cells"), Column("time spent"), Column("a cell, mean"))
+    body = []
+    for name, spent in sorted(cells.items()):
+        total = sum(spent.values())
+        means = human_seconds(total / len(spent))
+        body.append((visible(name) or "unknown", f"{len(spent):,}", human_seconds(total), means))
+    return Table("Computers", columns, tuple(body))
+
+
+def _failures(failed: Sequence[FailedCell]) -> tuple[Failure, ...]:
+    groups: dict[str, list[FailedCell]] = {}
+    for each in failed:
+        groups.setdefault(each.message, []).append(each)
+    left = _MOST_CONSOLES
+    found = []
+    for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):
+        told = [each for each in cells if each.console][:left]
+        left -= len(told)
+        consoles = tuple(
+            (visible(each.label), visible(each.console[-_CONSOLE_CHARACTERS:], lines=True)) for each in told
+        )
+        labels = tuple(visible(each.label) for each in cells)
+        found.append(Failure(visible(message), labels, consoles))
+    return tuple(found)
+
+
+def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
+    """Each once, the most frequent first, with the number of its cells."""
+    cells: dict[str, set[str]] = {}
+    for row in grid.rows:
+        for stamp in filter(None, row.stamps.splitlines()):
+            cells.setdefault(stamp, set()).add(row.cell)
+    for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
+        told = explained(visible(stamp))
+        sentence = f"{told.sentence} ({count:,} of {grid.measured:,} cells)"
+        yield Stamp(told.rule, sentence, told.why, told.remedy)

@@ -1,0 +1,370 @@
+"""Run a sweep: plan its cells, take those that are there, have the others measured, keep each as it comes."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from lab.disks import with_fitting_time
+from lab.disks.kinds import DiskKind
+from lab.errors import ExperimentError, LabError, ResultError, SpecError
+from lab.experiments.linting import lint_experiment, require_sound
+from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.host.pool import processors
+from lab.machine import Host, Target, TargetKind
+from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
+from lab.sweep.cluster import ClusterKind, ClusterSpec
+from lab.sweep.measure import cell_store, computer, differing, facts, sweep_work
+from lab.sweep.pool import DASHBOARD, Pool
+from lab.sweep.rows import FailedCell, iops_text
+from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
+from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
+from lab.sweep.store import LatestCell, PlannedCell, SweepFolder, SweepProgress, SweepStore
+
+MEASURED = "lab.sweep.measure:measured"
+CELL_BYTES = 8192
+"""What a cell takes in the store, until some were measured."""
+KEPT_LATEST = 12
+_TELL_SECONDS = 1.0
+_MACHINE_SECONDS = 2.0
+_SECONDS_A_VIRTUAL_SECOND = 0.03
+"""Of starting a machine, and of what a load takes while no time passes there; a guess until some were measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """How a sweep is to run, and who listens."""
+
+    target: Target
+    host: Host
+    cluster: ClusterSpec
+    dashboard: str = DASHBOARD
+    on_progress: Callable[[SweepProgress], None] = lambda _: None
+    on_notice: Callable[[str], None] = lambda _: None
+    is_cancelled: Callable[[], bool] = lambda: False
+    """Asked twice a second while cells are measured; then the sweep ends, and keeps what it has."""
+    allowed_rules: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What a sweep would do."""
+
+    sweep: Sweep
+    text: str
+    found: Combinations
+    tasks: tuple[CellTask, ...]
+    done: frozenset[str]
+    """Keys of the cells that are there already."""
+    seconds: float
+    """What the missing ones take on one worker."""
+    bytes: int
+    """What they take in the store."""
+    is_virtual_time: bool
+
+    @property
+    def missing(self) -> tuple[CellTask, ...]:
+        return tuple(task for task in self.tasks if task.key not in self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOutcome:
+    """What a sweep came to."""
+
+    folder: SweepFolder
+    measured: int
+    reused: int
+    failed: tuple[FailedCell, ...] = field(default=())
+
+
+def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
+    """Everything that can be told before a cluster is started.
+
+    Raises SpecError, ExperimentError for cells that the lint refuses, ToolMissing for a kernel that is not there.
+    """
+    if request.target.kind is not TargetKind.UML:
+        raise SpecError(
+            f"a sweep starts a machine for each cell, and {request.target} is one machine", hint="use --on uml:"
+        )
+    found = combinations(sweep)
+    is_virtual = _is_virtual(sweep, found, request)
+    _require_sound(found.cells, request)
+    known: dict[str, dict[str, str]] = {}
+    tasks: dict[str, CellTask] = {}
+    labels: dict[str, Combination] = {}
+    for cell in found.cells:
+        if cell.kernel not in known:
+            known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual)
+        depends_on = known[cell.kernel]
+        key = key_of(cell, depends_on, is_virtual_time=is_virtual)
+        # Two words for the same kernel are one cell.
+        if key not in tasks:
+            labels[key] = cell
+            tasks[key] = CellTask(
+                key=key,
+                label=cell.label,
+                experiment=cell.experiment,
+                kernel=cell.kernel,
+                is_virtual_time=is_virtual,
+                depends_on=depends_on,
+                allowed_rules=tuple(sorted(request.allowed_rules)),
+            )
+    store = cell_store(request.host)
+    done = frozenset(store.keys(tasks))
+    missing = [cell for key, cell in labels.items() if key not in done]
+    seconds = sum(_seconds(cell, is_virtual=is_virtual) for cell in missing)
+    return SweepPlan(sweep, text, found, tuple(tasks.values()), done, seconds, len(missing) * CELL_BYTES, is_virtual)
+
+
+def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
+    """Measure what is missing. ``folder``: of the sweep that is gone on with.
+
+    Raises ClusterLost, RunCancelled, ResultError for a disk that takes no more, and what keeps a cluster from starting;
+    what was measured until then is kept.
+    """
+    host = request.host
+    _require_room(plan, host)
+    store = SweepStore(host)
+    cells = tuple(PlannedCell(key=task.key, label=task.label) for task in plan.tasks)
+    if folder is None:
+        folder = store.begin(plan.sweep, plan.text, cells, is_virtual_time=plan.is_virtual_time)
+    with folder.open():
+        if folder.record.cells != cells:
+            store.plan_anew(folder, cells, is_virtual_time=plan.is_virtual_time)
+        folder.forget_failed()
+        sweep_work(host)
+        run = _Run(plan, request, folder)
+        try:
+            run.run()
+        except BaseException:
+            request.on_notice(f"cells that were measured are kept; 'raidlab sweep {folder.id} --resume' goes on")
+            raise
+        finally:
+            run.tell(is_over=True)
+    return SweepOutcome(folder, run.measured, len(plan.tasks) - run.measured - len(run.failed), tuple(run.failed))
+
+
+class _Run:
+    def __init__(self, plan: SweepPlan, request: SweepRequest, folder: SweepFolder) -> None:
+        self.measured = 0
+        self.failed: list[FailedCell] = []
+        self._latest: deque[LatestCell] = deque(maxlen=KEPT_LATEST)
+        self._plan, self._request, self._folder = plan, request, folder
+        self._store = cell_store(request.host)
+        self._clock = request.host.clock
+        self._began = self._told = self._clock.monotonic_seconds()
+        self._state = SpreadState()
+        self._pool: Pool | None = None
+        self._to_do = len(plan.missing)
+
+    def run(self) -> None:
+        missing = self._damaged_too()
+        self._to_do = len(missing)
+        if not missing:
+            return
+        request = self._request
+        with Pool(
+            request.cluster,
+            self._plan.sweep.cluster,
+            request.host,
+            self._folder.path,
+            request.on_notice,
+            dashboard=request.dashboard,
+        ) as pool:
+            self._pool = pool
+            spread = TaskSpread(
+                pool,
+                MEASURED,
+                on_state=self._on_state,
+                on_notice=request.on_notice,
+                is_cancelled=request.is_cancelled,
+            )
+            self._look_at_workers(pool, spread, missing)
+            self._to_do = len(missing)
+            self._began = self._clock.monotonic_seconds()
+            by_key = {task.key: task for task in missing}
+            for task, answer in spread.run(_tasks(missing)):
+                self._take(by_key[task.key], answer)
+        self._pool = None
+
+    def tell(self, *, is_over: bool = False) -> None:
+        """How far it is, for whoever looks."""
+        state, pool = self._state, self._pool
+        done = len(self._plan.tasks) - self._left()
+        progress = SweepProgress(
+            done=done,
+            running=0 if is_over else state.running,
+            failed=len(self.failed),
+            planned=len(self._plan.tasks),
+            workers=state.workers,
+            left_seconds=None if is_over else self._left_seconds(),
+            cluster=str(self._request.cluster),
+            dashboard=pool.dashboard if pool else "",
+            processes=pool.process_ids if pool else {},
+            client=os.getpid(),
+            is_over=is_over,
+            latest=tuple(self._latest),
+        )
+        self._folder.tell(progress)
+        self._request.on_progress(progress)
+
+    def _damaged_too(self) -> list[CellTask]:
+        """Those that are missing, and those whose file is there and cannot be read."""
+        return [
+            task for task in self._plan.tasks if task.key not in self._plan.done or self._store.load(task.key) is None
+        ]
+
+    def _look_at_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
+        """Shut out those that would measure something else; take what any of them has measured before."""
+        wanted = {task.kernel: task.depends_on for task in missing}
+        said = _asked(pool, look, msgspec.json.encode([wanted, self._plan.is_virtual_time]))
+        spread.shut_out({address: problem for address, problem in said.items() if problem})
+        keys = msgspec.json.encode([task.key for task in missing])
+        by_key = {task.key: task for task in missing}
+        for address, there in _asked(pool, have, keys).items():
+            names = [key for key in msgspec.json.decode(there, type=list[str]) if key in by_key] if there else []
+            for key in names:
+                task = by_key[key]
+                data = _asked(pool, given, key.encode(), [address]).get(address, b"")
+                if isinstance(data, bytes) and data and not self._store.load(key):
+                    self._keep(task, data)
+        missing[:] = [task for task in missing if self._store.load(task.key) is None]
+
+    def _take(self, task: CellTask, answer: Answer) -> None:
+        if answer.failure:
+            cell = FailedCell(cell=task.key, label=task.label, message=answer.failure, console=answer.console)
+            self._folder.add_failed(cell)
+            self.failed.append(cell)
+            self._latest.append(LatestCell(label=task.label, told=answer.failure, is_failed=True))
+            self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")
+        else:
+            done = self._keep(task, answer.data)
+            self._latest.append(LatestCell(label=task.label, told=speeds(done)))
+            self.measured += 1
+
+    def _keep(self, task: CellTask, data: bytes) -> CellDone:
+        """A cell that came from a worker. One of this computer's own has put it there itself."""
+        done = unpacked_cell(data, f"cell {task.key}")
+        if done.key != task.key:
+            raise ResultError(f"a worker answered for another cell than {task.key}", hint="end that worker")
+        if self._store.load(task.key) is None:
+            self._store.add(task.key, data)
+        return done
+
+    def _left(self) -> int:
+        return self._to_do - self.measured
+
+    def _left_seconds(self) -> float | None:
+        passed = self._clock.monotonic_seconds() - self._began
+        if self.measured < 3 or not passed:
+            return self._plan.seconds / max(1, self._state.workers) if self._state.workers else None
+        return passed / self.measured * max(0, self._left() - len(self.failed))
+
+    def _on_state(self, state: SpreadState) -> None:
+        self._state = state
+        now = self._clock.monotonic_seconds()
+        if now > self._told + _TELL_SECONDS:
+            self._told = now
+            self.tell()
+
+
+def speeds(cell: CellDone) -> str:
+    """``reads 1,234 IOPS, writes 56 IOPS``: of the first workload of a cell."""
+    first = [row for row in cell.rows if row.workload == cell.rows[0].workload]
+    return ", ".join(f"{row.direction}s {iops_text(row.iops)} IOPS" for row in first)
+
+
+def _tasks(cells: Iterable[CellTask]) -> Iterator[SpreadTask]:
+    for cell in cells:
+        yield SpreadTask(key=cell.key, label=cell.label, payload=msgspec.json.encode(cell))
+
+
+def look(payload: bytes) -> str:
+    """On a worker: why it would measure something else than was planned; empty: it would not."""
+    wanted, is_virtual_time = msgspec.json.decode(payload, type=tuple[dict[str, dict[str, str]], bool])
+    try:
+        for kernel, depends_on in wanted.items():
+            if different := differing(depends_on, facts(kernel, is_virtual_time=is_virtual_time)):
+                return f"{computer()} has another {different}"
+    except LabError as error:
+        return f"{computer()}: {error.message}; {error.hint}"
+    return ""
+
+
+def have(payload: bytes) -> bytes:
+    """On a worker: which of these cells it has."""
+    keys = msgspec.json.decode(payload, type=list[str])
+    return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
+
+
+def given(payload: bytes) -> bytes:
+    """On a worker: the file of a cell; empty: it is not there, or damaged."""
+    store, key = cell_store(Host.real()), payload.decode()
+    return (store.read(key) or b"") if store.load(key) else b""
+
+
+def _asked(
+    pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
+) -> dict[str, Any]:
+    """Address -> what each worker says."""
+    client: Any = pool.client
+    found: dict[str, Any] = client.run(function, payload, workers=workers, on_error="ignore")
+    return found
+
+
+def _is_virtual(sweep: Sweep, found: Combinations, request: SweepRequest) -> bool:
+    if sweep.disks.kind is not DiskKind.SPINDLE:
+        return request.target.is_virtual_time
+    specs = found.cells[0].experiment.disk_specs
+    return with_fitting_time(request.target, request.host, specs, request.on_notice).is_virtual_time
+
+
+def _require_sound(cells: Iterable[Combination], request: SweepRequest) -> None:
+    """Raises ExperimentError that names the first cell which the lint refuses, and how many."""
+    refused: list[tuple[str, ExperimentError]] = []
+    for cell in cells:
+        try:
+            require_sound(lint_experiment(cell.experiment), cell.experiment, request.allowed_rules)
+        except ExperimentError as error:
+            refused.append((cell.label, error))
+    if refused:
+        label, first = refused[0]
+        raise ExperimentError(
+            f"cells that would measure something other than they say: {len(refused):,}; the first, {label}:\n"
+            f"{first.message.partition(chr(10))[2]}",
+            hint=first.hint,
+        )
+
+
+def _require_room(plan: SweepPlan, host: Host) -> None:
+    folder = host.state.make(cell_store(host).root, what="the folder for cells")
+    room = os.statvfs(folder)
+    needed = plan.bytes + RESULT_ROOM_BYTES
+    if room.f_bavail * room.f_frsize < needed:
+        raise ResultError(
+            f"{folder} has less than {needed // 2**20} MiB left for {len(plan.missing)} cells",
+            hint="free some room, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
+        )
+
+
+def _seconds(cell: Combination, *, is_virtual: bool) -> float:
+    seconds = load_seconds_of(cell)
+    return _MACHINE_SECONDS + seconds * (_SECONDS_A_VIRTUAL_SECOND if is_virtual else 1.0)
+
+
+def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
+    """How many workers there will be, as far as that is known before; 0: it is not."""
+    match spec.kind:
+        case ClusterKind.LOCAL:
+            return spec.workers or processors()
+        case ClusterKind.SSH:
+            return sweep.cluster.ssh.workers * len(spec.hosts)
+        case ClusterKind.SLURM:
+            return sweep.cluster.slurm.workers
+        case _:
+            return 0

@@ -1,0 +1,231 @@
+"""Work spread over a pool: tasks go out a few at a time, answers come back as they are ready, and none is lost.
+
+A task is the name of a function and bytes; its answer is bytes, or why there is none. One that fails is tried once
+more, on another worker. A worker whose computer lacks something gets no more.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from lab.errors import ExitCode, LabError, RunCancelled
+from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.machine.state_folder import default_state_root
+from lab.parts import loaded
+from lab.sweep.pool import ClusterLost, Pool
+
+MOST_TRIES = 2
+AHEAD = 2
+"""Tasks that are out for each worker: what is not out needs no memory of the scheduler's."""
+LOOK_SECONDS = 0.5
+
+
+class SpreadTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of work."""
+
+    key: str
+    """The same key is the same work."""
+    label: str = ""
+    payload: bytes = b""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a task on a worker."""
+
+    data: bytes = b""
+    failure: str = ""
+    """Why there are no data; empty: there are."""
+    hint: str = ""
+    console: str = ""
+    computer: str = ""
+    is_computers_fault: bool = False
+    """The computer lacks something: it is no trial of the task."""
+
+
+@dataclass(slots=True)
+class SpreadState:
+    """How far the work is."""
+
+    done: int = 0
+    running: int = 0
+    failed: int = 0
+    tried_again: int = 0
+    workers: int = 0
+    unfit: dict[str, str] = field(default_factory=dict)
+    """Computer -> why it gets no work."""
+
+
+def answered(function: str, payload: bytes) -> Answer:
+    """On a worker: call ``module:name``, whatever becomes of it."""
+    name = os.uname().nodename
+    try:
+        data: bytes = loaded(function)(payload)
+    except LabError as error:
+        is_unfit = error.exit_code == ExitCode.MISSING or not has_room()
+        return Answer(
+            failure=error.message, hint=error.hint, console=error.console, computer=name, is_computers_fault=is_unfit
+        )
+    except OSError as error:
+        return Answer(failure=f"{name}: {error}", computer=name, is_computers_fault=True)
+    return Answer(data=data, computer=name)
+
+
+def has_room() -> bool:
+    """Whether this computer's state folder takes another result."""
+    root = default_state_root()
+    room = os.statvfs(next(path for path in (root, *root.absolute().parents) if path.exists()))
+    return room.f_bavail * room.f_frsize >= RESULT_ROOM_BYTES
+
+
+@dataclass(slots=True)
+class _Out:
+    task: SpreadTask
+    tries: int = 1
+    failed_on: str = ""
+    answer: Answer | None = None
+    """Of the try before."""
+
+
+class TaskSpread:
+    """Sends tasks out. One at a time uses a pool."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        function: str,
+        *,
+        on_state: Callable[[SpreadState], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``function``: ``module:name`` of one from bytes to bytes, which every worker has."""
+        self.state = SpreadState()
+        self._pool, self._function = pool, function
+        self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled
+        self._unfit: set[str] = set()
+        """Addresses."""
+        self._out: dict[str, _Out] = {}
+        self._futures: dict[str, Any] = {}
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._generation = 0
+
+    def shut_out(self, problems: Mapping[str, str]) -> None:
+        """No task goes to these addresses. Raises ClusterLost if no other worker is left."""
+        self._unfit.update(problems)
+        for address, problem in problems.items():
+            self.state.unfit[address] = problem
+            self._on_notice(f"a worker gets no work: {problem}")
+        if problems and not self._fit():
+            first = next(iter(problems.values()))
+            raise ClusterLost(
+                f"no worker can do the work: {first}", hint="mend that computer, or choose another cluster"
+            )
+
+    def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
+        """Every task with its answer, as they come. Leaves nothing out when it ends.
+
+        Raises ClusterLost, and RunCancelled soon after somebody asked for the end.
+        """
+        waiting = iter(tasks)
+        is_more = True
+        try:
+            while True:
+                room = AHEAD * max(1, len(self._fit()))
+                while is_more and len(self._out) < room:
+                    task = next(waiting, None)
+                    is_more = task is not None
+                    if task is not None:
+                        self._send(_Out(task))
+                self.state.running = min(len(self._out), self.state.workers)
+                self._on_state(self.state)
+                if not self._out:
+                    return
+                self._pool.tend()
+                if self._is_cancelled():
+                    raise RunCancelled("the work was ended before its time", hint="what was measured is kept")
+                yield from self._next()
+        finally:
+            for future in self._futures.values():
+                future.cancel()
+            self._futures.clear()
+            self._out.clear()
+
+    def _fit(self) -> list[str]:
+        found = [address for address in self._pool.workers() if address not in self._unfit]
+        self.state.workers = len(found)
+        return found
+
+    def _send(self, out: _Out) -> None:
+        self._generation += 1
+        options: dict[str, Any] = {}
+        others = [address for address in self._fit() if address != out.failed_on]
+        if (self._unfit or out.failed_on) and others:
+            # One that has failed goes back to the same worker only where there is no other.
+            options = {"workers": others, "allow_other_workers": not self._unfit}
+        key = f"{out.task.key}-{self._generation}"
+        client: Any = self._pool.client
+        future = client.submit(answered, self._function, out.task.payload, key=key, pure=False, retries=0, **options)
+        self._out[out.task.key], self._futures[out.task.key] = out, future
+        future.add_done_callback(lambda done, name=out.task.key: self._ready.put((name, done)))
+
+    def _next(self) -> Iterator[tuple[SpreadTask, Answer]]:
+        try:
+            name, future = self._ready.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            return
+        if self._futures.get(name) is not future:
+            return
+        out = self._out.pop(name)
+        del self._futures[name]
+        who = self._who(future)
+        answer = self._answer(future)
+        if answer is None:
+            # It was lost on the way: with its worker, or with the scheduler.
+            self._pool.tend()
+            self._send(out)
+        elif not answer.failure:
+            self.state.done += 1
+            yield out.task, answer
+        elif answer.is_computers_fault and who:
+            self.shut_out({who: answer.failure} if who not in self._unfit else {})
+            self._send(out)
+        elif out.tries < MOST_TRIES:
+            self.state.tried_again += 1
+            self._on_notice(f"{out.task.label or out.task.key}: {answer.failure}; it is tried again")
+            self._send(_Out(out.task, out.tries + 1, who, answer))
+        else:
+            self.state.failed += 1
+            yield out.task, answer
+
+    def _answer(self, future: Any) -> Answer | None:
+        """None if the task is to be sent once more."""
+        if future.status == "finished":
+            try:
+                found = future.result(timeout=60)
+            except Exception:  # the worker that holds it has gone meanwhile
+                return None
+            assert isinstance(found, Answer)
+            return found
+        if future.status == "error":
+            error = future.exception(timeout=60)
+            if type(error).__name__ == "KilledWorker":
+                return Answer(failure="every worker that had it ended meanwhile")
+            return Answer(failure=f"{type(error).__name__}: {error}")
+        return None
+
+    def _who(self, future: Any) -> str:
+        """The address of the worker that has done it."""
+        if future.status != "finished":
+            return ""
+        try:
+            client: Any = self._pool.client
+            found = client.who_has([future])
+        except Exception:  # as above
+            return ""
+        return next((str(address) for holders in found.values() for address in holders), "")

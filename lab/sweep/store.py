@@ -1,0 +1,278 @@
+"""The folder of sweeps: what each was to measure, how far it is, and what could not be measured.
+
+::
+
+    <state>/sweeps/cells/…              what was measured (lab.sweep.cells): shared by all sweeps
+    <state>/sweeps/runs/<id>/sweep.json     the sweep's file, its cells by their keys
+    <state>/sweeps/runs/<id>/failed.jsonl   a line for each cell that could not be measured
+    <state>/sweeps/runs/<id>/progress.json  how far it is, written every second while it runs
+    <state>/sweeps/runs/<id>/lock           locked by the client that runs it
+    <state>/sweeps/runs/<id>/*.log          what the cluster's processes said
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lab.errors import MachineBusy, ResultError
+from lab.gates.files import MOST_RECORD_BYTES, read_plain
+from lab.gates.names import checked_name
+from lab.gates.own import make_own_folder
+from lab.host.clock import utc_second_text
+from lab.host.files import replace_file, storage_error, write_file
+from lab.machine import Host
+from lab.results.leftovers import locked
+from lab.results.store import LATEST
+from lab.sweep.cells import CellStore
+from lab.sweep.measure import cell_store, sweeps_folder
+from lab.sweep.rows import FailedCell, SweepResult
+from lab.sweep.schema import Sweep, decode_sweep
+from lab.tomlfile import as_meant
+from lab.units import human_seconds
+
+T = TypeVar("T")
+_RECORD, _FAILED, _PROGRESS, _LOCK = "sweep.json", "failed.jsonl", "progress.json", "lock"
+_MOST_FAILED_BYTES = 4 * MOST_RECORD_BYTES
+
+
+class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell of a sweep."""
+
+    key: str
+    label: str
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep was to measure."""
+
+    id: str
+    created_utc: str
+    toml: str
+    is_virtual_time: bool
+    cells: tuple[PlannedCell, ...]
+
+
+class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that has just been measured, or could not be."""
+
+    label: str
+    told: str
+    """Its speeds, or why there are none."""
+    is_failed: bool = False
+
+
+class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a sweep is."""
+
+    done: int
+    """Cells that are there, those of earlier sweeps too."""
+    running: int = 0
+    failed: int = 0
+    planned: int
+    workers: int = 0
+    left_seconds: float | None = None
+    cluster: str = ""
+    dashboard: str = ""
+    """HOST:PORT of Dask's own pages, on the computer that ran it."""
+    processes: dict[str, int] = {}
+    """Of the cluster, on that computer: ``scheduler`` and names of workers -> process."""
+    client: int = 0
+    """The process that runs it."""
+    is_over: bool = False
+    latest: tuple[LatestCell, ...] = ()
+    """The last ones of this run, oldest first."""
+
+
+class SweepFolder:
+    """One sweep's own folder."""
+
+    def __init__(self, path: Path, cells: CellStore) -> None:
+        self.path = path
+        self._cells = cells
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def record(self) -> SweepRecord:
+        """Raises ResultError if it is damaged."""
+        return _decoded(self.path / _RECORD, SweepRecord)
+
+    @property
+    def progress(self) -> SweepProgress | None:
+        """As it was last written; None if it never was."""
+        with suppress(ResultError):
+            return _decoded(self.path / _PROGRESS, SweepProgress)
+        return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a client has it open."""
+        try:
+            with locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                return False
+        except OSError:
+            return True
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Hold it alone. Raises MachineBusy."""
+        try:
+            with locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                yield
+        except BlockingIOError:
+            raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it") from None
+
+    def tell(self, progress: SweepProgress) -> None:
+        """Write how far it is; what keeps that from being written stops nothing."""
+        with suppress(OSError):
+            replace_file(self.path / _PROGRESS, msgspec.json.encode(progress), is_durable=False)
+
+    def failed(self) -> tuple[FailedCell, ...]:
+        """The cells that could not be measured, each as it failed last."""
+        with suppress(FileNotFoundError):
+            text = read_plain(self.path / _FAILED, _MOST_FAILED_BYTES, is_own=True)
+            found = [msgspec.json.decode(line, type=FailedCell) for line in text.splitlines() if line]
+            return tuple({each.cell: each for each in found}.values())
+        return ()
+
+    def forget_failed(self) -> None:
+        """Before they are tried again."""
+        (self.path / _FAILED).unlink(missing_ok=True)
+
+    def add_failed(self, cell: FailedCell) -> None:
+        """Raises ResultError if it cannot be written."""
+        try:
+            with (self.path / _FAILED).open("ab") as file:
+                file.write(msgspec.json.encode(cell) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise storage_error(f"'{self.path / _FAILED}' cannot be written", error) from error
+
+    def state_words(self) -> tuple[str, str]:
+        """``12 of 40`` and ``running, 3 min left``, for people."""
+        progress = self.progress
+        if progress is None:
+            return "", "broke off"
+        cells = f"{progress.done:,} of {progress.planned:,}"
+        if self.is_running:
+            return cells, "running" + (
+                f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
+            )
+        if progress.failed:
+            return cells, f"{progress.failed:,} failed"
+        return cells, "complete" if progress.done >= progress.planned else "broke off"
+
+    def result(self) -> SweepResult:
+        """All that is known. Raises ResultError."""
+        record = self.record
+        sweep = decode_sweep(record.toml, f"{record.id}/sweep")
+        keys = [cell.key for cell in record.cells]
+        done = (found for key in keys if (found := self._cells.load(key)))
+        rows = tuple(row for each in done for row in each.rows)
+        there = {row.cell for row in rows}
+        return SweepResult(
+            id=record.id,
+            title=sweep.title,
+            question=sweep.question,
+            created_utc=record.created_utc,
+            toml=record.toml,
+            axes=sweep.sweep.named,
+            planned=len(keys),
+            rows=rows,
+            failed=tuple(each for each in self.failed() if each.cell not in there),
+        )
+
+    def digests(self) -> dict[str, str]:
+        """Key -> digest of what was measured, of every cell that is there."""
+        found = {cell.key: self._cells.load(cell.key) for cell in self.record.cells}
+        return {key: done.digest for key, done in found.items() if done}
+
+
+class SweepStore:
+    """All sweeps of a state folder."""
+
+    def __init__(self, host: Host) -> None:
+        self.root = sweeps_folder(host) / "runs"
+        self._host = host
+
+    def ids(self) -> tuple[str, ...]:
+        """Newest first."""
+        try:
+            names = [path.name for path in self.root.iterdir() if (path / _RECORD).is_file()]
+        except FileNotFoundError:
+            return ()
+        return tuple(sorted(names, reverse=True))
+
+    def find(self, name: str) -> SweepFolder:
+        """A sweep by id, the unique beginning of one, or ``latest``. Raises ResultError."""
+        ids = self.ids()
+        found = ids[:1] if name == LATEST else [each for each in ids if name and each.startswith(name)]
+        found = [name] if name in ids else list(found)
+        if len(found) == 1:
+            return self._folder(found[0])
+        if found:
+            raise ResultError(f"'{name}' may be {len(found)} sweeps: {', '.join(found)}", hint="write more of the id")
+        raise ResultError(f"there is no sweep '{name}'", hint="'raidlab sweep' lists them")
+
+    def of_text(self, text: str) -> SweepFolder | None:
+        """The newest sweep of this file."""
+        meant = as_meant(text)
+        for each in self.ids():
+            with suppress(ResultError):
+                if as_meant(self._folder(each).record.toml) == meant:
+                    return self._folder(each)
+        return None
+
+    def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
+        """A new one. Raises ResultError if it cannot be stored."""
+        clock = self._host.clock
+        word = re.sub(r"[^a-z0-9]+", "-", sweep.id.lower()).strip("-")
+        first = name = checked_name(f"{clock.utc_now():%Y%m%dT%H%M%SZ}-{word}", "sweep")
+        number = 1
+        while (self.root / name).exists():
+            number += 1
+            name = f"{first}-{number}"
+        folder = self.root / name
+        record = SweepRecord(
+            id=name, created_utc=utc_second_text(clock), toml=text, is_virtual_time=is_virtual_time, cells=cells
+        )
+        try:
+            make_own_folder(folder, "the folder for a sweep", root=self._host.state.root)
+            write_file(folder / _RECORD, msgspec.json.encode(record))
+        except OSError as error:
+            raise storage_error(f"no sweep can be stored in '{self.root}'", error) from error
+        return self._folder(name)
+
+    def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> None:
+        """What it depends on has changed since: its cells have other keys."""
+        record = msgspec.structs.replace(folder.record, cells=cells, is_virtual_time=is_virtual_time)
+        write_file(folder.path / _RECORD, msgspec.json.encode(record))
+
+    def delete(self, folder: SweepFolder) -> None:
+        """Its cells stay, for other sweeps. Raises MachineBusy while it runs."""
+        with folder.open():
+            shutil.rmtree(folder.path)
+
+    def _folder(self, name: str) -> SweepFolder:
+        return SweepFolder(self.root / checked_name(name, "sweep"), cell_store(self._host))
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(read_plain(path, _MOST_FAILED_BYTES, is_own=True), type=kind)
+    except OSError as error:
+        raise ResultError(f"'{path}' cannot be read: {error.strerror}", hint="restore it, or sweep anew") from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise ResultError(f"'{path}' is damaged: {error}", hint="restore it, or sweep anew") from None

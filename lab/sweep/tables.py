@@ -1,0 +1,171 @@
+"""What a sweep found, as tables: best and worst cells, cells far from theory, how much each axis changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.report.table import Column, Table
+from lab.sweep.effects import sensitivities
+from lab.sweep.grid import Axis, Pair, SweepGrid
+from lab.sweep.rows import CellRow, SweepResult, iops_text
+from lab.units import human_seconds
+
+OFF_THEORY = 0.10
+"""From so far on a cell is a surprise, if its interval does not hold the prediction either."""
+_FEW_SURPRISES = 10
+NOTHING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """A row far from theory."""
+
+    number: int
+    """Of the row."""
+    ratio: float
+    """Measured over predicted."""
+
+    @property
+    def distance(self) -> float:
+        """Half the speed is as far as twice the speed."""
+        return abs(math.log(self.ratio))
+
+
+def summary_tables(result: SweepResult) -> tuple[Table, ...]:
+    """For a terminal: the best and the worst cell of each workload, the first surprises, the sensitivity."""
+    grid = SweepGrid(result)
+    if not grid.rows:
+        return ()
+    axes = grid.settings
+    columns = (Column("workload", False), Column("", False), *_columns(axes), *_FIGURES)
+    body = [
+        (pair.title, place, *cells)
+        for pair in grid.pairs
+        for place, cells in _extremes(grid, axes, pair, 1)
+        if place == "best" or len(pair.rows) > 1
+    ]
+    shown = Table("Best and worst cells", columns, tuple(body), (_SPEEDS_NOTE,))
+    return (shown, surprise_table(grid, _FEW_SURPRISES), sensitivity_table(grid))
+
+
+_FIGURES = (Column("IOPS"), Column("interval", False), Column("MB/s"), Column("p99"), Column("÷ theory"))
+_SPEEDS_NOTE = "interval: covers the true median; where there is one repeat, nothing is known of its spread"
+
+
+def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
+    """The fastest and the slowest cells of one workload and direction, ``most`` of each."""
+    body = tuple((place, *cells) for place, cells in _extremes(grid, grid.settings, pair, most))
+    ordered = _by_speed(grid, pair)
+    best = grid.rows[ordered[0]]
+    level = sum(grid.rows[number].iops_high >= best.iops_low for number in ordered[1:])
+    notes = [_SPEEDS_NOTE]
+    if level and best.repeats > 1:
+        notes.append(f"the intervals of {level} other cells reach into that of the best: it may not be the fastest")
+    title = f"{pair.title}: best and worst of {len(pair.rows):,}"
+    return Table(title, (Column("", False), *_columns(grid.settings), *_FIGURES), body, tuple(notes))
+
+
+def surprises(grid: SweepGrid) -> tuple[Surprise, ...]:
+    """All, the farthest first."""
+    found = [
+        Surprise(number, row.iops / row.predicted_iops)
+        for number, row in enumerate(grid.rows)
+        if row.predicted_iops and is_off(row)
+    ]
+    return tuple(sorted(found, key=lambda each: -each.distance))
+
+
+def is_off(row: CellRow) -> bool:
+    """Whether a row is farther from its prediction than 10 %, and its interval does not hold the prediction."""
+    if not row.predicted_iops:
+        return False
+    is_far = abs(row.iops / row.predicted_iops - 1) > OFF_THEORY
+    return is_far and not row.iops_low <= row.predicted_iops <= row.iops_high
+
+
+def surprise_table(grid: SweepGrid, most: int) -> Table:
+    """Measured beside predicted, for the ``most`` that are farthest apart."""
+    found = surprises(grid)
+    columns = (
+        Column("workload", False),
+        *_columns(grid.settings),
+        Column("measured"),
+        Column("interval", False),
+        Column("theory"),
+        Column("measured ÷ theory"),
+    )
+    body = []
+    for each in found[:most]:
+        row = grid.rows[each.number]
+        said = (f"{row.workload}, {row.direction}s", *_place(grid.settings, each.number))
+        theory = iops_text(row.predicted_iops or 0.0)
+        body.append((*said, iops_text(row.iops), interval_text(row), theory, f"{each.ratio:.2f}"))
+    predicted = sum(row.predicted_iops is not None for row in grid.rows)
+    far = f"more than {OFF_THEORY:.0%}"
+    note = (
+        f"{len(found)} of {predicted} figures with a prediction lie {far} from it, and their interval does not hold it"
+    )
+    if len(found) > most:
+        note += f"; the {most} farthest are shown"
+    if not predicted:
+        note = "theory says nothing of these cells"
+    return Table("Surprises: far from theory (IOPS)", columns, tuple(body), (note,))
+
+
+def sensitivity_table(grid: SweepGrid) -> Table:
+    """Share of the variance of log IOPS that each axis explains alone, and by which factor it changes the speed."""
+    found = sensitivities(grid)
+    columns = (Column("figures of", False), Column("n"), *(Column(axis.title) for axis in grid.axes), Column("rest"))
+    body = []
+    for each in found:
+        told = {effect.axis: f"{effect.share:.0%} ×{effect.factor:.3g}" for effect in each.effects}
+        # Least squares may leave a rest below 0 by rounding.
+        rest = f"{max(0.0, 1 - each.together):.0%}" if each.together is not None else NOTHING
+        body.append((each.title, f"{each.rows:,}", *(told.get(axis.name, NOTHING) for axis in grid.axes), rest))
+    notes = (
+        "share of the variance of log IOPS that the axis explains alone; ×: mean speed at its best value over that at "
+        "its worst (geometric means)",
+        "rest: interactions of axes, and noise; where combinations are missing, shares overlap and need not add up",
+    )
+    return Table("How much each axis changes the speed", columns, tuple(body), notes)
+
+
+def interval_text(row: CellRow) -> str:
+    """``[98 – 104], n = 6``; of one repeat there is none."""
+    if row.repeats < 2:
+        return "one repeat"
+    return f"[{iops_text(row.iops_low)} – {iops_text(row.iops_high)}], n = {row.repeats}"
+
+
+def _columns(axes: Sequence[Axis]) -> Iterator[Column]:
+    for axis in axes:
+        yield Column(axis.title, axis.is_number)
+
+
+def _place(axes: Sequence[Axis], number: int) -> Iterator[str]:
+    for axis in axes:
+        yield axis.label(number)
+
+
+def _by_speed(grid: SweepGrid, pair: Pair) -> list[int]:
+    return sorted(pair.rows, key=lambda number: -grid.rows[number].iops)
+
+
+def _extremes(grid: SweepGrid, axes: Sequence[Axis], pair: Pair, most: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The best from the best on, then the worst from the worst on; none is both."""
+    ordered = _by_speed(grid, pair)
+    most = min(most, max(1, len(ordered) // 2))
+    worst = ordered[most:][-most:][::-1]
+    for word, numbers in (("best", ordered[:most]), ("worst", worst)):
+        for place, number in enumerate(numbers):
+            yield word if most == 1 else f"{word} {place + 1}", (*_place(axes, number), *_figures(grid.rows[number]))
+
+
+def _figures(row: CellRow) -> Iterator[str]:
+    yield iops_text(row.iops)
+    yield interval_text(row)
+    yield f"{row.bytes_per_second / 1e6:,.3g}" if row.bytes_per_second < 1e9 else f"{row.bytes_per_second / 1e6:,.0f}"
+    yield human_seconds(row.p99_seconds) if row.p99_seconds else NOTHING
+    yield f"{row.iops / row.predicted_iops:.2f}" if row.predicted_iops else NOTHING

@@ -1,0 +1,180 @@
+"""Daemons that end with the test that started them, however it ends.
+
+``Keeper`` starts this same file as a program between the test and its daemons. It reads orders from a pipe whose other
+end the test alone holds; when that closes, also by SIGKILL of the test, it kills all that it started and all that these
+have started. It is a child subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)): what puts itself into a session of its own, as
+slurmstepd and jobs do, becomes its child when its parent ends, and so cannot get away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+END_SECONDS = 20
+SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+
+
+class Keeper:
+    """Starts daemons, in a folder that is removed with them. Use it as a context manager.
+
+    The folder is the user's alone, and its path short enough for sockets in it (108 bytes, unix(7)).
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"raidlab-{prefix}-", dir=_short_folder()))
+        self._program = subprocess.Popen(
+            [sys.executable, "-I", __file__, str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the test, which then closes the pipe
+        )
+
+    @property
+    def pid(self) -> int:
+        """Of the program that keeps the daemons."""
+        return self._program.pid
+
+    def start(self, argv: Sequence[str], log: str, environment: Mapping[str, str]) -> int:
+        """Starts a daemon in the foreground; its output is added to a file of the folder. Returns its process id."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        order = {"argv": list(argv), "log": str(self.folder / log), "environment": dict(environment)}
+        self._program.stdin.write(json.dumps(order) + "\n")
+        self._program.stdin.flush()
+        return int(self._program.stdout.readline())
+
+    def log(self, name: str) -> str:
+        return (self.folder / name).read_text(errors="replace")
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the daemons and whatever they have started. Returns when the last of them and the folder are gone."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._program.stdin.close()
+        code = self._program.wait(END_SECONDS)
+        self._program.stdout.close()
+        assert code == 0, f"the keeper of {self.folder} ended with {code}"
+
+
+def _short_folder() -> str | None:
+    """The usual place of temporary files, unless its path leaves too little for a socket's."""
+    return None if len(tempfile.gettempdir()) <= 40 else "/tmp"
+
+
+def wait_until(holds: Callable[[], bool], seconds: float, failure: Callable[[], str]) -> None:
+    """Asks until it holds.
+
+    Raises:
+        AssertionError: It did not in so many seconds; ``failure`` says what there is instead.
+    """
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, failure()
+        time.sleep(0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback on which nobody listens.
+
+    Below those that the kernel gives to outgoing connections, so that none of these takes one meanwhile.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(10_000, lowest), 200):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError(f"of 200 ports between 10000 and {lowest} fewer than {count} are free")
+
+
+def children_of(parent: int) -> list[int]:
+    """Process ids, zombies among them."""
+    return [pid for pid, of in _parents() if of == parent]
+
+
+def descendants_of(ancestor: int) -> set[int]:
+    """Process ids of its children, their children, and so on."""
+    parents, found, before = dict(_parents()), {ancestor}, 0
+    while len(found) != before:
+        before = len(found)
+        found |= {pid for pid, parent in parents.items() if parent in found}
+    return found - {ancestor}
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name, in brackets, may hold anything (proc(5)).
+            yield int(stat.parent.name), int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+
+
+def _reap(*_: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _end_all() -> None:
+    """Kills children until there are none: those of a killed child have become this process's own.
+
+    A child's id is not given to another before this process has reaped it, so nobody else is hit.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while True:
+        _reap()
+        children = children_of(os.getpid())
+        if not children:
+            return
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.05)
+
+
+def _obey(order: str) -> int:
+    wanted = json.loads(order)
+    # Should the keeper itself be killed, the daemons follow it.
+    argv = ["setpriv", "--pdeathsig", "KILL", *wanted["argv"]]
+    with open(wanted["log"], "ab") as log:
+        daemon = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=wanted["environment"], start_new_session=True
+        )
+    return daemon.pid
+
+
+def main(folder: str) -> None:
+    """Starts a daemon for each line of JSON, and ends them all when no more can come."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, _reap)
+    # Whoever ends it so wants its daemons to end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        while order := sys.stdin.readline():
+            sys.stdout.write(f"{_obey(order)}\n")
+            sys.stdout.flush()
+    finally:
+        _end_all()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,223 @@
+"""A Slurm of this computer alone: munged, a controller and its nodes on loopback, started by an ordinary user.
+
+Slurm takes several nodes of one computer apart by port (slurmd -N, slurm.conf(5)). Everybody's user is the one who runs
+the tests, so there is no root: no cgroups, processes are found by /proc (proctrack/linuxproc), and no accounting.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.keeper import SEARCH_PATH, Keeper, children_of, descendants_of, free_ports, wait_until
+
+NODES = ("node1", "node2")
+PARTITION = "rig"
+START_SECONDS = 40
+COMMAND_SECONDS = 30
+
+CONFIGURATION = """\
+ClusterName=rig
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+CredType=cred/munge
+# A job that is put back waits until its credential has expired: two minutes, were it not said.
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+MailProg=/bin/true
+# Listen on 127.0.0.1 alone.
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+# Nodes may promise more than this computer has, and a node that comes back is used again.
+SlurmdParameters=config_overrides
+ReturnToService=2
+# A job is looked at when it comes, not half a minute later, and a node that is gone is missed soon.
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1
+SlurmdTimeout=10
+MessageTimeout=5
+KillWait=2
+PartitionName={partition} Nodes={nodes} Default=YES MaxTime=60 State=UP
+"""
+NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory_mb}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmRig:
+    """A running cluster. ``environment`` is what sbatch, squeue and the others need to find it."""
+
+    keeper: Keeper
+    environment: dict[str, str]
+    nodes: tuple[str, ...]
+    node_pids: dict[str, int]
+
+    @property
+    def folder(self) -> Path:
+        """Everything of the cluster, logs too; it is gone with it."""
+        return self.keeper.folder
+
+    def run(self, *argv: str, seconds: float = COMMAND_SECONDS) -> str:
+        """The output of a command of Slurm, which must succeed."""
+        done = self._ask(argv, seconds)
+        assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}\n{self.tails()}"
+        return done.stdout
+
+    def submit(self, script: str, *options: str) -> int:
+        """Submits a batch job. Returns its id."""
+        return int(self.run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", script))
+
+    def job(self, number: int) -> dict[str, str]:
+        """What the controller knows of a job: JobState, NodeList, Restarts and so on."""
+        words = self.run("scontrol", "--oneliner", "show", "job", str(number)).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def wait_for_job(self, number: int, *states: str, seconds: float = COMMAND_SECONDS) -> dict[str, str]:
+        """Waits until a job is in one of these states. Returns what is known of it then."""
+        seen: dict[str, str] = {}
+
+        def there() -> bool:
+            seen.update(self.job(number))
+            return seen["JobState"] in states
+
+        wait_until(there, seconds, lambda: f"job {number} is not {' or '.join(states)}: {seen}\n{self.tails()}")
+        return seen
+
+    def states(self) -> dict[str, str]:
+        """Of the nodes: idle, mixed, allocated, down and so on; with a star where a node does not answer."""
+        said = self._ask(("sinfo", "--noheader", "--Node", "--format=%N %T"), COMMAND_SECONDS).stdout
+        return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+
+    def wait_for_nodes(self, seconds: float = START_SECONDS) -> None:
+        """Waits until every node can be given a job."""
+        wait_until(
+            lambda: all(self.states().get(node) == "idle" for node in self.nodes),
+            seconds,
+            lambda: f"Slurm's nodes are {self.states()}\n{self.tails()}",
+        )
+
+    def start_node(self, name: str) -> None:
+        """Starts the daemon of a node, at first or after its death."""
+        argv = ["slurmd", "-D", "-N", name]
+        self.node_pids[name] = self.keeper.start(argv, f"{name}.log", self.environment)
+
+    def kill_node(self, name: str) -> None:
+        """Kills the daemon of a node; the jobs that it has started go on, as on a computer of its own."""
+        os.kill(self.node_pids[name], signal.SIGKILL)
+
+    def lose_node(self, name: str) -> None:
+        """Kills all of a node at once, its jobs too: as if its computer had lost power."""
+        steps = [pid for pid in children_of(self.keeper.pid) if pid not in self.node_pids.values()]
+        families = [[pid, *descendants_of(pid)] for pid in steps]
+        lost = [family for family in families if any(_runs_on(name, pid) for pid in family)]
+        # What watches a job goes before it, so that it cannot tell the controller of its end.
+        watchers, jobs = [family[0] for family in lost], [pid for family in lost for pid in family[1:]]
+        for pid in (self.node_pids[name], *watchers, *jobs):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def tails(self) -> str:
+        """The last lines of every log."""
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"== {log.name}\n" + "\n".join(self.keeper.log(log.name).splitlines()[-15:]) for log in logs)
+
+    def _ask(self, argv: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=seconds, check=False
+        )
+
+
+def _runs_on(node: str, pid: int) -> bool:
+    """Whether a process belongs to a job there; Slurm's own daemons have no such variable."""
+    try:
+        return f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+@contextmanager
+def slurm_rig(*nodes: str, cpus: int = 2, memory_mb: int = 4096) -> Iterator[SlurmRig]:
+    """A cluster whose nodes are idle. When the block ends nothing of it is left, jobs neither.
+
+    Args:
+        nodes: Their names; left out: node1 and node2.
+        cpus: Of each node, whatever this computer has.
+        memory_mb: Of each node in MiB; promised, not enforced.
+    """
+    names = nodes or NODES
+    with Keeper("slurm") as keeper:
+        folder = keeper.folder
+        _write_configuration(folder, names, cpus, memory_mb)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+        environment = kept | {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": SEARCH_PATH}
+        rig = SlurmRig(keeper, environment, names, {})
+        _start_munge(keeper, environment)
+        keeper.start(["slurmctld", "-D", "-i"], "slurmctld.log", environment)
+        for name in names:
+            rig.start_node(name)
+        rig.wait_for_nodes()
+        yield rig
+
+
+def _write_configuration(folder: Path, nodes: tuple[str, ...], cpus: int, memory_mb: int) -> None:
+    host, ports = socket.gethostname().partition(".")[0], free_ports(1 + len(nodes))
+    text = CONFIGURATION.format(
+        host=host,
+        port=ports[0],
+        user=pwd.getpwuid(os.getuid()).pw_name,
+        folder=folder,
+        partition=PARTITION,
+        nodes=",".join(nodes),
+    )
+    for name, port in zip(nodes, ports[1:], strict=True):
+        text += NODE.format(name=name, host=host, port=port, cpus=cpus, memory_mb=memory_mb)
+        (folder / f"spool.{name}").mkdir()
+    (folder / "slurm.conf").write_text(text)
+    # None are used. Newer Slurm must be told so; 22.05 cannot be, and looks for the fewest with version 1.
+    older = _slurm_version() < (23, 2)
+    no_cgroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no" if older else "CgroupPlugin=disabled"
+    (folder / "cgroup.conf").write_text(f"{no_cgroups}\n")
+    for name in ("state", "munge"):
+        (folder / name).mkdir(mode=0o700)
+    key = folder / "munge" / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+
+
+def _slurm_version() -> tuple[int, ...]:
+    """Year and month, from a line such as "slurm-wlm 22.05.8"."""
+    said = subprocess.check_output(["slurmd", "-V"], env=os.environ | {"PATH": SEARCH_PATH}, text=True, timeout=20)
+    return tuple(int(word) for word in said.split()[-1].split(".")[:2])
+
+
+def _start_munge(keeper: Keeper, environment: dict[str, str]) -> None:
+    folder = keeper.folder / "munge"
+    files = [f"--{name}-file={folder / name}" for name in ("key", "pid", "seed", "log")]
+    # --force: munged wants a socket that all users can reach, and this one is its user's alone.
+    argv = ["munged", "--foreground", "--force", f"--socket={folder / 'socket'}", *files, "--num-threads=10"]
+    keeper.start(argv, "munged.log", environment)
+    ask = ["munge", "--no-input", f"--socket={folder / 'socket'}"]
+
+    def answers() -> bool:
+        return subprocess.run(ask, env=environment, capture_output=True, check=False).returncode == 0
+
+    wait_until(answers, START_SECONDS, lambda: f"munged does not answer: {keeper.log('munged.log')}")

@@ -1,0 +1,116 @@
+"""Computers to reach by ssh that are all this one: an sshd each on loopback, of an ordinary user for himself."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.keeper import SEARCH_PATH, Keeper, free_ports, wait_until
+
+NODES = ("node1", "node2")
+SSHD = shutil.which("sshd", path=SEARCH_PATH)
+START_SECONDS = 20
+
+# StrictModes wants every folder above the keys to be writable by their owner alone, and /tmp is everybody's. More
+# connections at a time than the ten that sshd waits for, since a sweep starts its workers all at once.
+SERVER = """\
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/{name}.host_key
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+AllowTcpForwarding yes
+AllowStreamLocalForwarding yes
+StreamLocalBindUnlink yes
+MaxStartups 100
+MaxSessions 100
+SetEnv RIG_NODE={name}
+"""
+CLIENT = """\
+Host {name}
+  HostName 127.0.0.1
+  Port {port}
+  User {user}
+  IdentityFile {folder}/user_key
+  IdentitiesOnly yes
+  UserKnownHostsFile {folder}/known_hosts
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  BatchMode yes
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SshRig:
+    """Running servers: ``ssh -F config NAME`` reaches each, where the variable RIG_NODE holds its name."""
+
+    keeper: Keeper
+    user: str
+    ports: dict[str, int]
+    pids: dict[str, int]
+
+    @property
+    def folder(self) -> Path:
+        """Keys and logs; it is gone with the servers."""
+        return self.keeper.folder
+
+    @property
+    def config(self) -> Path:
+        """For ``ssh -F``."""
+        return self.folder / "ssh_config"
+
+    def command(self, name: str, *argv: str) -> list[str]:
+        """The command line that runs another one there."""
+        return ["ssh", "-F", str(self.config), name, *argv]
+
+
+def keygen(path: Path) -> None:
+    """Makes a key without a passphrase, and its public half beside it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=20)
+
+
+@contextmanager
+def ssh_rig(*nodes: str) -> Iterator[SshRig]:
+    """Servers that take connections, by default node1 and node2. When the block ends nothing of them is left."""
+    names = nodes or NODES
+    if os.geteuid() == 0:
+        # Where sshd as root locks its unprivileged half in; the distribution makes it at boot.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    with Keeper("ssh") as keeper:
+        folder = keeper.folder
+        rig = SshRig(keeper, user, dict(zip(names, free_ports(len(names)), strict=True)), {})
+        keygen(folder / "user_key")
+        shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
+        for name, port in rig.ports.items():
+            words = {"name": name, "port": port, "folder": folder, "user": user}
+            keygen(folder / f"{name}.host_key")
+            _append(folder / "known_hosts", f"[127.0.0.1]:{port} {(folder / f'{name}.host_key.pub').read_text()}")
+            _append(rig.config, CLIENT.format(**words))
+            (folder / f"{name}.sshd_config").write_text(SERVER.format(**words))
+            argv = [str(SSHD), "-D", "-e", "-f", str(folder / f"{name}.sshd_config")]
+            rig.pids[name] = keeper.start(argv, f"{name}.log", os.environ)
+        for name in names:
+            _wait_for_server(rig, name)
+        yield rig
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def _wait_for_server(rig: SshRig, name: str) -> None:
+    def answers() -> bool:
+        return subprocess.run(rig.command(name, "true"), capture_output=True, timeout=20, check=False).returncode == 0
+
+    wait_until(answers, START_SECONDS, lambda: f"{name} cannot be reached: {rig.keeper.log(f'{name}.log')}")

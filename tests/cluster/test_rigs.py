@@ -1,0 +1,240 @@
+"""Whether the clusters that other tests run on are clusters, stay on loopback, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.keeper import Keeper, children_of, descendants_of, free_ports, wait_until
+from tests.cluster.slurm_rig import SlurmRig, slurm_rig
+from tests.cluster.ssh_rig import SshRig, ssh_rig
+
+pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+Rig = SlurmRig | SshRig
+RIGS = pytest.mark.parametrize("open_rig", [slurm_rig, ssh_rig])
+# What would outlive its job and its connection: in a session of its own, and nobody waits for it.
+STRAY = "setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $!"
+
+
+def alive(pids: Iterable[int]) -> list[str]:
+    """The command lines of those that run; a zombie runs no more."""
+    found = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if state not in "ZX":
+            found.append(f"{pid} {words}")
+    return found
+
+
+def listening(pids: Iterable[int]) -> set[str]:
+    """Addresses, in hexadecimal as in /proc/net/tcp (proc(5)), at which these processes take connections."""
+    inodes = set()
+    for pid in pids:
+        for entry in Path(f"/proc/{pid}/fd").glob("*"):
+            inodes.add(entry.readlink().name.removeprefix("socket:[").removesuffix("]"))
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()]
+    return {words[1].partition(":")[0] for words in lines if words[3] == "0A" and words[9] in inodes}
+
+
+def leave_a_stray(rig: Rig, folder: Path) -> int:
+    """Starts something that its job or connection does not wait for. Returns its process id."""
+    if isinstance(rig, SshRig):
+        return int(subprocess.check_output(rig.command("node2", STRAY), timeout=20))
+    said = folder / "stray"
+    rig.submit(f"{STRAY} >{said}.new; mv {said}.new {said}; sleep 600")
+    wait_until(said.exists, 20, rig.tails)
+    return int(said.read_text())
+
+
+def test_two_jobs_run_at_once_on_both_nodes(slurm: SlurmRig, tmp_path: Path) -> None:
+    # Each ends when it has met the other.
+    script = f"cd {tmp_path}; touch $SLURMD_NODENAME; until [ -e node1 ] && [ -e node2 ]; do sleep 0.05; done"
+    jobs = [slurm.submit(script, "--cpus-per-task=2") for _ in slurm.nodes]
+    ran = [slurm.wait_for_job(job, "COMPLETED", "FAILED") for job in jobs]
+    assert {job["JobState"] for job in ran} == {"COMPLETED"}
+    assert {job["NodeList"] for job in ran} == {"node1", "node2"}
+
+
+def test_one_command_on_both_nodes(slurm: SlurmRig) -> None:
+    said = slurm.run("srun", "--nodes=2", "--ntasks-per-node=1", "printenv", "SLURMD_NODENAME")
+    assert sorted(said.split()) == ["node1", "node2"]
+
+
+def test_a_cancelled_job_ends_its_processes(slurm: SlurmRig, tmp_path: Path) -> None:
+    said = tmp_path / "pid"
+    job = slurm.submit(f"echo $$ >{said}.new; mv {said}.new {said}; exec sleep 600")
+    wait_until(said.exists, 20, slurm.tails)
+    pid = int(said.read_text())
+    assert alive([pid])
+    assert slurm.run("squeue", "--noheader", "--format=%i").split() == [str(job)]
+    slurm.run("scancel", str(job))
+    slurm.wait_for_job(job, "CANCELLED")
+    wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")
+
+
+@pytest.mark.parametrize("kill", [SlurmRig.kill_node, SlurmRig.lose_node])
+def test_a_lost_node_loses_its_job_to_the_other(
+    slurm: SlurmRig, tmp_path: Path, kill: Callable[[SlurmRig, str], None]
+) -> None:
+    said = tmp_path / "pid"
+    job = slurm.submit(f"echo $$ >{said}.new; mv {said}.new {said}; exec sleep 600", "--requeue", "--nodelist=node1")
+    wait_until(said.exists, 20, slurm.tails)
+    pid = int(said.read_text())
+    kill(slurm, "node1")
+    # A daemon alone leaves its jobs running, though the controller gives them to another node.
+    wait_until(lambda: bool(alive([pid])) == (kill is SlurmRig.kill_node), 5, lambda: f"the job: {alive([pid])}")
+    again = slurm.wait_for_job(job, "PENDING", seconds=60)
+    assert again["Restarts"] == "1"
+    assert slurm.states()["node1"].startswith("down")
+    slurm.run("scontrol", "update", f"job={job}", "NodeList=node2")
+    assert slurm.wait_for_job(job, "RUNNING", seconds=60)["NodeList"] == "node2"
+    slurm.run("scancel", str(job))
+    slurm.start_node("node1")
+    slurm.wait_for_nodes()
+
+
+@pytest.mark.parametrize("name", ["node1", "node2"])
+def test_each_name_is_a_server(servers: SshRig, name: str) -> None:
+    said = subprocess.check_output(servers.command(name, 'echo "$RIG_NODE"'), timeout=20, text=True)
+    assert said.strip() == name
+
+
+@pytest.mark.parametrize("direction", ["-L", "-R"])
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
+def test_ssh_forwards(servers: SshRig, direction: str, family: socket.AddressFamily) -> None:
+    inlet, outlet = addresses(servers.folder / f"forward{direction}", family)
+    with socket.socket(family) as listener:
+        listener.bind(outlet)
+        listener.listen()
+        argv = [*servers.command("node1"), "-N", "-o", "ExitOnForwardFailure=yes"]
+        argv[1:1] = [direction, f"{spelled(inlet)}:{spelled(outlet)}"]
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as client:
+            try:
+                wait_until(lambda: takes(inlet, family), 20, lambda: f"no way in; ssh: {client.poll()}")
+                with socket.socket(family) as sender:
+                    sender.connect(inlet)
+                    sender.sendall(b"through")
+                    sender.shutdown(socket.SHUT_WR)
+                    assert received(listener) == b"through"
+            finally:
+                client.terminate()
+
+
+Address = str | tuple[str, int]
+
+
+def addresses(prefix: Path, family: socket.AddressFamily) -> list[Address]:
+    """Where a forwarded connection goes in and comes out."""
+    if family == socket.AF_UNIX:
+        return [f"{prefix}.in", f"{prefix}.out"]
+    return [("127.0.0.1", port) for port in free_ports(2)]
+
+
+def spelled(address: Address) -> str:
+    return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+
+
+def takes(address: Address, family: socket.AddressFamily) -> bool:
+    with socket.socket(family) as tried:
+        return tried.connect_ex(address) == 0
+
+
+def received(listener: socket.socket) -> bytes:
+    """What the first connection that says something has said; those that only tried come before it."""
+    listener.settimeout(20)
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(20)
+            text = b"".join(iter(lambda: connection.recv(4096), b""))  # noqa: B023
+        if text:
+            return text
+
+
+@RIGS
+def test_all_of_it_listens_on_loopback_and_nothing_is_left(
+    open_rig: Callable[[], AbstractContextManager[Rig]], tmp_path: Path
+) -> None:
+    with open_rig() as rig:
+        stray = leave_a_stray(rig, tmp_path)
+        pids = descendants_of(rig.keeper.pid) | {rig.keeper.pid}
+        assert stray in pids
+        assert listening(pids) == {"0100007F"}
+        daemons = children_of(rig.keeper.pid)
+    assert len(daemons) >= 2
+    assert alive(pids) == []
+    assert not rig.folder.exists()
+
+
+@RIGS
+def test_a_rig_goes_with_a_test_that_fails(open_rig: Callable[[], AbstractContextManager[Rig]]) -> None:
+    pids: set[int] = set()
+
+    def failing() -> None:
+        with open_rig() as rig:
+            pids.update(descendants_of(rig.keeper.pid))
+            pytest.fail("as a test does")
+
+    with pytest.raises(pytest.fail.Exception, match="as a test does"):
+        failing()
+    assert pids
+    assert alive(pids) == []
+
+
+HOLDER = """
+import json, sys, time
+from pathlib import Path
+from tests.cluster.keeper import descendants_of
+from tests.cluster.test_rigs import leave_a_stray, slurm_rig, ssh_rig
+with globals()[sys.argv[1]]() as rig:
+    leave_a_stray(rig, Path(sys.argv[2]))
+    pids = [rig.keeper.pid, *descendants_of(rig.keeper.pid)]
+    print(json.dumps([str(rig.folder), pids]), flush=True)
+    time.sleep(600)
+"""
+
+
+@RIGS
+def test_a_rig_goes_with_a_test_that_is_killed(
+    open_rig: Callable[[], AbstractContextManager[Rig]], tmp_path: Path
+) -> None:
+    argv = [sys.executable, "-c", HOLDER, open_rig.__name__, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True) as holder:
+        assert holder.stdout is not None
+        try:
+            folder, pids = json.loads(holder.stdout.readline())
+            assert len(alive(pids)) >= 4
+        finally:
+            holder.kill()
+    wait_until(lambda: not alive(pids), 20, lambda: f"still there: {alive(pids)}")
+    assert not Path(folder).exists()
+
+
+def test_daemons_go_with_a_keeper_that_is_killed() -> None:
+    keeper = Keeper("test")
+    try:
+        pid = keeper.start(["sleep", "600"], "sleep.log", os.environ)
+        wait_until(lambda: "sleep 600" in "".join(alive([pid])), 20, lambda: f"there is {alive([pid])}")
+        os.kill(keeper.pid, signal.SIGKILL)
+        wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")
+        with pytest.raises(AssertionError, match="ended with -9"):
+            keeper.__exit__()
+    finally:
+        shutil.rmtree(keeper.folder)

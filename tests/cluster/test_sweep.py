@@ -1,0 +1,124 @@
+"""Sweeps on a real Slurm and over ssh: the figures of one computer, and nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm_rig import PARTITION, SlurmRig
+from tests.cluster.ssh_rig import SshRig
+from tests.kernel.sweeps import Sweeps, digests, sweeps_in
+
+pytestmark = [pytest.mark.cluster, pytest.mark.virtual_time, pytest.mark.timeout(600)]
+CELLS = 8
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """All cells as one worker of this computer measures them."""
+    found = sweeps_in(tmp_path_factory.mktemp("alone")).run("--cluster", "local:1")
+    assert found["measured"] == CELLS
+    return digests(found)
+
+
+def on_slurm(folder: Path, rig: SlurmRig) -> Sweeps:
+    sweeps = sweeps_in(folder, more={name: rig.environment[name] for name in ("SLURM_CONF", "PATH")})
+    table = f'[cluster.slurm]\npartition = "{PARTITION}"\nhost = "127.0.0.1"\nwalltime = "00:20:00"\nmemory = "1G"\n'
+    sweeps.file.write_text(f"{sweeps.file.read_text()}\n{table}")
+    return sweeps
+
+
+def test_jobs_of_slurm_measure_the_same_and_are_gone_afterwards(
+    alone: dict[str, str], slurm: SlurmRig, tmp_path: Path
+) -> None:
+    sweeps = on_slurm(tmp_path, slurm)
+    found = sweeps.run("--cluster", "slurm")
+    assert digests(found) == alone
+    assert found["measured"] == CELLS
+    jobs = slurm.run("squeue", "--noheader", "--states=PENDING,RUNNING,SUSPENDED")
+    assert not jobs.strip()
+
+
+@pytest.mark.parametrize("victim", ["scheduler", "client"])
+def test_on_slurm_a_sweep_goes_on_after_a_kill(
+    alone: dict[str, str], slurm: SlurmRig, tmp_path: Path, victim: str
+) -> None:
+    sweeps = on_slurm(tmp_path, slurm)
+    process = sweeps.start("--cluster", "slurm")
+    sweeps.until(lambda: len(sweeps.files()) >= 2 and sweeps.progress().get("processes"), process)
+    sweeps.kill(victim, process)
+    process.communicate(timeout=120)
+    # Jobs whose scheduler is gone end by themselves; that they do is not waited for.
+    slurm.run("scancel", "--partition", PARTITION)
+    sweeps.until_gone()
+    before = sweeps.files()
+    after = sweeps.run("--cluster", "slurm", "--resume")
+    assert digests(after) == alone
+    assert after["measured"] == CELLS - len(before)
+    assert {key: sweeps.files()[key] for key in before} == before
+
+
+def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], slurm: SlurmRig, tmp_path: Path) -> None:
+    sweeps = on_slurm(tmp_path, slurm)
+    process = sweeps.start("--cluster", "slurm")
+    sweeps.until(lambda: sweeps.files(), process)
+    slurm.lose_node("node2")
+    try:
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+    finally:
+        slurm.start_node("node2")
+        slurm.wait_for_nodes()
+    assert digests(sweeps.run("--resume")) == alone
+
+
+def over_ssh(folder: Path, rig: SshRig, *, state: Path | None = None) -> Sweeps:
+    sweeps = sweeps_in(folder)
+    there = f'state = "{state}"\n' if state else ""
+    table = f'[cluster.ssh]\nconfig = "{rig.config}"\nworkers = 1\n{there}'
+    sweeps.file.write_text(f"{sweeps.file.read_text()}\n{table}")
+    return sweeps
+
+
+def test_over_ssh_it_is_the_same_and_cells_come_from_another_computers_folder(
+    alone: dict[str, str], servers: SshRig, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir(mode=0o700)
+    sweeps = over_ssh(tmp_path, servers, state=there)
+    found = sweeps.run("--cluster", "ssh:node1,node2")
+    assert digests(found) == alone
+    kept = {path.stem for path in (there / "sweeps/cells").glob("*/*.cell")}
+    assert kept == set(alone) == set(sweeps.files())
+    # What is lost here is still there, and comes without being measured again.
+    for path in (sweeps.state / "sweeps/cells").glob("*/*.cell"):
+        path.unlink()
+    again = sweeps.run("--cluster", "ssh:node1,node2", "--resume")
+    assert (again["measured"], digests(again)) == (0, alone)
+
+
+def test_over_ssh_a_worker_that_is_killed_is_replaced_and_the_client_goes_on(
+    alone: dict[str, str], servers: SshRig, tmp_path: Path
+) -> None:
+    sweeps = over_ssh(tmp_path, servers)
+    process = sweeps.start("--cluster", "ssh:node1,node2")
+    sweeps.until(lambda: sweeps.files() and "node1-0" in sweeps.progress().get("processes", {}), process)
+    sweeps.kill("node1-0", process)
+    sweeps.until(lambda: len(sweeps.files()) >= 4, process)
+    sweeps.kill("client", process)
+    process.communicate(timeout=120)
+    sweeps.until_gone()
+    before = sweeps.files()
+    after = sweeps.run("--cluster", "ssh:node1,node2", "--resume")
+    assert digests(after) == alone
+    assert {key: sweeps.files()[key] for key in before} == before
+
+
+def test_a_host_that_cannot_be_reached_is_named(servers: SshRig, tmp_path: Path) -> None:
+    sweeps = over_ssh(tmp_path, servers)
+    process = sweeps.start("--cluster", "ssh:node1,node9")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "no worker can be started on node9" in said
+    assert not sweeps.left()

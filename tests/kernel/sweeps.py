@@ -1,0 +1,134 @@
+"""Sweeps run by the command, as tests look at them from outside: their cells, their processes, their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 180.0
+FILE = """\
+format_version = 2
+id = "small"
+title = "A small sweep"
+question = "Is it the same everywhere?"
+[disks]
+kind = "spindle"
+size_bytes = "16M"
+[array]
+assume_clean = true
+[[jobs]]
+workload = "rand-read-4k"
+runtime_seconds = 3.0
+warmup_seconds = 1.0
+[sweep]
+level = ["raid0", "raid1", "raid5"]
+members = [2, 3, 4]
+queue_depth = {depths}
+drive = ["hdd-10k"]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeps:
+    """One state folder, a file, and the command that sweeps it."""
+
+    state: Path
+    file: Path
+    more: Mapping[str, str]
+    patience_seconds: float
+
+    def argv(self, *words: str) -> list[str]:
+        start = "from lab.cli.main import main; main()"
+        return [sys.executable, "-c", start, "--json", "sweep", str(self.file), "--dashboard", "none", *words]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.argv(*words),
+            cwd=REPOSITORY,
+            env={**os.environ, "RAIDLAB_STATE": str(self.state), **self.more},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, status: int = 0) -> dict[str, Any]:
+        """To its end. The document that it prints."""
+        process = self.start(*words)
+        printed, said = process.communicate(timeout=self.patience_seconds)
+        assert process.returncode == status, said
+        document: dict[str, Any] = json.loads(printed)
+        return document
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Key of every cell that is there -> inode and time of its file: one that is measured again has others."""
+        found = (self.state / "sweeps/cells").glob("*/*.cell")
+        return {path.stem: ((told := path.stat()).st_ino, told.st_mtime_ns) for path in found}
+
+    def progress(self) -> dict[str, Any]:
+        """Of the sweep that runs; empty: none does yet."""
+        for path in (self.state / "sweeps/runs").glob("*/progress.json"):
+            document: dict[str, Any] = json.loads(path.read_text())
+            return document
+        return {}
+
+    def until(self, is_so: Callable[[], object], process: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + self.patience_seconds
+        while not is_so():
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline, self.progress()
+            time.sleep(0.02)
+
+    def kill(self, name: str, process: subprocess.Popen[str]) -> None:
+        """``client``, ``scheduler``, or a worker by its name: with SIGKILL."""
+        number = process.pid if name == "client" else int(self.progress()["processes"][name])
+        os.kill(number, signal.SIGKILL)
+
+    def until_gone(self) -> None:
+        """Until nothing of it runs: a worker whose client was killed ends by itself, perhaps with a last cell."""
+        deadline = time.monotonic() + self.patience_seconds
+        while left := self.left():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+
+    def left(self) -> list[str]:
+        """Processes of this state folder that are there: kernels, workers, schedulers."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                variables = (path.parent / "environ").read_bytes()
+            except OSError:
+                continue
+            if f"RAIDLAB_STATE={self.state}".encode() in variables.split(b"\0"):
+                found.append(words)
+        return found
+
+
+def sweeps_in(
+    folder: Path,
+    *,
+    depths: tuple[int, ...] = (1,),
+    patience_seconds: float = PATIENCE_SECONDS,
+    more: Mapping[str, str] | None = None,
+) -> Sweeps:
+    """``depths``: eight cells for each. ``more``: of the environment."""
+    state = folder / "state"
+    state.mkdir(mode=0o700)
+    file = folder / "small.toml"
+    file.write_text(FILE.replace("{depths}", str(list(depths))))
+    return Sweeps(state, file, more or {}, patience_seconds)
+
+
+def digests(document: Mapping[str, Any]) -> dict[str, str]:
+    """Cell -> digest of what was measured."""
+    return {cell["cell"]: cell["digest"] for cell in document["cells"]}

@@ -1,0 +1,91 @@
+"""Sweeps: the same figures from any number of workers, and nothing lost whatever is killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.sweeps import Sweeps, digests, sweeps_in
+
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+CELLS = 16
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """All cells as one worker measures them."""
+    sweeps = sweeps_in(tmp_path_factory.mktemp("alone"), depths=(1, 2))
+    found = sweeps.run("--cluster", "local:1")
+    assert found["measured"] == CELLS
+    assert len(set(digests(found).values())) == CELLS, "each cell has figures of its own"
+    return digests(found)
+
+
+def test_cells_that_are_there_are_not_measured_again_and_other_sweeps_share_them(
+    alone: dict[str, str], tmp_path: Path
+) -> None:
+    sweeps = sweeps_in(tmp_path, depths=(1,))
+    few = sweeps.run("--cluster", "local:2")
+    before = sweeps.files()
+    assert (few["measured"], few["reused"]) == (CELLS // 2, 0)
+    more = sweeps_in_place(sweeps, (1, 2)).run("--cluster", "local:2")
+    assert (more["measured"], more["reused"]) == (CELLS // 2, CELLS // 2)
+    assert digests(more) == alone
+    assert {key: sweeps.files()[key] for key in before} == before
+    again = sweeps.run()
+    assert (again["measured"], again["reused"]) == (0, CELLS)
+
+
+def sweeps_in_place(sweeps: Sweeps, depths: tuple[int, ...]) -> Sweeps:
+    sweeps.file.write_text(sweeps.file.read_text().replace("[1]", str(list(depths))))
+    return sweeps
+
+
+@pytest.mark.parametrize("victim", ["worker-0", "scheduler", "client"])
+def test_after_a_kill_it_goes_on_and_no_finished_cell_is_measured_again(
+    alone: dict[str, str], tmp_path: Path, victim: str
+) -> None:
+    sweeps = sweeps_in(tmp_path, depths=(1, 2))
+    process = sweeps.start("--cluster", "local:2")
+    sweeps.until(lambda: len(sweeps.files()) >= 3 and sweeps.progress().get("processes"), process)
+    sweeps.kill(victim, process)
+    _, said = process.communicate(timeout=180)
+    assert process.returncode == {"worker-0": 0, "scheduler": 1, "client": -9}[victim], said
+    if victim == "worker-0":
+        assert "worker-0 ended" in said
+    sweeps.until_gone()
+    before = sweeps.files()
+    assert len(before) == CELLS if victim == "worker-0" else 3 <= len(before) < CELLS
+    after = sweeps.run("--cluster", "local:2", "--resume")
+    assert after["measured"] == CELLS - len(before)
+    assert digests(after) == alone
+    assert {key: sweeps.files()[key] for key in before} == before
+    assert not sweeps.left()
+    assert not list((sweeps.state / "sweeps/work").iterdir())
+
+
+def test_a_damaged_cell_is_measured_again(alone: dict[str, str], tmp_path: Path) -> None:
+    sweeps = sweeps_in(tmp_path, depths=(1,))
+    sweeps.run("--cluster", "local:2")
+    key = sorted(sweeps.files())[0]
+    path = sweeps.state / f"sweeps/cells/{key[:2]}/{key}.cell"
+    path.write_bytes(path.read_bytes()[:200])
+    found = sweeps.run("--cluster", "local:1")
+    assert found["measured"] == 1
+    assert digests(found)[key] == alone[key]
+
+
+def test_a_cell_that_fails_is_tried_again_and_then_reported_with_its_console(tmp_path: Path) -> None:
+    sweeps = sweeps_in(tmp_path)
+    text = sweeps.file.read_text().replace('["raid0", "raid1", "raid5"]', '["raid0"]').replace("[2, 3, 4]", "[2]")
+    sweeps.file.write_text(text.replace("warmup_seconds", 'file_bytes = "1G"\nwarmup_seconds'))
+    process = sweeps.start("--cluster", "local:2", "--allow", "file-exceeds-fs")
+    printed, said = process.communicate(timeout=180)
+    assert process.returncode == 1, said
+    (failed,) = json.loads(printed)["failed"]
+    assert "needs 4 x 1 GiB" in failed["message"]
+    assert failed["console"]
+    assert said.count("it is tried again") == 1
+    assert not sweeps.files()

@@ -1,0 +1,65 @@
+"""Sweeps as the app hears of them, for tests of the Run screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from lab.sweep.desk import SweepStand, SweepWork
+from lab.sweep.store import LatestCell, SweepProgress
+from tests.tui.conftest import until
+from tui.app import RaidlabApp
+from tui.sweeps import SweepLook, SweepView
+
+NAME = "chunks"
+LATEST = (
+    LatestCell(label="raid5, 4 members, chunk 16K", told="reads 1,234 IOPS"),
+    LatestCell(label="raid5, 4 members, chunk 64K", told="the machine was lost", is_failed=True),
+)
+
+
+def work(**changes: Any) -> SweepWork:
+    values: dict[str, Any] = {"lines": ("about 3 min on 2 workers",), "cells": 48, "there": 0, "run_id": "", "lack": ""}
+    return SweepWork(**(values | changes))
+
+
+def progress(**changes: Any) -> SweepProgress:
+    values: dict[str, Any] = {
+        "done": 12,
+        "running": 2,
+        "failed": 1,
+        "planned": 48,
+        "workers": 2,
+        "left_seconds": 90.0,
+        "dashboard": "127.0.0.1:8787",
+        "latest": LATEST,
+    }
+    return SweepProgress(**(values | changes))
+
+
+def going() -> SweepView:
+    """One that this app runs."""
+    return SweepView(NAME, progress())
+
+
+def stand(**changes: Any) -> SweepStand:
+    values: dict[str, Any] = {"progress": progress(), "is_running": False, "tables": ()}
+    return SweepStand(**(values | changes))
+
+
+async def sweeping(
+    pilot: Pilot[Any], app: RaidlabApp, look: SweepLook | None = None, view: SweepView | None = None
+) -> None:
+    """The Run screen with the sweep under the cursor, as if this were known of it."""
+    app.sweeps._looks[NAME] = look or SweepLook(work())
+    app.sweeps.view = view
+    await until(pilot, lambda: bool(app.sweeps.entries), "the sweeps are listed")
+    app.show_now()
+    await pilot.pause()
+    found = app.screen.query_one(OptionList)
+    found.highlighted = found.get_option_index(f"sweep-{NAME}")
+    await pilot.pause()
+    app.show_now()
+    await pilot.pause()

@@ -1,0 +1,268 @@
+"""The Fleet screen: knobs by keys, figures from a thread, nothing called different that intervals do not tell apart."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from lab.errors import SpecError
+from lab.fleet.estimate import Interval
+from lab.fleet.estimate import LossFigures as Figures
+from lab.fleet.what_if import what_if
+from lab.results.store import ResultStore
+from tests.tui.conftest import reached, until
+from tests.tui.results import keep, result
+from tests.tui.still import quiet, run_app, still_app, text_of
+from tests.unit.results.records import rebuild
+from tui.app import RaidlabApp
+from tui.fleet import LEVELS, MEMBERS, SCRUBS, FleetChoice, change_words, members_of
+from tui.fleet_words import compared, figure_lines, loss_rows
+from tui.screens.fleet import FleetScreen
+from tui.tones import Tone
+
+pytestmark = pytest.mark.tui
+NEVER, WEEKS = FleetChoice(scrub_hours=None), FleetChoice(scrub_hours=336.0)
+
+
+def figures(losses: float, half: float = 0.1, **changes: object) -> Figures:
+    """So many losses of an array in a year, give or take a part of them."""
+    interval = Interval(losses, losses * (1 - half), losses * (1 + half))
+    values: dict[str, object] = {
+        "trials": 1000,
+        "array_years": 5000.0,
+        "failures_per_array_year": 0.1,
+        **dict.fromkeys(("losses_per_array_year", "loss_chance_per_array_year", "fleet_loss_chance"), interval),
+        **dict.fromkeys(("nines_per_array_year", "nines_per_fleet_year"), Interval(3.0, 2.9, 3.1)),
+        **dict.fromkeys(("lost_bytes_per_pb_year", "nomdl_bytes_per_tb"), Interval(5000.0, 4000.0, 6000.0)),
+        "cause_losses": {"failures": 0.25, "sectors": 0.75, "people": 0.0},
+        "cause_bytes": {},
+        "mttdl_years": 16_234.0,
+        "losses_to_mttdl": 5.6,
+        "is_biased": False,
+        "weight_mean": 1.0,
+        "weight_error": 0.0,
+    }
+    return Figures(**(values | changes))  # type: ignore[arg-type]
+
+
+def screen_of(app: RaidlabApp) -> FleetScreen:
+    assert isinstance(app.screen, FleetScreen)
+    return app.screen
+
+
+async def all_known(app: RaidlabApp, pilot: Pilot[object]) -> None:
+    """Wait for every figure that the screen asks for."""
+    choices = screen_of(app).choice.beside()
+    await until(pilot, lambda: all(app.fleets.figures(each) for each in choices), "all intervals are known")
+    await quiet(app, pilot)
+
+
+def flat(app: RaidlabApp) -> str:
+    """The right half as one line of words."""
+    lines = [line.split("││", 1)[-1] for line in text_of(app).splitlines()]
+    return " ".join(" ".join(lines).replace("│", " ").split())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_scrub_interval_is_changed_and_what_it_does_is_said(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await pilot.press(*["minus"] * 9, "z")
+        assert screen_of(app).choice == FleetChoice()
+        await pilot.press(*["minus"] * 9)
+        assert screen_of(app).choice == NEVER
+        # Another knob, and back: what is compared with begins where this one is turned.
+        await pilot.press("down", "right", "left", *["plus"] * 5)
+        assert screen_of(app).choice == WEEKS
+        await all_known(app, pilot)
+        text = flat(app)
+        assert "Scrubbing every 2 weeks instead of never: 60 times fewer losses (57 to 63)." in text
+        assert "4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every 2 weeks" in text
+        assert "▸ 2 weeks" in text
+        assert "now" in text
+        real = what_if(
+            arrays=4, level="raid5", members=6, disk_tb=16.0, afr_percent=1.57, rebuild_hours=48.0,
+            scrub_interval_hours=336.0, years=5.0,
+        )  # fmt: skip
+        assert f"any loss, 5 years {100 * real.fleet_loss_chance.value:.3g} %" in text
+        assert "MTTDL" in text_of(app)
+        assert "16,200 years" in text_of(app)
+
+    run_app(still_app(tmp_path, "fleet"), act, size)
+
+
+def test_later_changes_win_and_the_loop_is_not_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[FleetChoice] = []
+    threads: set[str] = set()
+    may_go_on = threading.Event()
+
+    def reckoned(choice: FleetChoice) -> Figures:
+        asked.append(choice)
+        threads.add(threading.current_thread().name)
+        may_go_on.wait(10)
+        return figures(0.01)
+
+    monkeypatch.setattr("tui.fleets._reckoned", reckoned)
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await reached(lambda: bool(asked), "the first is reckoned")
+        # All of this happens while the first one is still reckoned.
+        await pilot.press(*["right"] * 4)
+        assert screen_of(app).choice.arrays == 400
+        assert len(asked) == 1
+        may_go_on.set()
+        await all_known(app, pilot)
+        assert asked[1] == screen_of(app).choice, "before the rest of the chart of the one before"
+        assert {each.arrays for each in asked} == {4, 400}, "what was passed by is not reckoned"
+        assert "400 × RAID 5" in text_of(app)
+
+    run_app(still_app(tmp_path, "fleet"), act)
+    assert threads == {"fleet"}
+
+
+def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    may_go_on.set()
+
+    def reckoned(choice: FleetChoice) -> Figures:
+        may_go_on.wait(10)
+        return figures(0.01 * choice.members)
+
+    monkeypatch.setattr("tui.fleets._reckoned", reckoned)
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await all_known(app, pilot)
+        may_go_on.clear()
+        await pilot.press("down", "down", "right")
+        await quiet(app, pilot)
+        assert "RAID 5 of 6 × 16 TB" in flat(app)
+        assert "any loss, 5 years 6 %" in flat(app)
+        may_go_on.set()
+        await all_known(app, pilot)
+        assert "RAID 5 of 8 × 16 TB" in flat(app)
+        assert "any loss, 5 years 8 %" in flat(app)
+        assert "8 members instead of 6: 33 % more losses" in flat(app)
+
+    run_app(still_app(tmp_path, "fleet"), act)
+
+
+def test_a_refusal_is_shown_and_the_other_knobs_still_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reckoned(choice: FleetChoice) -> Figures:
+        if choice.level == "raid6":
+            raise SpecError("no such array", hint="take another")
+        return figures(0.01)
+
+    monkeypatch.setattr("tui.fleets._reckoned", reckoned)
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await all_known(app, pilot)
+        await pilot.press("down", "right")
+        await all_known(app, pilot)
+        assert "NO ANSWER" in flat(app)
+        assert "no such array. take another." in flat(app)
+        await pilot.press("left")
+        await quiet(app, pilot)
+        assert "NO ANSWER" not in flat(app)
+
+    run_app(still_app(tmp_path, "fleet"), act)
+
+
+def test_without_the_part_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.parts.added", lambda _place: None)
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await all_known(app, pilot)
+        assert "no part that simulates fleets" in flat(app)
+
+    run_app(still_app(tmp_path, "fleet"), act)
+
+
+def test_a_rebuild_as_it_was_measured_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    store = ResultStore(tmp_path / "state" / "results")
+    # 100 MB a second: 16 TB in 160,000 s.
+    keep(store, result(1, rebuilds=(rebuild("raid5", 0, 2.0, 200_000_000),)))
+
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await until(pilot, lambda: bool(app.fleets.rates), "the store was looked at")
+        await quiet(app, pilot)
+        await pilot.press(*["down"] * 6, "right")
+        choice = screen_of(app).choice
+        assert choice.measured
+        assert choice.measured.label == "raid5, try"
+        assert choice.rebuild_hours == pytest.approx(160_000 / 3600)
+        assert replace(choice, disk_tb=8.0).rebuild_hours == pytest.approx(80_000 / 3600)
+        await all_known(app, pilot)
+        assert "44 h" in text_of(app)
+
+    run_app(still_app(tmp_path, "fleet"), act)
+
+
+def test_figures_that_overlap_are_not_called_different() -> None:
+    said = compared("scrub", (NEVER, figures(0.010, 0.2)), (WEEKS, figures(0.008, 0.2)))
+    assert said == "Scrubbing every 2 weeks instead of never: no difference that the intervals tell apart."
+    rows = loss_rows(WEEKS, [(NEVER, figures(0.010, 0.2)), (WEEKS, figures(0.008, 0.2))])
+    assert [row.tone for row in rows] == [Tone.QUIET, Tone.QUIET]
+    rows = loss_rows(WEEKS, [(NEVER, figures(0.02)), (WEEKS, figures(0.01)), (replace(WEEKS, scrub_hours=72.0), None)])
+    assert [(row.label, row.tone, row.is_now, row.value) for row in rows] == [
+        ("never", Tone.BAD, False, pytest.approx(0.4)),
+        ("2 weeks", Tone.QUIET, True, pytest.approx(0.2)),
+        ("3 days", Tone.QUIET, False, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (0.4, 0.01, "40 times fewer losses (33 to 49)"),
+        (0.01, 0.4, "40 times as many losses (33 to 49)"),
+        (0.01, 0.0, "fewer losses: none was seen now"),
+        (0.010, 0.007, "30 % fewer losses (14 to 43)"),
+        (0.010, 0.015, "50 % more losses (23 to 83)"),
+    ],
+)
+def test_how_a_difference_is_told(before: float, after: float, said: str) -> None:
+    assert compared("scrub", (NEVER, figures(before)), (WEEKS, figures(after))).endswith(f": {said}.")
+
+
+def test_more_of_the_same_arrays_are_no_matter_of_chance() -> None:
+    found = figures(0.01, 0.3)
+    one, more = (FleetChoice(), found), (FleetChoice(arrays=5), found)
+    assert compared("arrays", one, more) == "5 arrays instead of 4: 25 % more losses."
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_has_only_arrays_that_can_be(level: str) -> None:
+    for members in members_of(level):
+        assert members in MEMBERS
+        what_if(
+            arrays=1, level=level, members=members, disk_tb=1.0, afr_percent=2.0, rebuild_hours=6.0,
+            scrub_interval_hours=168.0, years=1.0,
+        )  # fmt: skip
+
+
+def test_every_step_of_every_knob_leads_to_a_choice_and_has_words() -> None:
+    choice = FleetChoice()
+    for row in choice.rows(()):
+        for value in row.values:
+            after = choice.changed(row.key, value)
+            assert next(each for each in after.rows(()) if each.key == row.key).current == value
+            assert after == choice or change_words(row.key, choice, after)
+
+
+def test_the_nearest_intervals_come_first() -> None:
+    order = [each.scrub_hours for each in WEEKS.beside()]
+    assert order[0] == WEEKS.scrub_hours
+    assert set(order) == set(SCRUBS)
+    assert set(order[1:3]) == {730.5, 168.0}
+
+
+def test_figures_fit_by_having_fewer_digits() -> None:
+    found = figures(1.2345e-7)
+    assert dict(figure_lines(WEEKS, found, 100))["any loss, 5 years"] == "1.23e-5 % [1.11e-5–1.36e-5]"
+    assert dict(figure_lines(WEEKS, found, 44))["any loss, 5 years"] == "1.2e-5 % [1.1e-5–1.4e-5]"

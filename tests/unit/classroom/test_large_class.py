@@ -1,0 +1,311 @@
+"""A class over several processes: the same tables as ever, and whatever interrupts the reading loses nothing."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.classroom import folder as class_folder
+from lab.classroom.bundle import load_signer, read_bundle, write_bundle
+from lab.classroom.columns import TABLES, read_rows
+from lab.classroom.kept import KeptPart, held
+from lab.classroom.page import class_page
+from lab.classroom.telling import grading_sheet
+from lab.classroom.view import ClassView, view_class, view_of
+from lab.compare.figures import HEALTHY, is_speed, singles
+from lab.errors import LabError, ResultError
+from lab.report.page.render import render_page
+from lab.results.record import encode_record
+from tests.unit.classroom import students
+from tests.unit.compare.platform_records import HDD, machine, scaled
+from tests.unit.compare.test_platforms import WRITES, bundle
+
+REPOSITORY = Path(__file__).parents[3]
+BUNDLES = 40
+
+
+def measured(folder: Path, number: int, name: str = "") -> None:
+    """A bundle of two results of a student."""
+    factor = 1 + 0.37 * ((number * 7919) % 101 - 50) / 1000
+    records = [
+        machine(f"s{number}", scaled(HDD, raid0=factor, raid5=1 / factor), WRITES, seed=number % 6, experiment=each)
+        for each in ("x", "y")
+    ]
+    records[1] = msgspec.structs.replace(records[1], id=f"{records[1].id}-2")
+    contents = {each.id: {"record.json": encode_record(each)} for each in records}
+    signer = load_signer(folder.parent / f"key{number % 30}.pem")
+    (folder / (name or f"s{number:03d}.zip")).write_bytes(write_bundle(contents, signer))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("class") / "bundles"
+    folder.mkdir()
+    for number in range(BUNDLES):
+        measured(folder, number)
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "bundles"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """With a name that is a pattern for DuckDB."""
+    return tmp_path / "cache [of] O'Neil*"
+
+
+def kept_in(cache: Path) -> Path:
+    (place,) = cache.iterdir()
+    return place
+
+
+def parts_in(cache: Path) -> list[KeptPart]:
+    found = msgspec.json.decode((kept_in(cache) / "parts.json").read_bytes(), type=dict[str, list[KeptPart]])
+    return found["parts"]
+
+
+def by_single_figures(folder: Path) -> ClassView:
+    """The view by medians that DuckDB takes over every single figure, each bundle after the other."""
+    import duckdb
+
+    figures: list[tuple[object, ...]] = []
+    names = sorted(path for path in folder.iterdir())
+    with duckdb.connect() as database:
+        rows = read_rows((path, path.stat().st_size, path.stat().st_mtime_ns) for path in names)
+        for table in ("outcomes", "lessons", "files"):
+            marks = ", ".join("?" for _ in TABLES[table])
+            kinds = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
+            database.execute(f"CREATE TABLE {table} ({kinds})")
+            if rows[table]:
+                database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows[table])
+        for path in names:
+            try:
+                found = read_bundle(path)
+                for result_id in found.ids:
+                    record = found.record(result_id)
+                    digest = found.manifest.sha256[f"results/{result_id}/record.json"]
+                    common = (path.name, result_id, digest, record.experiment)
+                    for cell in record.cells:
+                        for way, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
+                            if cell.phase == HEALTHY and section and is_speed(section.iops):
+                                is_single = cell.array in singles(record)
+                                figures.append((*common, cell.array, is_single, cell.workload, way, section.iops))
+            except LabError:
+                continue
+        text = "file TEXT, result TEXT, digest TEXT, experiment TEXT, unit TEXT, is_single BOOL, workload TEXT"
+        database.execute(f"CREATE TABLE figures ({text}, direction TEXT, iops DOUBLE)")
+        database.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
+        database.execute("CREATE VIEW results AS SELECT DISTINCT file, result, digest FROM figures")
+        database.execute(
+            "CREATE VIEW medians AS SELECT file, result, experiment, unit, bool_or(is_single) AS is_single, workload,"
+            " direction, median(iops) AS iops FROM figures GROUP BY ALL"
+        )
+        return view_of(database)
+
+
+@pytest.mark.slow
+def test_one_process_two_and_every_single_figure_give_the_same(folder: Path, tmp_path: Path) -> None:
+    for number in range(12):
+        work = students.practice(number)
+        (folder / f"t{number:03d}.zip").write_bytes(write_bundle({}, students.signer(number), work))
+    copied = write_bundle({}, students.signer(99), students.practice(3))
+    (folder / "u0-copy.zip").write_bytes(copied)
+    (folder / "u1-edited.zip").write_bytes(students.edited(copied))
+    shutil.copy(folder / "s003.zip", folder / "u2-copy.zip")
+    (folder / "u3-short.zip").write_bytes((folder / "s004.zip").read_bytes()[:-100])
+    newer = msgspec.structs.replace(machine("n", HDD, WRITES), schema_version=99)
+    bundle(folder / "u4-newer.zip", newer, tmp_path / "key.pem")
+    expected = by_single_figures(folder)
+    assert len(expected.rows) > 10
+    assert len(expected.problems) == 3
+    assert expected.copies == (("s003.zip", "u2-copy.zip"),) * 2
+    for processes in (1, 2):
+        cache = tmp_path / f"cache{processes}"
+        assert view_class(folder, cache, processes=processes) == expected
+        found = view_class(folder, cache)
+        assert found == expected
+        assert render_page(class_page(found, "x")) == render_page(class_page(expected, "x"))
+        assert grading_sheet(found) == grading_sheet(expected)
+
+
+def test_many_bundles_are_read_by_others_and_few_are_not(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, float]] = []
+
+    def never(file: Path) -> Any:
+        raise AssertionError(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(class_folder, "_FEW", BUNDLES - 1)
+        patched.setattr(class_folder, "processors", lambda: 2)
+        patched.setattr("lab.classroom.columns.read_bundle", never)
+        view_class(folder, cache, tell=lambda what, fraction: told.append((what, fraction)))
+    assert told[-1] == (f"reading {BUNDLES} bundles", 1.0)
+    measured(folder, BUNDLES)
+    told.clear()
+    assert view_class(folder, cache, tell=lambda what, fraction: told.append((what, fraction))).files == BUNDLES + 1
+    assert told == []
+
+
+@pytest.mark.slow
+def test_only_the_parts_concerned_are_written_again(
+    folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_folder, "_KEEP_AFTER", 10)
+    view_class(folder, cache)
+    before = {part.number for part in parts_in(cache)}
+    assert len(before) == 4
+    measured(folder, 77, "s001.zip")
+    (folder / "s039.zip").unlink()
+    measured(folder, 78)
+    found = view_class(folder, cache)
+    after = {part.number for part in parts_in(cache)}
+    assert len(before & after) == 2
+    assert sum(part.bundles for part in parts_in(cache)) == found.files == BUNDLES
+    assert found == view_class(folder, tmp_path / "anew")
+    for path in folder.iterdir():
+        path.unlink()
+    assert view_class(folder, cache).files == 0
+    assert parts_in(cache) == []
+    assert {path.name for path in kept_in(cache).iterdir()} == {"parts.json", "lock"}
+
+
+@pytest.mark.slow
+def test_small_parts_are_joined(original: Path, cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bundles"
+    folder.mkdir()
+    counts = []
+    for path in sorted(original.iterdir()):
+        shutil.copy(path, folder)
+        view_class(folder, cache)
+        counts.append(len(parts_in(cache)))
+    assert max(counts) <= 16
+    assert counts[-1] < 16
+    assert view_class(folder, cache) == view_class(original, tmp_path / "anew")
+    files = list(kept_in(cache).glob("*.parquet"))
+    assert len(files) == sum(len(part.tables) for part in parts_in(cache))
+
+
+READS = """
+import os, signal, sys
+from pathlib import Path
+from lab.classroom import folder, kept
+from lab.host import signals
+folder._KEEP_AFTER = folder._AT_ONCE = 5
+way, number = sys.argv[3], int(sys.argv[4])
+add, write = kept.KeptClass.add, kept.KeptClass._written
+done = []
+
+def kill():
+    os.kill(os.getpid(), number)
+
+def adds(self, rows):
+    add(self, rows)
+    done.append(1)
+    if way == "between" and len(done) == 3:
+        kill()
+
+def writes(self, *rest):
+    part = write(self, *rest)
+    if way == "written" and len(done) == 3:
+        kill()
+    return part
+
+kept.KeptClass.add, kept.KeptClass._written = adds, writes
+signals.install(print)
+with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["between", "written"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_reading_that_is_interrupted_goes_on(
+    way: str, number: signal.Signals, folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = [sys.executable, "-c", READS, str(folder), str(cache), way, str(int(number))]
+    ended = subprocess.run(argv, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert ended.returncode == (-number if number == signal.SIGKILL else 1), ended.stderr
+    kept = sum(part.bundles for part in parts_in(cache))
+    assert kept == 15
+    # Ended between a part and the list, its files are there and count for nothing.
+    listed = sum(len(part.tables) for part in parts_in(cache))
+    assert (len(list(kept_in(cache).glob("*.parquet"))) > listed) == (way == "written")
+    (kept_in(cache) / "spill-1").mkdir()
+    read: list[str] = []
+
+    def note(file: Path) -> Any:
+        read.append(file.name)
+        return read_bundle(file)
+
+    monkeypatch.setattr("lab.classroom.columns.read_bundle", note)
+    found = view_class(folder, cache, processes=1)
+    assert len(read) == len(set(read)) == BUNDLES - kept
+    assert found == view_class(folder, tmp_path / "anew")
+    names = {path.name for path in kept_in(cache).iterdir()}
+    assert len(names) == sum(len(part.tables) for part in parts_in(cache)) + 2
+
+
+@pytest.mark.slow
+def test_two_calls_at_once_read_each_bundle_once(folder: Path, cache: Path, tmp_path: Path) -> None:
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from lab.classroom.view import view_class
+        view_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=1)
+    """
+    argv = [sys.executable, "-c", program, str(folder), str(cache)]
+    calls = [subprocess.Popen(argv, cwd=REPOSITORY) for _ in range(3)]
+    assert [call.wait() for call in calls] == [0, 0, 0]
+    assert sum(part.bundles for part in parts_in(cache)) == BUNDLES
+    assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
+
+
+def test_who_waits_for_another_is_told(tmp_path: Path) -> None:
+    class Waiting(Exception):
+        pass
+
+    def tell() -> None:
+        raise Waiting
+
+    def hold(how: int) -> AbstractContextManager[None]:
+        return held(tmp_path, how, tell)
+
+    with hold(fcntl.LOCK_SH), hold(fcntl.LOCK_SH), pytest.raises(Waiting), hold(fcntl.LOCK_EX):
+        raise AssertionError("a lock that others hold")
+
+
+def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_path: Path) -> None:
+    view_class(folder, cache)
+    before = sorted(kept_in(cache).iterdir())
+    for number in range(BUNDLES, BUNDLES + 5):
+        measured(folder, number)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As a disk that takes no more: the system says EFBIG in place of ENOSPC.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(ResultError, match=os.strerror(errno.EFBIG)) as caught:
+            view_class(folder, cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "cannot be kept" in caught.value.message
+    assert "delete" not in caught.value.hint
+    assert sorted(kept_in(cache).iterdir()) == before
+    assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")

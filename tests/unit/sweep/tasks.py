@@ -1,0 +1,41 @@
+"""What workers of real pools are told to do in tests: each takes bytes and gives bytes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from lab.errors import LabError, ToolMissing
+
+
+def echo(payload: bytes) -> bytes:
+    return payload + b" " + str(os.getpid()).encode()
+
+
+def fails(payload: bytes) -> bytes:
+    """Notes which process was asked."""
+    folder = Path(payload.decode())
+    (folder / f"{os.getpid()}").touch()
+    raise LabError("it cannot be done", hint="leave it")
+
+
+def lacks_on_one(payload: bytes) -> bytes:
+    """The first process that is asked has not what it takes, ever."""
+    place = Path(payload.decode()) / "unfit"
+    try:
+        place.open("x").write(str(os.getpid()))
+    except FileExistsError:
+        if place.read_text() != str(os.getpid()):
+            return b"done"
+    raise ToolMissing("no kernel here", hint="build it")
+
+
+def dies_once(payload: bytes) -> bytes:
+    """The first process that is asked is gone."""
+    try:
+        (Path(payload.decode()) / "died").open("x").close()
+    except FileExistsError:
+        return b"done"
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError

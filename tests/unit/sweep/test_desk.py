@@ -1,0 +1,125 @@
+"""The desk of sweeps, and a spread that somebody ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import ResultError, RunCancelled
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
+from lab.machine import Host, parse_target
+from lab.machine.state_folder import StateFolder
+from lab.sweep.desk import SweepDesk
+from lab.sweep.schema import built_in_names, find_sweep
+from lab.sweep.spread import TaskSpread, SpreadTask
+from lab.sweep.store import LatestCell, PlannedCell, SweepProgress, SweepStore
+from tests.unit.fakes import FakeClock
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    clock, processes = FakeClock(), HostProcesses()
+    state = StateFolder(tmp_path / "state", processes, clock, command="t")
+    return Host(processes, HostFiles(tmp_path / "root"), clock, state)
+
+
+def desk(host: Host) -> SweepDesk:
+    return SweepDesk(parse_target("uml:"), host)
+
+
+def begun(host: Host) -> Any:
+    sweep, text = find_sweep("chunks")
+    cells = (PlannedCell(key="a" * 64, label="one"), PlannedCell(key="b" * 64, label="two"))
+    return SweepStore(host).begin(sweep, text, cells, is_virtual_time=True)
+
+
+def test_what_comes_with_raidlab_is_listed_and_then_what_was_run(host: Host) -> None:
+    assert [each.name for each in desk(host).entries()] == list(built_in_names())
+    folder = begun(host)
+    folder.tell(SweepProgress(done=1, planned=2, is_over=True))
+    entries = desk(host).entries()
+    assert [each.name for each in entries] == [*built_in_names(), folder.id]
+    assert entries[-1].state == "1 of 2, broke off"
+    assert "level: raid5" in entries[-1].axes
+    # One that cannot be read takes nothing from the others.
+    (folder.path / "sweep.json").write_text("{")
+    assert [each.name for each in desk(host).entries()] == list(built_in_names())
+
+
+def test_the_newest_run_of_the_same_file_is_found_by_either_name(host: Host) -> None:
+    assert desk(host).newest_run("chunks") == ""
+    folder = begun(host)
+    assert desk(host).newest_run("chunks") == folder.id
+    assert desk(host).newest_run(folder.id) == folder.id
+    assert desk(host).newest_run("levels") == ""
+    with pytest.raises(ResultError):
+        desk(host).newest_run("nothing")
+
+
+def test_one_that_runs_is_told_from_one_that_does_not(host: Host) -> None:
+    folder = begun(host)
+    latest = (LatestCell(label="one", told="reads 5 IOPS"),)
+    with folder.open():
+        folder.tell(SweepProgress(done=1, planned=2, running=1, latest=latest))
+        assert desk(host).going_run("chunks") == folder.id
+        stand = desk(host).stand(folder.id)
+        assert stand.is_running
+        assert stand.tables == ()
+        assert stand.progress is not None
+        assert stand.progress.latest == latest
+    # Its client was killed: it never told its end, and its lock is free.
+    assert desk(host).going_run("chunks") == ""
+    assert not desk(host).stand(folder.id).is_running
+
+
+def test_progress_of_an_earlier_raidlab_is_read(host: Host) -> None:
+    folder = begun(host)
+    (folder.path / "progress.json").write_text('{"done": 1, "planned": 2}')
+    assert folder.progress is not None
+    assert folder.progress.latest == ()
+
+
+class Never:
+    """A future that is never done."""
+
+    status = "pending"
+    is_cancelled = False
+
+    def add_done_callback(self, _hear: object) -> None:
+        pass
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class StandingPool:
+    """Takes work, and does none."""
+
+    def __init__(self) -> None:
+        self.futures: list[Never] = []
+        self.client = self
+
+    def workers(self) -> dict[str, str]:
+        return {"tls://a": "a"}
+
+    def submit(self, *_work: object, **_options: object) -> Never:
+        self.futures.append(Never())
+        return self.futures[-1]
+
+    def tend(self) -> None:
+        pass
+
+
+def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.sweep.spread.LOOK_SECONDS", 0.01)
+    pool: Any = StandingPool()
+    answers: Iterator[bool] = iter([False, False, True])
+    spread = TaskSpread(pool, "m:f", is_cancelled=lambda: next(answers))
+    with pytest.raises(RunCancelled):
+        list(spread.run([SpreadTask(key="one"), SpreadTask(key="two")]))
+    assert len(pool.futures) == 2
+    assert all(each.is_cancelled for each in pool.futures)

@@ -1,0 +1,135 @@
+"""Axes and their combinations: what is a cell, what cannot be, what is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import SpecError
+from lab.experiments.linting import lint_experiment, require_sound
+from lab.experiments.schema import Experiment
+from lab.sweep.cells import key_of, toml_of
+from lab.sweep.schema import built_in_names, combinations, decode_sweep, find_sweep
+from lab.tomlfile import decode_toml
+
+FILE = """\
+format_version = 2
+id = "small"
+title = "Small"
+question = "?"
+[disks]
+kind = "spindle"
+size_bytes = "24M"
+[[jobs]]
+workload = "rand-read-4k"
+runtime_seconds = 4.0
+warmup_seconds = 1.0
+[sweep]
+level = ["raid1", "raid5"]
+members = [2, 4]
+chunk = ["64K", "512K"]
+queue_depth = [1, 8]
+drive = ["hdd-7200"]
+"""
+HERE = {"kernel": "k", "programs": "p", "raidlab": "r"}
+
+
+def test_cells_are_the_combinations_without_those_that_cannot_be_or_mean_the_same() -> None:
+    found = combinations(decode_sweep(FILE, "test"))
+    # RAID 1 has no chunk: 2 members x 2 depths. RAID 5 with 2 members is possible for md.
+    labels = [cell.label for cell in found.cells]
+    assert labels[0] == "raid1, 2 members, queue depth 1, drive hdd-7200"
+    assert "raid5, 4 members, chunk 512K, queue depth 8, drive hdd-7200" in labels
+    raid1 = [cell for cell in found.cells if cell.experiment.arrays[0].level == "raid1"]
+    assert (len(raid1), found.same) == (4, 4)
+    assert len(found.cells) + sum(found.impossible.values()) + found.same + found.skipped == 16
+    cell = found.cells[-1]
+    assert cell.experiment.arrays[0].chunk_bytes == 512 * 1024
+    assert cell.experiment.jobs[0].queue_depth == 8
+    assert cell.experiment.disks.model == "hdd-7200"
+
+
+def test_what_md_does_not_build_is_left_out_and_told() -> None:
+    found = combinations(decode_sweep(FILE.replace('"raid1", "raid5"', '"raid6"'), "test"))
+    assert {cell.experiment.arrays[0].members for cell in found.cells} == {4}
+    ((why, count),) = found.impossible.items()
+    assert "raid6 of 2 disks" in why
+    assert count == 4
+
+
+def test_skipped_are_those_that_match_all_of_a_table() -> None:
+    skip = '[[skip]]\nlevel = "raid5"\nmembers = [2, 4]\nqueue_depth = 8\n'
+    found = combinations(decode_sweep(FILE + skip, "test"))
+    assert found.skipped == 4
+    assert not [each for each in found.cells if each.place["level"] == "raid5" and each.place["queue_depth"] == 8]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"raid1", "raid5"', '"raid1", "raid55"', "raid55"),
+        ("members = [2, 4]", "members = [2, 2]", "has a value twice"),
+        ("members = [2, 4]", "members = []", "the axis members has no values"),
+        ('"64K", "512K"', '"64K", "100K"', "power of two"),
+        ('drive = ["hdd-7200"]', 'drive = ["hdd-7300"]', "hdd-7300"),
+        ('drive = ["hdd-7200"]', "", "names no model"),
+        ('"rand-read-4k"', '"rand-read-5k"', "rand-read-5k"),
+        ("queue_depth = [1, 8]", "queue_depths = [1, 8]", "queue_depths"),
+        ("[disks]", '[[skip]]\nchunks = "64K"\n[disks]', "[[skip]] names 'chunks'"),
+        ("[disks]", "[[skip]]\nmembers = 3\n[disks]", "which that axis does not have"),
+        ("queue_depth = [1, 8]", f"queue_depth = {list(range(1, 1001))}\njobs = {list(range(1, 257))}", "are possible"),
+    ],
+)
+def test_what_makes_no_sense_is_named(old: str, new: str, said: str) -> None:
+    assert old in FILE
+    with pytest.raises(SpecError) as caught:
+        combinations(decode_sweep(FILE.replace(old, new), "test"))
+    assert said in str(caught.value)
+
+
+def test_a_sweep_of_which_no_cell_is_left_is_refused() -> None:
+    with pytest.raises(SpecError, match="has no cells"):
+        combinations(decode_sweep(FILE + '[[skip]]\nlevel = ["raid1", "raid5"]\n', "test"))
+
+
+def test_the_key_hangs_on_all_that_figures_hang_on_and_on_nothing_else() -> None:
+    def keys(text: str = FILE, here: dict[str, str] = HERE, *, is_virtual: bool = True) -> list[str]:
+        cells = combinations(decode_sweep(text, "test")).cells
+        return [key_of(cell, here, is_virtual_time=is_virtual) for cell in cells]
+
+    first = keys()
+    assert len(set(first)) == len(first)
+    assert keys(FILE.replace('"Small"', '"Other words"').replace('"small"', '"other"')) == first
+    others = [
+        keys(FILE.replace("runtime_seconds = 4.0", "runtime_seconds = 5.0")),
+        keys(FILE.replace('title = "Small"', 'title = "Small"\nseed = 2')),
+        keys(FILE.replace('"24M"', '"25M"')),
+        keys(here={**HERE, "kernel": "k2"}),
+        keys(here={**HERE, "raidlab": "r2"}),
+        keys(is_virtual=False),
+    ]
+    assert not set(first) & {key for other in others for key in other}
+    # In another order, or among more values, a cell is the same cell.
+    assert set(keys(FILE.replace("[1, 8]", "[8, 4, 1]"))) > set(first)
+
+
+def test_a_cells_file_reads_as_the_same_experiment() -> None:
+    for name in built_in_names():
+        for cell in combinations(find_sweep(name)[0]).cells[:20]:
+            assert decode_toml(toml_of(cell.experiment), Experiment) == cell.experiment
+
+
+def test_built_in_sweeps_can_be_planned() -> None:
+    assert {"levels", "chunks"} <= set(built_in_names())
+    assert len(combinations(find_sweep("levels")[0]).cells) == 200
+    for name in built_in_names():
+        for cell in combinations(find_sweep(name)[0]).cells:
+            require_sound(lint_experiment(cell.experiment), cell.experiment)
+
+
+def test_an_unknown_sweep_is_answered_with_the_nearest() -> None:
+    with pytest.raises(SpecError, match="did you mean 'levels'"):
+        find_sweep("level")
+    with pytest.raises(SpecError, match=r"nowhere\.toml"):
+        find_sweep(str(Path("nowhere.toml")))

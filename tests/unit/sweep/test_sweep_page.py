@@ -1,0 +1,177 @@
+"""The page of a sweep as HTML: escaped, without a network, its figures there once, whatever is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.support.sweep import made_sweep
+from lab.errors import RequirementMissing
+from lab.sweep.grid import SweepGrid
+from lab.sweep.page import page_data, sweep_page, write_page
+from lab.sweep.rows import FailedCell, SweepResult
+from tests.unit.report.test_page import FETCHING, Reader, figures_in
+from tests.unit.sweep.made_sweeps import row, sweep
+
+EVIL = '</script><script>alert(1)</script><a href="https://x.example" onclick="x">{{ 7 * 7 }}&@c1'
+LEVELS = ("raid0", "raid5")
+
+
+def failed(number: int, message: str = "it broke", console: str = "panic") -> FailedCell:
+    return FailedCell(cell=f"f{number}", label=f"raid5, {number} members", message=message, console=console)
+
+
+def data_in(page: str) -> dict[str, Any]:
+    found: Any = figures_in(page)
+    assert isinstance(found, dict)
+    return found
+
+
+def sections(page: str) -> list[str]:
+    return re.findall(r'<section (?:class="result" )?id="([a-z]+)"', page)
+
+
+def test_nothing_is_loaded_from_anywhere_and_figures_stand_once() -> None:
+    page = sweep_page(sweep([row(level, 1234567.0, members=n) for level in LEVELS for n in (4, 8)]))
+    read = Reader(page)
+    asked = [value for _, attributes in read.elements for name, value in attributes.items() if name in FETCHING]
+    assert all(value is not None and value.startswith(("#", "data:")) for value in asked), asked
+    assert not re.search(r"@import|url\(", " ".join(read.texts["style"]))
+    policies = [attributes["content"] for tag, attributes in read.elements if attributes.get("http-equiv")]
+    assert policies[0]
+    assert policies[0].startswith("default-src 'none'; script-src 'sha256-")
+    assert data_in(page)["iops"] == [1235000] * 4
+
+
+def test_every_link_of_the_head_leads_to_a_section() -> None:
+    page = sweep_page(made_small(failed=(failed(1),)))
+    links = re.findall(r'<li><a href="#([a-z]+)">', page)
+    assert (
+        links
+        == sections(page)
+        == ["multiples", "heat", "extremes", "surprises", "sensitivity", "failed", "cells", "stamps", "conditions"]
+    )
+
+
+def made_small(**changed: Any) -> SweepResult:
+    rows = [
+        row(level, 100.0 * n, members=n, predicted_iops=99.0 * n, stamps="a-rule: said\nother: thing")
+        for level in LEVELS
+        for n in (4, 8)
+    ]
+    return sweep(rows, **changed)
+
+
+def test_a_strangers_words_stay_text() -> None:
+    rows = [
+        row(EVIL + str(n), 10.0 * n, drive=EVIL, workload=EVIL, computer=EVIL, kernel=EVIL, stamps=EVIL, members=n)
+        for n in (4, 8)
+    ]
+    result = sweep(
+        rows,
+        axes={EVIL: ("a", "b")},
+        failed=(FailedCell(cell="c", label=EVIL, message=EVIL, console=EVIL + "\x1b[31m"),),
+        **dict.fromkeys(("id", "title", "question", "created_utc", "toml"), EVIL),
+    )
+    page = sweep_page(result)
+    read = Reader(page)
+    assert read.count("script") == 3
+    links = [value for _, attributes in read.elements for name, value in attributes.items() if name == "href"]
+    assert "https://x.example" not in links
+    assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+    assert "49" not in "".join(read.texts["h1"])
+    assert "\x1b" not in page
+
+
+def test_counts_and_how_it_was_measured() -> None:
+    rows = [row("raid0"), row(cell="c", computer="node2"), row(cell="c", direction="write")]
+    page = sweep_page(sweep(rows, failed=[failed(1)], planned=10))
+    badges = re.findall(r"<li>([^<]*)</li>", page.partition('<ul class="badges">')[2].partition("</ul>")[0])
+    assert badges[0] == "10 cells planned, 2 measured, 1 failed, 7 not yet measured"
+    assert badges[1:] == ["3 figures", "virtual time", "2 computers", "6 repeats"]
+
+
+def test_several_computers_by_the_clock_are_a_warning() -> None:
+    rows = [row(level, computer=level, is_virtual_time=False) for level in LEVELS]
+    assert "2 computers measured by the clock" in sweep_page(sweep(rows))
+    assert "measured by the clock" not in sweep_page(sweep([row("raid0"), row("raid5", computer="b")]))
+
+
+def test_failures_are_told_by_message_with_their_consoles_cut() -> None:
+    many = [failed(n, "lost", "x" * 5000 + "END") for n in range(60)]
+    page = sweep_page(sweep([row()], failed=[*many, failed(99, "<other>", "")]))
+    titles = re.findall(r"<h3>(.*?)</h3>", page.partition('id="failed"')[2].partition('id="cells"')[0])
+    assert titles == ["lost", "&lt;other&gt;"]
+    consoles = re.findall(r'<pre class="console" tabindex="0">(.*?)</pre>', page, re.DOTALL)
+    assert len(consoles) == 50
+    assert {len(each) for each in consoles} == {4000}
+    assert consoles[0].endswith("END")
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (sweep([]), ["conditions"]),
+        (sweep([], failed=[failed(1)]), ["failed", "conditions"]),
+        (sweep([row()]), ["extremes", "cells", "conditions"]),
+        (
+            sweep([row(level) for level in LEVELS]),
+            ["multiples", "extremes", "sensitivity", "cells", "conditions"],
+        ),
+        (sweep([row(iops=math.nan)]), ["conditions"]),
+    ],
+    ids=["empty", "all failed", "one cell", "one axis", "no figure"],
+)
+def test_what_is_not_there_is_not_shown(result: SweepResult, shown: list[str]) -> None:
+    page = sweep_page(result)
+    assert sections(page) == shown
+    assert not {"nan", "inf", "None"} & set(" ".join(Reader(page).texts.get("td", [])).split())
+
+
+def test_no_figure_is_null_and_never_nan() -> None:
+    rows = [row(level, p99_seconds=math.nan, mean_seconds=math.inf, predicted_iops=None) for level in LEVELS]
+    data = page_data(SweepGrid(sweep(rows)))
+    json.dumps(data, allow_nan=False)
+    assert (data["p99"], data["mean"], data["predicted"]) == ([None] * 2, [None] * 2, [None] * 2)
+
+
+def test_the_axes_that_explain_most_are_the_first_map() -> None:
+    rows = [
+        row(level, speed * members**2 * (1 + depth / 100), members=members, queue_depth=depth)
+        for level, speed in (("raid0", 10.0), ("raid5", 1.0))
+        for members in (4, 6, 8)
+        for depth in (1, 2)
+    ]
+    # By their variances in logarithms: level 1.33, members 0.33, queue depth almost none. More values stand across.
+    assert page_data(SweepGrid(sweep(rows)))["pairs"][0] == ["members", "level"]
+
+
+def test_stamps_are_counted_by_cell() -> None:
+    rows = [
+        row(level, direction=way, cell=level, stamps="slow\nodd" if level == "raid0" else "odd")
+        for level in LEVELS
+        for way in ("read", "write")
+    ]
+    page = sweep_page(sweep(rows))
+    stamps = re.findall(r"<dt>(.*?)</dt>", page.partition('id="stamps"')[2])[:2]
+    assert stamps == ["odd (2 of 2 cells)", "slow (1 of 2 cells)"]
+
+
+def test_five_thousand_cells_are_a_small_file(tmp_path: Path) -> None:
+    path = write_page(made_sweep(), tmp_path / "new", "sweep")
+    assert path == tmp_path / "new" / "sweep.html"
+    assert path.stat().st_size < 7_000_000
+    assert path.read_text().count("<tr>") < 500
+
+
+def test_without_plotly_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(RequirementMissing):
+        write_page(sweep([row()]), tmp_path, "x")
+    assert not list(tmp_path.iterdir())

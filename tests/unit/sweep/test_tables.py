@@ -1,0 +1,91 @@
+"""The tables of a sweep, from rows whose best, worst and surprising ones are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.sweep.grid import SweepGrid
+from lab.sweep.tables import extreme_table, is_off, summary_tables, surprise_table, surprises
+from tests.unit.sweep.made_sweeps import row, sweep
+
+LEVELS = {"raid0": 400.0, "raid10": 390.0, "raid5": 100.0, "raid6": 66.0, "raid1": 50.0}
+
+
+def test_the_summary_names_the_best_and_the_worst_of_each_workload() -> None:
+    rows = [
+        row(level, speed * factor, workload=workload)
+        for workload, factor in (("a", 1.0), ("b", 10.0))
+        for level, speed in LEVELS.items()
+    ]
+    best, surprising, sensitive = summary_tables(sweep(rows))
+    assert [each[:5] for each in best.rows] == [
+        ("a, reads", "best", "raid0", "400", "[396 – 404], n = 6"),
+        ("a, reads", "worst", "raid1", "50", "[49.5 – 50.5], n = 6"),
+        ("b, reads", "best", "raid0", "4,000", "[3,960 – 4,040], n = 6"),
+        ("b, reads", "worst", "raid1", "500", "[495 – 505], n = 6"),
+    ]
+    assert (surprising.rows, surprising.notes) == ((), ("theory says nothing of these cells",))
+    assert sensitive.rows[1] == ("a, reads", "5", "100% ×8", "–", "0%")
+    assert all(table.as_text() and table.as_markdown() for table in (best, surprising, sensitive))
+
+
+def test_best_and_worst_from_the_ends_and_none_twice() -> None:
+    grid = SweepGrid(sweep(row(level, speed) for level, speed in LEVELS.items()))
+    table = extreme_table(grid, grid.pairs[0], 5)
+    assert [each[:2] for each in table.rows] == [
+        ("best 1", "raid0"),
+        ("best 2", "raid10"),
+        ("worst 1", "raid1"),
+        ("worst 2", "raid6"),
+    ]
+
+
+def test_cells_that_may_be_as_fast_as_the_best_are_counted() -> None:
+    speeds = {"raid0": (400.0, 380.0), "raid10": (390.0, 370.0), "raid5": (100.0, 90.0)}
+    rows = [row(name, speed, iops_low=low, iops_high=speed + 5) for name, (speed, low) in speeds.items()]
+    grid = SweepGrid(sweep(rows))
+    assert "intervals of 1 other cells" in extreme_table(grid, grid.pairs[0], 1).notes[1]
+    once = SweepGrid(sweep(row(name, speed, repeats=1) for name, speed in LEVELS.items()))
+    table = extreme_table(once, once.pairs[0], 1)
+    assert len(table.notes) == 1
+    assert table.rows[0][3] == "one repeat"
+
+
+def test_one_cell_is_the_best_and_not_the_worst() -> None:
+    assert [each[1] for each in summary_tables(sweep([row()]))[0].rows] == ["best"]
+
+
+def test_nothing_measured_has_no_tables() -> None:
+    assert summary_tables(sweep([])) == ()
+
+
+@pytest.mark.parametrize(
+    ("predicted", "low", "high", "is_far"),
+    [
+        (None, 99, 101, False),
+        (109.0, 99, 101, False),  # measured / predicted is 0.917
+        (112.0, 99, 101, True),
+        (112.0, 80, 120, False),
+        (92.0, 99, 101, False),  # 1.087
+        (90.0, 99, 101, True),
+    ],
+)
+def test_a_surprise_is_far_and_its_interval_is_too(
+    predicted: float | None, low: float, high: float, is_far: bool
+) -> None:
+    assert is_off(row(iops=100.0, predicted_iops=predicted, iops_low=low, iops_high=high)) is is_far
+
+
+def test_surprises_come_by_distance_either_way() -> None:
+    predicted = {"raid0": 101.0, "raid1": 180.0, "raid5": 49.0, "raid6": 350.0}
+    grid = SweepGrid(sweep(row(level, 100.0, predicted_iops=value) for level, value in predicted.items()))
+    assert [grid.rows[each.number].level for each in surprises(grid)] == ["raid6", "raid5", "raid1"]
+    table = surprise_table(grid, 2)
+    assert [(each[1], each[-3], each[-2], each[-1]) for each in table.rows] == [
+        ("raid6", "[99 – 101], n = 6", "350", "0.29"),
+        ("raid5", "[99 – 101], n = 6", "49", "2.04"),
+    ]
+    assert table.notes == (
+        "3 of 4 figures with a prediction lie more than 10% from it, and their interval does not hold it; "
+        "the 2 farthest are shown",
+    )
