@@ -143,6 +143,11 @@ class HostProcesses:
             clock.sleep(0.01)
 
 
+def ended_how(status: int) -> str:
+    """``status 1``, or the name of the signal: of what ``RunningProcess.poll`` gives."""
+    return signal.Signals(-status).name if status < 0 else f"status {status}"
+
+
 def _writers(folder: Path) -> set[int]:
     return {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/")}
 

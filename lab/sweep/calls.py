@@ -77,10 +77,12 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
     with Pool(spec, ClusterTables(), host, folder, on_notice, dashboard=DASHBOARD) as pool:
         client: Any = pool.client
-        others = {each for each in client.run(_who_and_what).values() if each[1] != own_digest()}
-        if others:
-            names = ", ".join(sorted(name for name, _ in others))
-            raise LabError(f"{names} has another raidlab", hint="install the same there")
+        own = own_digest()
+        for address, told in client.run(_who_and_what, on_error="return").items():
+            if isinstance(told, Exception):
+                raise LabError(f"the worker at {address} has no raidlab: {told!r}", hint="install the same there")
+            if told[1] != own:
+                raise LabError(f"{told[0]} has another raidlab", hint="install the same there")
         yield Calls(pool)
 
 

@@ -52,6 +52,8 @@ class CellTask(msgspec.Struct, frozen=True, kw_only=True):
     depends_on: dict[str, str]
     """What the key was made of, in virtual time: a worker that has other programs does not measure it."""
     allowed_rules: tuple[str, ...] = ()
+    most_seconds: float = 3600.0
+    """By the worker's clock, after which something is wrong."""
 
 
 class CellDone(msgspec.Struct, frozen=True, kw_only=True):

@@ -92,7 +92,7 @@ class ClusterSpec:
 def parse_cluster(text: str) -> ClusterSpec:
     """Read ``local``, ``local:4``, ``ssh:HOST,HOST``, ``slurm`` or ``tcp://HOST:PORT``. Raises SpecError."""
     word, _, rest = text.strip().partition(":")
-    if _ADDRESS.fullmatch(text.strip()):
+    if _ADDRESS.fullmatch(text.strip()) and int(text.strip().rpartition(":")[2]) in range(1, 65_536):
         return ClusterSpec(ClusterKind.ADDRESS, address=text.strip(), text=text.strip())
     if word == ClusterKind.LOCAL:
         workers = whole(rest, "workers of --cluster local:") if rest else 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import LabError, ToolMissing
+from lab.errors import LabError, RunCancelled, ToolMissing
 from lab.experiments.service import RunRequest, run_experiment
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
@@ -27,6 +28,17 @@ from lab.sweep.node import ENDING
 
 COMMAND = "raidlab sweep"
 _FLAVOUR = "virtual-time"
+_CLAIMS = ".claims"
+_LOOK_SECONDS = 0.1
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What a worker gives for a cell."""
+
+    data: bytes
+    """Its file."""
+    was_there: bool
+    """In that computer's store, where somebody else may have put it meanwhile."""
 
 
 def sweeps_folder(host: Host) -> Path:
@@ -86,24 +98,64 @@ def target_of(task: CellTask) -> Target:
 
 
 def measured(payload: bytes) -> bytes:
-    """The file of a cell: from this computer's store, or measured now and put there first.
+    """``Measured`` as msgpack: from this computer's store, or measured now and put there first.
 
     Raises LabError for a computer that has something else than the cell depends on, and for what stops a run.
     """
     task = msgspec.json.decode(payload, type=CellTask)
     host = Host.real(COMMAND)
     store = cell_store(host)
-    if store.load(task.key):
-        return store.read(task.key) or b""
-    require_same(task)
+    with claimed(task.key, host):
+        if was_there := store.load(task.key) is not None:
+            data = store.read(task.key) or b""
+        else:
+            require_same(task)
+            data = _measured_now(task, host)
+            store.add(task.key, data)
+    return msgspec.msgpack.encode(Measured(data, was_there))
+
+
+def _measured_now(task: CellTask, host: Host) -> bytes:
     clock = host.clock
     begin = clock.monotonic_seconds()
+
+    def is_too_late() -> bool:
+        return clock.monotonic_seconds() > begin + task.most_seconds
+
     with work_folder(host) as work:
-        record = _record(task, replace(host, state=host.state.elsewhere(work)))
+        try:
+            there = replace(host, state=host.state.elsewhere(work))
+            record = _record(task, there, lambda: ENDING.is_set() or is_too_late())
+        except RunCancelled:
+            if not is_too_late():
+                raise
+            raise LabError(
+                f"it was not done within {task.most_seconds:.0f} s, far more than it should take",
+                hint="look at what else that computer does",
+            ) from None
     moment = utc_second_text(clock)
-    data = packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
-    store.add(task.key, data)
-    return data
+    return packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
+
+
+@contextmanager
+def claimed(key: str, host: Host) -> Iterator[None]:
+    """Hold a cell alone on this computer: whoever else is to measure it waits, and then finds it.
+
+    One byte of one file is locked for each, so nothing is left of it (fcntl_locking(2)); a process has one at a time.
+    """
+    folder = host.state.make(cell_store(host).root, what="the folder for cells")
+    descriptor = os.open(folder / _CLAIMS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            with suppress(BlockingIOError, PermissionError):
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(key[:15], 16))
+                break
+            if ENDING.is_set():
+                raise RunCancelled("the work was ended before its time")
+            host.clock.sleep(_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def require_same(task: CellTask) -> None:
@@ -119,10 +171,10 @@ def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
     return ", ".join(words for name, words in names.items() if wanted.get(name) != here.get(name))
 
 
-def _record(task: CellTask, host: Host) -> ResultRecord:
+def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
     """The cell's record: without documents, and as any computer would write it."""
     target = target_of(task)
-    request = RunRequest(target, host, is_cancelled=ENDING.is_set, allowed_rules=frozenset(task.allowed_rules))
+    request = RunRequest(target, host, is_cancelled=is_cancelled, allowed_rules=frozenset(task.allowed_rules))
     record = run_experiment(task.experiment, toml_of(task.experiment), request)
     with suppress(LabError):
         ResultStore(host.state.results).delete(record.id)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
-import time
 from typing import IO, Any
 
 import msgspec
+
+from lab.host.clock import HostClock
 
 SCHEDULER = "scheduler"
 CLEARING_SECONDS = 10.0
@@ -84,8 +86,9 @@ def _pems(keys: Keys) -> tuple[tuple[str, str], ...]:
     return (("cert", keys.certificate), ("key", keys.key))
 
 
-async def _serve(settings: NodeSettings, commands: IO[bytes]) -> None:
+async def _serve(settings: NodeSettings, serving: list[Any]) -> None:
     server = _scheduler(settings) if settings.role == SCHEDULER else _worker(settings)
+    serving.append(server)
     await server
     pages = getattr(server, "http_server", None)
     port = pages.port if pages is not None and settings.dashboard else 0
@@ -96,14 +99,24 @@ async def _serve(settings: NodeSettings, commands: IO[bytes]) -> None:
     )
     sys.stdout.buffer.write(msgspec.json.encode(ready) + b"\n")
     sys.stdout.buffer.flush()
-    over = asyncio.ensure_future(asyncio.to_thread(commands.read))
-    ended = asyncio.ensure_future(server.finished())
-    await asyncio.wait({over, ended}, return_when=asyncio.FIRST_COMPLETED)
+    await server.finished()
+    _leave(serving)
+
+
+def _watch(commands: IO[bytes], serving: list[Any]) -> None:
+    """End when whoever started this is gone, whatever this process is doing: also while it starts."""
+    while commands.read(4096):
+        pass
+    _leave(serving)
+
+
+def _leave(serving: list[Any]) -> None:
     ENDING.set()
     # A cell that is being measured stops at its next sample, and clears its machine away.
-    deadline = time.monotonic() + CLEARING_SECONDS
-    while getattr(server, "active_threads", None) and time.monotonic() < deadline:
-        await asyncio.sleep(0.05)
+    clock = HostClock()
+    deadline = clock.monotonic_seconds() + CLEARING_SECONDS
+    while any(getattr(server, "active_threads", None) for server in serving) and clock.monotonic_seconds() < deadline:
+        clock.sleep(0.05)
     os._exit(0)
 
 
@@ -137,15 +150,22 @@ def _worker(settings: NodeSettings) -> Any:
 
 def main() -> None:
     """Read the settings and serve."""
+    # It ends by its input alone, in good order. A handler, since what it starts would inherit that it is ignored.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    commands = sys.stdin.buffer
+    line = commands.readline()
+    if not line:
+        return
+    settings = msgspec.json.decode(line, type=NodeSettings)
+    serving: list[Any] = []
+    threading.Thread(target=_watch, args=(commands, serving), daemon=True).start()
     import dask.config
 
-    commands = sys.stdin.buffer
-    settings = msgspec.json.decode(commands.readline(), type=NodeSettings)
     # Before Dask is loaded, which reads them then.
     dask.config.set(CONFIGURATION)
     if settings.folder:
         dask.config.set({"temporary-directory": settings.folder})
-    asyncio.run(_serve(settings, commands))
+    asyncio.run(_serve(settings, serving))
 
 
 if __name__ == "__main__":

@@ -9,43 +9,41 @@ from __future__ import annotations
 
 import logging
 import os
-import random
-import shlex
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
-from lab.errors import LabError, RequirementMissing
+from lab.errors import LabError, RequirementMissing, RunCancelled
 from lab.host.pool import processors
-from lab.host.processes import RunningProcess
 from lab.machine import Host
-from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables, SshTable
-from lab.sweep.node import SCHEDULER, Keys, NodeReady, NodeSettings, security_of
+from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables
+from lab.sweep.launch import LOOPBACK, Launcher, NodeProcess
+from lab.sweep.node import Keys, NodeReady, security_of
 
 if TYPE_CHECKING:
     from distributed import Client
 
 INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
-LOOPBACK = "127.0.0.1"
 DASHBOARD = f"{LOOPBACK}:8787"
 START_SECONDS = 60.0
+OTHERS_SECONDS = 10.0
+"""How long a scheduler that others run may take to answer."""
 FIRST_WORKER_SECONDS = 300.0
 """How long a queue of Slurm may take to give a first one."""
 MOST_RESTARTS = 20
 """Of workers, before something is wrong with the cluster and not with one of them."""
 AGAIN_SECONDS = 30.0
-_PORTS = range(20_000, 60_000)
-_PORT_TRIES = 3
-MOST_STARTING = 16
-_TEND_SECONDS = 2.0
+MOST_STILLBORN = 3
+"""How often in a row a worker may end before it was connected: over ssh a port may be taken."""
+_TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
+_QUIET_SECONDS = 5.0
+_LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
 
 
 class ClusterLost(LabError):
@@ -58,6 +56,7 @@ class WorkerHandle(Protocol):
     name: str
 
     def end_of(self) -> str | None: ...
+    def tell_to_end(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -67,37 +66,9 @@ def require_dask() -> None:
         import distributed  # noqa: F401
     except ImportError:
         raise RequirementMissing("a sweep is spread by Dask, which is not installed", hint=INSTALL) from None
-
-
-@dataclass(slots=True)
-class NodeProcess:
-    """A process of ours: of this computer, or the ssh that leads to one of another."""
-
-    name: str
-    process: RunningProcess
-    ready: NodeReady
-    log: Path
-
-    def end_of(self) -> str | None:
-        """Why it is over; None while it runs."""
-        status = self.process.poll()
-        return None if status is None else f"{self.name} ended with status {status}"
-
-    def close(self) -> None:
-        """It ends when its input does."""
-        with suppress(OSError):
-            if self.process.stdin:
-                self.process.stdin.close()
-        try:
-            self.process.wait(timeout=END_SECONDS)
-        except Exception:  # whatever keeps it
-            self.process.kill()
-            self.process.wait()
-        if self.process.stdout:
-            self.process.stdout.close()
-
-
-END_SECONDS = 12.0
+    # Its words are for whoever develops it; what matters is told by us.
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Pool:
@@ -105,6 +76,7 @@ class Pool:
 
     client: Client
     dashboard: str = ""
+    _launcher: Launcher
 
     def __init__(
         self,
@@ -115,12 +87,16 @@ class Pool:
         on_notice: Callable[[str], None] = lambda _: None,
         *,
         dashboard: str = DASHBOARD,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``folder``: for logs and certificates. ``dashboard``: HOST:PORT of Dask's own pages; empty: none."""
+        """``folder``: for logs and certificates. ``dashboard``: HOST:PORT of Dask's own pages; empty: none.
+
+        ``is_cancelled`` is asked while the cluster starts: then RunCancelled is raised.
+        """
         require_dask()
         self.spec, self.tables = spec, tables
         self._host, self._folder, self._on_notice = host, folder, on_notice
-        self._asked_dashboard = dashboard
+        self._asked_dashboard, self._is_cancelled = dashboard, is_cancelled
         self._stack = ExitStack()
         self._keys = Keys()
         self._scheduler: NodeProcess | None = None
@@ -129,11 +105,14 @@ class Pool:
         self._restarts = 0
         self._not_before: dict[int, float] = {}
         """Worker -> when it may be started again."""
+        self._stillborn: dict[int, int] = {}
+        """Worker -> how often in a row it has ended before it was connected."""
+        self._connected: set[str] = set()
+        """Names of the workers that were seen since they were started."""
         self._tended = 0.0
         self._seen: dict[str, str] = {}
         self._seen_at = 0.0
         self._empty_since: float | None = None
-        self._random = random.SystemRandom()
 
     def __enter__(self) -> Self:
         try:
@@ -160,6 +139,7 @@ class Pool:
             with suppress(OSError):
                 found = self.client.scheduler_info(n_workers=-1).get("workers", {})
                 self._seen = {str(address): str(each["name"]) for address, each in found.items()}
+                self._connected.update(self._seen.values())
             self._seen_at = now
         return self._seen
 
@@ -171,38 +151,76 @@ class Pool:
         if now < self._tended + _TEND_SECONDS:
             return
         self._tended = now
+        workers = self.workers()
         for number, handle in enumerate(self._handles):
             if now >= self._not_before.get(number, 0.0) and (end := handle.end_of()):
                 self._replace(number, handle, end)
-        if self.workers():
+        if workers:
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = now
-        elif now > self._empty_since + FIRST_WORKER_SECONDS:
+        elif now > self._empty_since + self._patience_seconds:
             raise ClusterLost(
-                f"no worker for {FIRST_WORKER_SECONDS:.0f} s", hint="look at the cluster; --resume goes on"
+                f"no worker for {self._patience_seconds:.0f} s", hint="look at the cluster; --resume goes on"
             )
 
+    @property
+    def _patience_seconds(self) -> float:
+        return START_SECONDS if self.spec.kind is ClusterKind.LOCAL else FIRST_WORKER_SECONDS
+
     def _replace(self, number: int, handle: WorkerHandle, end: str) -> None:
+        self._stillborn[number] = 0 if handle.name in self._connected else self._stillborn.get(number, 0) + 1
+        self._connected.discard(handle.name)
         self._restarts += 1
-        if self._restarts > MOST_RESTARTS:
-            raise ClusterLost(
-                f"workers end again and again, the last: {end}", hint=f"look at the logs in {self._folder}"
-            )
+        if self._restarts > max(MOST_RESTARTS, MOST_STILLBORN * len(self._handles)):
+            raise ClusterLost(f"workers end again and again, the last: {end}", hint=self._see_logs)
+        if self._stillborn[number] >= MOST_STILLBORN:
+            if not self.workers():
+                raise ClusterLost(f"no worker starts: {end}", hint=self._see_logs)
+            self._later(number, end)
+            return
         self._on_notice(f"{end}; another one is started")
         handle.close()
         try:
             self._handles[number] = self._makers[number]()
         except LabError as error:
-            # Its computer may come back. Meanwhile the others go on.
-            self._on_notice(f"{handle.name} cannot be started: {error.message}")
-            self._not_before[number] = self._host.clock.monotonic_seconds() + AGAIN_SECONDS
+            self._later(number, f"{handle.name} cannot be started: {error.message}")
 
-    def wait_for_worker(self) -> None:
-        """Until there is one. Raises ClusterLost."""
-        while not self.workers():
+    def _later(self, number: int, why: str) -> None:
+        """Its computer may come back. Meanwhile the others go on."""
+        self._on_notice(f"{why}; it is tried again in {AGAIN_SECONDS:.0f} s")
+        self._stillborn[number] = 0
+        self._not_before[number] = self._host.clock.monotonic_seconds() + AGAIN_SECONDS
+
+    @property
+    def _see_logs(self) -> str:
+        return f"look at the logs in {self._folder}"
+
+    def _wait_for_workers(self) -> None:
+        """Until all that start at once are connected, of a queue or of a scheduler of others the first.
+
+        Raises ClusterLost, RunCancelled.
+        """
+        clock = self._host.clock
+        begin = clock.monotonic_seconds()
+        comes_slowly = self.spec.kind in (ClusterKind.ADDRESS, ClusterKind.SLURM)
+        is_told = False
+        while True:
+            workers = self.workers()
+            wanted = 1 if comes_slowly else len(self._handles) - len(self._not_before)
+            passed = clock.monotonic_seconds() - begin
+            if workers and (len(workers) >= wanted or passed > START_SECONDS):
+                return
+            if not workers and passed > _QUIET_SECONDS and not is_told:
+                self._on_notice(f"no worker is connected yet; it is waited for {self._patience_seconds:.0f} s")
+                is_told = True
+            self._pause()
             self.tend()
-            self._host.clock.sleep(0.1)
+
+    def _pause(self) -> None:
+        if self._is_cancelled():
+            raise RunCancelled("the work was ended before its time", hint="nothing was begun yet")
+        self._host.clock.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
         """End everything that was started."""
@@ -211,9 +229,7 @@ class Pool:
             with suppress(Exception):  # of a cluster that is gone
                 client.close(timeout=5)
         for handle in self._handles:
-            with suppress(Exception):
-                if isinstance(handle, NodeProcess) and handle.process.stdin:
-                    handle.process.stdin.close()
+            handle.tell_to_end()
         for handle in self._handles:
             handle.close()
         self._handles.clear()
@@ -223,144 +239,83 @@ class Pool:
         self._stack.close()
 
     def _start(self) -> None:
-        # Its words are for whoever develops it; what matters is told by us.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        from distributed import Client, Security  # whose words have no types
-
-        make_client: Any = Client
-        make_security: Any = Security
-
         kind = self.spec.kind
         if kind is ClusterKind.ADDRESS:
-            address, security = self.spec.address, None
+            self.client = self._client_of_others()
         else:
+            from distributed import Security  # whose words have no types
+
+            make_security: Any = Security
             fresh = make_security.temporary()
             self._keys = Keys(certificate=str(fresh.tls_ca_file), key=str(fresh.tls_client_key))
-            host = LOOPBACK if kind is not ClusterKind.SLURM else self.tables.slurm.host or os.uname().nodename
-            self._scheduler = self._start_scheduler(host)
-            self.dashboard = self._scheduler.ready.dashboard
-            address, security = self._scheduler.ready.address, security_of(self._keys)
-        try:
-            self.client = make_client(address, security=security, timeout=START_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise ClusterLost(f"no scheduler answers at {address}: {error}", hint="check the address") from None
-        if kind is not ClusterKind.ADDRESS:
-            self._makers = list(self._worker_makers(address))
-            # Each takes half a second until it serves.
-            with ThreadPoolExecutor(min(len(self._makers), MOST_STARTING)) as starting:
-                begun = [starting.submit(make) for make in self._makers]
-            self._handles = [each.result() for each in begun if each.exception() is None]
-            for each in begun:
-                each.result()
-        self.wait_for_worker()
+            self._launcher = Launcher(self._host, self._folder, self._keys, self.tables.ssh)
+            ready = self._start_scheduler()
+            self.dashboard = ready.dashboard
+            try:
+                self.client = _client(ready.address, security_of(self._keys), START_SECONDS)
+            except Exception as error:
+                raise ClusterLost(f"the scheduler cannot be reached: {error}", hint=self._see_logs) from None
+            for make in self._worker_makers(ready.address):
+                self._makers.append(make)
+                self._handles.append(make())
+        self._wait_for_workers()
 
-    def _start_scheduler(self, host: str) -> NodeProcess:
-        settings = NodeSettings(
-            role=SCHEDULER,
-            keys=self._keys,
-            listen=f"tls://{host}:0",
-            folder=str(self._folder),
-            dashboard=self._asked_dashboard,
-        )
-        return self._node("scheduler", (sys.executable, "-m", "lab.sweep.node"), settings)
+    def _client_of_others(self) -> Client:
+        """Of a scheduler that others run, with the certificates that Dask's own configuration names."""
+        from distributed import Security
+
+        make_security: Any = Security
+        address = self.spec.address
+        security = make_security() if address.startswith("tls:") else None
+        if security is not None and not security.tls_ca_file:
+            raise ClusterLost(
+                f"no certificate for {address}",
+                hint="name its files in Dask's configuration: distributed.comm.tls in ~/.config/dask/*.yaml",
+            )
+        try:
+            return _client(address, security, OTHERS_SECONDS)
+        except Exception as error:  # whatever it makes of an answer that is none
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            raise ClusterLost(
+                f"no scheduler of Dask answers at {address}: {said[0]}", hint="check the address, and that it runs"
+            ) from None
+
+    def _start_scheduler(self) -> NodeReady:
+        """Raises ClusterLost with its last words, RunCancelled."""
+        is_near = self.spec.kind is not ClusterKind.SLURM
+        host = LOOPBACK if is_near else self.tables.slurm.host or os.uname().nodename
+        node = self._scheduler = self._launcher.scheduler(host, self._asked_dashboard)
+        assert node.process.stdout is not None
+        os.set_blocking(node.process.stdout.fileno(), False)
+        line, until = b"", self._host.clock.monotonic_seconds() + START_SECONDS
+        while not line.endswith(b"\n"):
+            line += node.process.stdout.read(4096) or b""
+            end = node.end_of()
+            if end or self._host.clock.monotonic_seconds() > until:
+                pages = f", with its pages at {self._asked_dashboard}" if self._asked_dashboard else ""
+                raise ClusterLost(
+                    f"the scheduler does not start{pages}: {end or f'it has said nothing for {START_SECONDS:.0f} s'}",
+                    hint=f"{'--dashboard none leaves the pages away; ' if pages else ''}the whole is in {node.log}",
+                )
+            self._pause()
+        return msgspec.json.decode(line, type=NodeReady)
 
     def _worker_makers(self, address: str) -> Iterator[Callable[[], WorkerHandle]]:
         match self.spec.kind:
             case ClusterKind.LOCAL:
                 for number in range(self.spec.workers or processors()):
-                    yield partial(self._local_worker, f"worker-{number}", address)
+                    yield partial(self._launcher.local_worker, f"worker-{number}", address)
             case ClusterKind.SSH:
-                table = self.tables.ssh
                 for host in self.spec.hosts:
-                    count = self._look_at(host, table)
-                    for number in range(table.workers or count):
-                        yield partial(self._ssh_worker, host, f"{host}-{number}", address)
+                    count = self._launcher.processors_of(host)
+                    for number in range(self.tables.ssh.workers or count):
+                        yield partial(self._launcher.ssh_worker, host, f"{host}-{number}", address)
             case _:
                 from lab.sweep.slurm import SlurmWorkers
 
                 slurm = SlurmWorkers(self.tables.slurm, address, self._written_keys(), self._folder, self._host)
                 for number in range(self.tables.slurm.workers):
                     yield partial(slurm.submit, f"slurm-{number}")
-
-    def _local_worker(self, name: str, address: str) -> NodeProcess:
-        return self._node(name, (sys.executable, "-m", "lab.sweep.node"), self._worker_settings(name, address))
-
-    def _worker_settings(self, name: str, address: str, **changes: str) -> NodeSettings:
-        settings = NodeSettings(
-            role="worker",
-            keys=self._keys,
-            listen=f"tls://{LOOPBACK}:0",
-            scheduler=address,
-            name=name,
-            folder=str(self._folder),
-        )
-        return msgspec.structs.replace(settings, **changes)
-
-    def _look_at(self, host: str, table: SshTable) -> int:
-        """How many processors a host has. Raises LabError if raidlab is not there."""
-        code = "import os, lab.sweep.node, distributed; print('processors', len(os.sched_getaffinity(0)))"
-        found = self._host.processes.run((*self._ssh(host, table), _remote(table, ("-c", code))), timeout_seconds=60)
-        word, _, count = found.stdout.strip().rpartition("processors ")
-        if found.status or not count.isdecimal():
-            said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
-            raise LabError(
-                f"no worker can be started on {host}: {said}",
-                hint="install raidlab with its cluster extra there, and say where its Python is: [cluster.ssh] python",
-            )
-        return int(count)
-
-    def _ssh(self, host: str, table: SshTable, *options: str) -> tuple[str, ...]:
-        config = ("-F", table.config) if table.config else ()
-        return ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *config, *options, "--", host)
-
-    def _ssh_worker(self, host: str, name: str, address: str) -> NodeProcess:
-        """A worker whose traffic, both ways, goes through the ssh that starts it: nothing listens but on loopback."""
-        table, port = self.tables.ssh, address.rpartition(":")[2]
-        for tries in range(_PORT_TRIES):
-            there, back, ours = (self._random.choice(_PORTS) for _ in range(3))
-            forwards = (f"-R{LOOPBACK}:{back}:{LOOPBACK}:{port}", f"-L{LOOPBACK}:{ours}:{LOOPBACK}:{there}")
-            settings = self._worker_settings(
-                name,
-                f"tls://{LOOPBACK}:{back}",
-                listen=f"tls://{LOOPBACK}:{there}",
-                contact=f"tls://{LOOPBACK}:{ours}",
-                folder="",
-            )
-            options = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", *forwards)
-            argv = (*self._ssh(host, table, *options), _remote(table, ("-m", "lab.sweep.node")))
-            try:
-                return self._node(name, argv, settings)
-            except ClusterLost:
-                # A port was taken.
-                if tries == _PORT_TRIES - 1:
-                    raise
-        raise AssertionError(host)
-
-    def _node(self, name: str, argv: tuple[str, ...], settings: NodeSettings) -> NodeProcess:
-        """Start one process and wait until it serves. Raises ClusterLost with its last words."""
-        log = self._folder / f"{name.replace('/', '-')}.log"
-        with log.open("ab") as file:
-            process = self._host.processes.start(argv, stderr_fd=file.fileno())
-        line = b""
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with suppress(BrokenPipeError):
-                process.stdin.write(msgspec.json.encode(settings) + b"\n")
-            line = process.stdout.readline()
-            ready = msgspec.json.decode(line, type=NodeReady)
-        except msgspec.DecodeError:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe:
-                    pipe.close()
-            words = log.read_text("utf-8", "replace").strip().splitlines() or [line.decode(errors="replace")]
-            raise ClusterLost(f"{name} does not start: {words[-1]}", hint=f"the whole is in {log}") from None
-        except BaseException:
-            process.kill()
-            raise
-        return NodeProcess(name, process, ready, log)
 
     def _written_keys(self) -> tuple[Path, Path]:
         """Certificate and key as files that only this user reads; they go when the pool closes."""
@@ -373,7 +328,9 @@ class Pool:
         return paths
 
 
-def _remote(table: SshTable, arguments: tuple[str, ...]) -> str:
-    """A line for the other computer's shell."""
-    state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
-    return shlex.join(("exec", "env", *state, table.python or sys.executable, *arguments))
+def _client(address: str, security: Any, timeout_seconds: float) -> Client:
+    from distributed import Client
+
+    make: Any = Client
+    found: Client = make(address, security=security, timeout=timeout_seconds, set_as_default=False)
+    return found

@@ -19,7 +19,7 @@ from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
-from lab.sweep.measure import cell_store, computer, differing, facts, sweep_work
+from lab.sweep.measure import Measured, cell_store, computer, differing, facts, sweep_work
 from lab.sweep.pool import DASHBOARD, Pool
 from lab.sweep.rows import FailedCell, iops_text
 from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
@@ -31,6 +31,8 @@ CELL_BYTES = 8192
 """What a cell takes in the store, until some were measured."""
 KEPT_LATEST = 12
 _TELL_SECONDS = 1.0
+_LEAST_PATIENCE_SECONDS, _PATIENCE = 600.0, 20.0
+"""How long a cell may take: at least, and times what it should."""
 _MACHINE_SECONDS = 2.0
 _SECONDS_A_VIRTUAL_SECOND = 0.03
 """Of starting a machine, and of what a load takes while no time passes there; a guess until some were measured."""
@@ -91,6 +93,11 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
         raise SpecError(
             f"a sweep starts a machine for each cell, and {request.target} is one machine", hint="use --on uml:"
         )
+    if others := ", ".join(sorted(set(request.target.options) - {"time"})):
+        raise SpecError(
+            f"a sweep starts machines of its own, and takes no {others} from --on {request.target}",
+            hint="of its options a sweep takes time alone; the axis kernel names kernels",
+        )
     found = combinations(sweep)
     is_virtual = _is_virtual(sweep, found, request)
     _require_sound(found.cells, request)
@@ -113,6 +120,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
                 is_virtual_time=is_virtual,
                 depends_on=depends_on,
                 allowed_rules=tuple(sorted(request.allowed_rules)),
+                most_seconds=_LEAST_PATIENCE_SECONDS + _PATIENCE * _seconds(cell, is_virtual=is_virtual),
             )
     store = cell_store(request.host)
     done = frozenset(store.keys(tasks))
@@ -152,6 +160,8 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
 class _Run:
     def __init__(self, plan: SweepPlan, request: SweepRequest, folder: SweepFolder) -> None:
         self.measured = 0
+        self._come = 0
+        """Of the missing cells, measured or found to be there."""
         self.failed: list[FailedCell] = []
         self._latest: deque[LatestCell] = deque(maxlen=KEPT_LATEST)
         self._plan, self._request, self._folder = plan, request, folder
@@ -175,6 +185,7 @@ class _Run:
             self._folder.path,
             request.on_notice,
             dashboard=request.dashboard,
+            is_cancelled=request.is_cancelled,
         ) as pool:
             self._pool = pool
             spread = TaskSpread(
@@ -223,12 +234,12 @@ class _Run:
         """Shut out those that would measure something else; take what any of them has measured before."""
         wanted = {task.kernel: task.depends_on for task in missing}
         said = _asked(pool, look, msgspec.json.encode([wanted, self._plan.is_virtual_time]))
-        spread.shut_out({address: problem for address, problem in said.items() if problem})
+        spread.shut_out({address: _told(problem) for address, problem in said.items() if problem})
         keys = msgspec.json.encode([task.key for task in missing])
         by_key = {task.key: task for task in missing}
         for address, there in _asked(pool, have, keys).items():
-            names = [key for key in msgspec.json.decode(there, type=list[str]) if key in by_key] if there else []
-            for key in names:
+            names = msgspec.json.decode(there, type=list[str]) if isinstance(there, bytes) else []
+            for key in filter(by_key.__contains__, names):
                 task = by_key[key]
                 data = _asked(pool, given, key.encode(), [address]).get(address, b"")
                 if isinstance(data, bytes) and data and not self._store.load(key):
@@ -243,9 +254,11 @@ class _Run:
             self._latest.append(LatestCell(label=task.label, told=answer.failure, is_failed=True))
             self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")
         else:
-            done = self._keep(task, answer.data)
+            found = msgspec.msgpack.decode(answer.data, type=Measured)
+            done = self._keep(task, found.data)
             self._latest.append(LatestCell(label=task.label, told=speeds(done)))
-            self.measured += 1
+            self._come += 1
+            self.measured += not found.was_there
 
     def _keep(self, task: CellTask, data: bytes) -> CellDone:
         """A cell that came from a worker. One of this computer's own has put it there itself."""
@@ -257,13 +270,13 @@ class _Run:
         return done
 
     def _left(self) -> int:
-        return self._to_do - self.measured
+        return self._to_do - self._come
 
     def _left_seconds(self) -> float | None:
         passed = self._clock.monotonic_seconds() - self._began
-        if self.measured < 3 or not passed:
+        if self._come < 3 or not passed:
             return self._plan.seconds / max(1, self._state.workers) if self._state.workers else None
-        return passed / self.measured * max(0, self._left() - len(self.failed))
+        return passed / self._come * max(0, self._left() - len(self.failed))
 
     def _on_state(self, state: SpreadState) -> None:
         self._state = state
@@ -308,12 +321,16 @@ def given(payload: bytes) -> bytes:
     return (store.read(key) or b"") if store.load(key) else b""
 
 
+def _told(problem: object) -> str:
+    return f"raidlab does not run there: {problem!r}" if isinstance(problem, Exception) else str(problem)
+
+
 def _asked(
     pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
 ) -> dict[str, Any]:
-    """Address -> what each worker says."""
+    """Address -> what each worker says, or the exception that it has instead."""
     client: Any = pool.client
-    found: dict[str, Any] = client.run(function, payload, workers=workers, on_error="ignore")
+    found: dict[str, Any] = client.run(function, payload, workers=workers, on_error="return")
     return found
 
 

@@ -34,6 +34,9 @@ class SlurmJob:
         is_over = (found.status == 0 and not found.stdout.strip()) or "Invalid job id" in found.stderr
         return f"{self.name} (job {self._job.job_id}) is over" if is_over else None
 
+    def tell_to_end(self) -> None:
+        """A job is ended by ``close`` alone."""
+
     def close(self) -> None:
         """Cancel the job."""
         asyncio.run(self._job.close())

@@ -66,6 +66,15 @@ def test_after_a_kill_it_goes_on_and_no_finished_cell_is_measured_again(
     assert not list((sweeps.state / "sweeps/work").iterdir())
 
 
+def test_two_clients_that_sweep_one_file_measure_each_cell_once(alone: dict[str, str], tmp_path: Path) -> None:
+    sweeps = sweeps_in(tmp_path, depths=(1, 2))
+    clients = [sweeps.start("--cluster", "local:1") for _ in range(2)]
+    documents = [json.loads(each.communicate(timeout=180)[0]) for each in clients]
+    assert [digests(each) for each in documents] == [alone, alone]
+    assert sum(each["measured"] for each in documents) == CELLS
+    assert sum(each["measured"] + each["reused"] for each in documents) == 2 * CELLS
+
+
 def test_a_damaged_cell_is_measured_again(alone: dict[str, str], tmp_path: Path) -> None:
     sweeps = sweeps_in(tmp_path, depths=(1,))
     sweeps.run("--cluster", "local:2")

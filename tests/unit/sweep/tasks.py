@@ -39,3 +39,9 @@ def dies_once(payload: bytes) -> bytes:
         return b"done"
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
+
+
+def dies(_: bytes) -> bytes:
+    """So is every one."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError

@@ -15,7 +15,7 @@ from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep.desk import SweepDesk
 from lab.sweep.schema import built_in_names, find_sweep
-from lab.sweep.spread import TaskSpread, SpreadTask
+from lab.sweep.spread import SpreadTask, TaskSpread
 from lab.sweep.store import LatestCell, PlannedCell, SweepProgress, SweepStore
 from tests.unit.fakes import FakeClock
 

@@ -1,0 +1,147 @@
+"""Starts the processes of a cluster: here, and through ssh on other computers."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import LabError
+from lab.host.processes import RunningProcess, ended_how
+from lab.machine import Host
+from lab.sweep.cluster import SshTable
+from lab.sweep.node import SCHEDULER, Keys, NodeSettings
+
+LOOPBACK = "127.0.0.1"
+END_SECONDS = 12.0
+"""How long a process may take to end once it was told to."""
+_PORTS = range(20_000, 60_000)
+_HERE = (sys.executable, "-m", "lab.sweep.node")
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """A process of ours: of this computer, or the ssh that leads to one of another."""
+
+    name: str
+    process: RunningProcess
+    log: Path
+    log_begin: int
+    """Where in its log this process begins."""
+
+    def end_of(self) -> str | None:
+        """Why it is over, with its last words; None while it runs."""
+        status = self.process.poll()
+        if status is None:
+            return None
+        words = self.log.read_bytes()[self.log_begin :].decode("utf-8", "replace").strip().splitlines()
+        return ": ".join([f"{self.name} ended ({ended_how(status)})", *words[-1:]])
+
+    def tell_to_end(self) -> None:
+        """It ends when its input does."""
+        with suppress(OSError):
+            if self.process.stdin:
+                self.process.stdin.close()
+
+    def close(self) -> None:
+        """End it."""
+        self.tell_to_end()
+        try:
+            self.process.wait(timeout=END_SECONDS)
+        except Exception:  # whatever keeps it
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+class Launcher:
+    """Starts processes that trust each other by one certificate, and log into one folder."""
+
+    def __init__(self, host: Host, folder: Path, keys: Keys, ssh_table: SshTable) -> None:
+        self.folder = folder
+        self._host, self._keys, self._ssh_table = host, keys, ssh_table
+        self._random = random.SystemRandom()
+
+    def scheduler(self, listen_host: str, dashboard: str) -> NodeProcess:
+        """``dashboard``: HOST:PORT of its pages; empty: none. It tells its address on standard output."""
+        settings = NodeSettings(
+            role=SCHEDULER,
+            keys=self._keys,
+            listen=f"tls://{listen_host}:0",
+            folder=str(self.folder),
+            dashboard=dashboard,
+        )
+        return self._node(SCHEDULER, _HERE, settings)
+
+    def local_worker(self, name: str, address: str) -> NodeProcess:
+        """A worker on this computer, of the scheduler at ``address``."""
+        return self._node(name, _HERE, self._worker_settings(name, address))
+
+    def _worker_settings(self, name: str, address: str, **changes: str) -> NodeSettings:
+        settings = NodeSettings(
+            role="worker",
+            keys=self._keys,
+            listen=f"tls://{LOOPBACK}:0",
+            scheduler=address,
+            name=name,
+            folder=str(self.folder),
+        )
+        return msgspec.structs.replace(settings, **changes)
+
+    def ssh_worker(self, host: str, name: str, address: str) -> NodeProcess:
+        """A worker whose traffic, both ways, goes through the ssh that starts it: nothing listens but on loopback."""
+        port = address.rpartition(":")[2]
+        there, back, ours = (self._random.choice(_PORTS) for _ in range(3))
+        settings = self._worker_settings(
+            name,
+            f"tls://{LOOPBACK}:{back}",
+            listen=f"tls://{LOOPBACK}:{there}",
+            contact=f"tls://{LOOPBACK}:{ours}",
+            folder="",
+        )
+        forwards = (f"-R{LOOPBACK}:{back}:{LOOPBACK}:{port}", f"-L{LOOPBACK}:{ours}:{LOOPBACK}:{there}")
+        options = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", *forwards)
+        argv = (*self._ssh(host, *options), _remote(self._ssh_table, ("-m", "lab.sweep.node")))
+        return self._node(name, argv, settings)
+
+    def processors_of(self, host: str) -> int:
+        """How many processors a host has. Raises LabError if raidlab is not there."""
+        code = "import os, lab.sweep.node, distributed; print('processors', len(os.sched_getaffinity(0)))"
+        found = self._host.processes.run((*self._ssh(host), _remote(self._ssh_table, ("-c", code))), timeout_seconds=60)
+        word, _, count = found.stdout.strip().rpartition("processors ")
+        if found.status or not count.isdecimal():
+            said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
+            raise LabError(
+                f"no worker can be started on {host}: {said}",
+                hint="install raidlab with its cluster extra there, and say where its Python is: [cluster.ssh] python",
+            )
+        return int(count)
+
+    def _ssh(self, host: str, *options: str) -> tuple[str, ...]:
+        config = ("-F", self._ssh_table.config) if self._ssh_table.config else ()
+        return ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *config, *options, "--", host)
+
+    def _node(self, name: str, argv: tuple[str, ...], settings: NodeSettings) -> NodeProcess:
+        """Start a process. Should this one end before it is noted, its input ends, and so does it."""
+        log = self.folder / f"{name.replace('/', '-')}.log"
+        with log.open("ab") as file:
+            begin = file.tell()
+            process = self._host.processes.start(argv, stderr_fd=file.fileno())
+        node = NodeProcess(name, process, log, begin)
+        assert process.stdin is not None
+        # One that ended at once is found by its end.
+        with suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(settings) + b"\n")
+        return node
+
+
+def _remote(table: SshTable, arguments: tuple[str, ...]) -> str:
+    """A line for the other computer's shell."""
+    state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
+    return shlex.join(("exec", "env", *state, table.python or sys.executable, *arguments))

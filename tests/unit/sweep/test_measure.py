@@ -1,0 +1,91 @@
+"""What a worker does before it measures: one at a time for a cell, and only what a sweep may ask for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.errors import RunCancelled, SpecError
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
+from lab.machine import Host, parse_target
+from lab.machine.state_folder import StateFolder
+from lab.sweep import measure
+from lab.sweep.cluster import parse_cluster
+from lab.sweep.schema import find_sweep
+from lab.sweep.service import SweepRequest, plan_sweep
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+HOLDER = """
+import sys
+from lab.machine import Host
+from lab.sweep.measure import claimed
+with claimed(sys.argv[1], Host.real()):
+    print("held", flush=True)
+    input()
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    clock, processes = HostClock(), HostProcesses()
+    state = StateFolder(tmp_path / "state", processes, clock, command="t")
+    return Host(processes, HostFiles(tmp_path / "root"), clock, state)
+
+
+@pytest.fixture
+def holder(host: Host) -> Iterator[subprocess.Popen[str]]:
+    """Another process that is at one cell."""
+    argv = [sys.executable, "-c", HOLDER, KEY]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: subprocess.Popen[str]) -> None:
+    got = threading.Event()
+
+    def claim() -> None:
+        with measure.claimed(KEY, host):
+            got.set()
+
+    waiting = threading.Thread(target=claim)
+    waiting.start()
+    assert not got.wait(0.5)
+    holder.kill()
+    assert got.wait(10), "it ends with its holder"
+    waiting.join()
+
+
+def test_other_cells_are_free_meanwhile(host: Host, holder: subprocess.Popen[str]) -> None:
+    assert holder.poll() is None
+    with measure.claimed(OTHER, host):
+        pass
+
+
+def test_a_worker_that_is_to_end_waits_no_more(
+    host: Host, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert holder.poll() is None
+    ending = threading.Event()
+    ending.set()
+    monkeypatch.setattr(measure, "ENDING", ending)
+    with pytest.raises(RunCancelled), measure.claimed(KEY, host):
+        pass
+
+
+@pytest.mark.parametrize("option", ["kernel=/tmp/linux", "mem=512M", "name=mine"])
+def test_options_that_would_mean_nothing_are_refused(host: Host, option: str) -> None:
+    sweep, text = find_sweep("chunks")
+    request = SweepRequest(parse_target(f"uml:?time=virtual&{option}"), host, parse_cluster("local"))
+    with pytest.raises(SpecError, match=f"takes no {option.partition('=')[0]} from --on"):
+        plan_sweep(sweep, text, request)

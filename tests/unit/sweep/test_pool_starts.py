@@ -1,0 +1,196 @@
+"""How pools start, and what is left of those that do not: real processes of Dask, ended at awkward moments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import RunCancelled
+from lab.host.processes import HostProcesses, RunningProcess
+from lab.machine import Host
+from lab.sweep import pool as pools
+from lab.sweep.cluster import ClusterTables, parse_cluster
+from lab.sweep.launch import END_SECONDS
+from lab.sweep.pool import ClusterLost, Pool
+from lab.sweep.spread import SpreadTask, TaskSpread
+from tests.unit.sweep.test_pool import TASKS
+
+pytestmark = pytest.mark.slow
+PATIENCE_SECONDS = 30.0
+
+
+class Meddling(HostProcesses):
+    """Starts what it is told to, and then does something to it."""
+
+    def __init__(self, meddle: Callable[[int, RunningProcess], None], argv: Sequence[str] | None = None) -> None:
+        self._meddle, self._argv, self._count = meddle, argv, 0
+
+    def start(self, argv: Sequence[str], **options: Any) -> RunningProcess:
+        number, self._count = self._count, self._count + 1
+        process = super().start(self._argv if self._argv and number else argv, **options)
+        self._meddle(number, process)
+        return process
+
+
+def made(folder: Path, cluster: str = "local:2", processes: HostProcesses | None = None, **options: Any) -> Pool:
+    host = Host.real()
+    host = replace(host, processes=processes) if processes else host
+    return Pool(parse_cluster(cluster), ClusterTables(), host, folder, **{"dashboard": "", **options})
+
+
+def is_there(pid: int) -> bool:
+    """A process that has ended and waits for its parent is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while left := [pid for pid in pids if is_there(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("started", [1, 2, 3])
+def test_whoever_gives_up_while_it_starts_leaves_nothing(tmp_path: Path, started: int) -> None:
+    pids: list[int] = []
+    processes = Meddling(lambda _, process: pids.append(process.pid))
+    pool = made(tmp_path, processes=processes, is_cancelled=lambda: len(pids) >= started)
+    with pytest.raises(RunCancelled), pool:
+        pass
+    assert len(pids) >= started
+    assert not [pid for pid in pids if is_there(pid)]
+
+
+def test_a_worker_that_ends_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def kill_first_worker(number: int, process: RunningProcess) -> None:
+        if number == 1:
+            process.kill()
+
+    with made(tmp_path, processes=Meddling(kill_first_worker), on_notice=heard.append) as pool:
+        assert sorted(pool.workers().values()) == ["worker-0", "worker-1"]
+    assert heard == ["worker-0 ended (SIGKILL); another one is started"]
+
+
+def test_where_no_worker_starts_its_last_words_are_told(tmp_path: Path) -> None:
+    processes = Meddling(lambda _, __: None, argv=("sh", "-c", "echo 'no such thing' >&2; exit 3"))
+    with (
+        pytest.raises(ClusterLost, match=r"no worker starts: worker-0 ended \(status 3\): no such thing"),
+        made(tmp_path, "local:1", processes),
+    ):
+        pass
+
+
+def test_pages_that_cannot_be_served_are_named(tmp_path: Path) -> None:
+    # An address that no computer has: RFC 5737.
+    with (
+        pytest.raises(ClusterLost, match=r"with its pages at 192\.0\.2\.1:8787") as told,
+        made(tmp_path, dashboard="192.0.2.1:8787"),
+    ):
+        pass
+    assert "--dashboard none" in told.value.hint
+
+
+@pytest.fixture
+def other_server() -> Iterator[int]:
+    """The port of one that speaks HTTP."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    line, _ = listening.accept()
+                except OSError:
+                    return
+                with line:
+                    line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_what_is_no_scheduler_is_named(
+    tmp_path: Path, other_server: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pools, "OTHERS_SECONDS", 2.0)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        for port in (other_server, bound.getsockname()[1]):
+            address = f"tcp://127.0.0.1:{port}"
+            with (
+                pytest.raises(ClusterLost, match=f"no scheduler of Dask answers at {address}"),
+                made(tmp_path, address),
+            ):
+                pass
+    with pytest.raises(ClusterLost, match="no certificate"), made(tmp_path, f"tls://127.0.0.1:{other_server}"):
+        pass
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_workers_do_not_hear_ctrl_c_and_end_with_their_client(tmp_path: Path) -> None:
+    with made(tmp_path) as pool:
+        pids = list(pool.process_ids.values())
+        for pid in pids:
+            os.kill(pid, signal.SIGINT)
+        spread = TaskSpread(pool, f"{TASKS}:echo")
+        tasks = (SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(8))
+        assert len({answer.data.split()[1] for _, answer in spread.run(tasks)}) == 2
+        begin = time.monotonic()
+    assert time.monotonic() - begin < END_SECONDS
+    assert not [pid for pid in pids if is_there(pid)]
+
+
+def test_a_task_whose_worker_dies_again_and_again_is_reported(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with made(tmp_path, on_notice=heard.append) as pool:
+        spread = TaskSpread(pool, f"{TASKS}:dies")
+        ((_, answer),) = spread.run([SpreadTask(key="dies")])
+        assert "ended meanwhile" in answer.failure
+        ((_, after),) = TaskSpread(pool, f"{TASKS}:echo").run([SpreadTask(key="more", payload=b"x")])
+        assert after.data.startswith(b"x ")
+    assert len(heard) >= 4
+
+
+CLIENT = """
+import sys
+from pathlib import Path
+from lab.machine import Host
+from lab.sweep.cluster import ClusterTables, parse_cluster
+from lab.sweep.pool import Pool
+with Pool(parse_cluster("local:3"), ClusterTables(), Host.real(), Path(sys.argv[1]), dashboard=""):
+    input()
+"""
+
+
+@pytest.mark.parametrize("children", [1, 2, 4])
+def test_of_a_client_that_is_killed_while_it_starts_nothing_is_left(tmp_path: Path, children: int) -> None:
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, str(tmp_path)], stdin=subprocess.PIPE)
+    path = Path(f"/proc/{client.pid}/task/{client.pid}/children")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    found: list[int] = []
+    while len(found) < children:
+        assert time.monotonic() < deadline
+        found = list(map(int, path.read_text().split()))
+        time.sleep(0.001)
+    client.kill()
+    client.wait()
+    assert client.stdin
+    client.stdin.close()
+    until_gone(found)
