@@ -241,15 +241,14 @@ class SweepStore:
         word = re.sub(r"[^a-z0-9]+", "-", sweep.id.lower()).strip("-")
         first = name = checked_name(f"{clock.utc_now():%Y%m%dT%H%M%SZ}-{word}", "sweep")
         number = 1
-        while (self.root / name).exists():
-            number += 1
-            name = f"{first}-{number}"
-        folder = self.root / name
-        record = SweepRecord(
-            id=name, created_utc=utc_second_text(clock), toml=text, is_virtual_time=is_virtual_time, cells=cells
-        )
         try:
-            make_own_folder(folder, "the folder for a sweep", root=self._host.state.root)
+            make_own_folder(self.root, "the folder for sweeps", root=self._host.state.root)
+            while not _made(folder := self.root / name):
+                number += 1
+                name = f"{first}-{number}"
+            record = SweepRecord(
+                id=name, created_utc=utc_second_text(clock), toml=text, is_virtual_time=is_virtual_time, cells=cells
+            )
             write_file(folder / _RECORD, msgspec.json.encode(record))
         except OSError as error:
             raise storage_error(f"no sweep can be stored in '{self.root}'", error) from error
@@ -267,6 +266,15 @@ class SweepStore:
 
     def _folder(self, name: str) -> SweepFolder:
         return SweepFolder(self.root / checked_name(name, "sweep"), cell_store(self._host))
+
+
+def _made(folder: Path) -> bool:
+    """Whether it was made now: of two that begin in the same second each has its own."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _decoded(path: Path, kind: type[T]) -> T:

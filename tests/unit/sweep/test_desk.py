@@ -123,3 +123,7 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
         list(spread.run([SpreadTask(key="one"), SpreadTask(key="two")]))
     assert len(pool.futures) == 2
     assert all(each.is_cancelled for each in pool.futures)
+
+
+def test_two_that_begin_in_one_second_have_folders_of_their_own(host: Host) -> None:
+    assert len({begun(host).id, begun(host).id, begun(host).id}) == 3
