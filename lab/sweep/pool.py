@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
 DASHBOARD = f"{LOOPBACK}:8787"
 START_SECONDS = 60.0
+CONNECT_SECONDS = 20.0
+"""How long a scheduler that has said its address may take to answer there."""
 OTHERS_SECONDS = 10.0
 """How long a scheduler that others run may take to answer."""
 FIRST_WORKER_SECONDS = 300.0
@@ -252,7 +254,7 @@ class Pool:
             ready = self._start_scheduler()
             self.dashboard = ready.dashboard
             try:
-                self.client = _client(ready.address, security_of(self._keys), START_SECONDS)
+                self.client = _client(ready.address, security_of(self._keys), CONNECT_SECONDS)
             except Exception as error:
                 raise ClusterLost(f"the scheduler cannot be reached: {error}", hint=self._see_logs) from None
             for make in self._worker_makers(ready.address):
