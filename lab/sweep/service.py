@@ -20,7 +20,7 @@ from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
 from lab.sweep.measure import Measured, cell_store, computer, differing, facts, sweep_work
-from lab.sweep.pool import DASHBOARD, Pool
+from lab.sweep.pool import DASHBOARD, Pool, require_dask
 from lab.sweep.rows import FailedCell, iops_text
 from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
@@ -132,10 +132,12 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
     """Measure what is missing. ``folder``: of the sweep that is gone on with.
 
-    Raises ClusterLost, RunCancelled, ResultError for a disk that takes no more, and what keeps a cluster from starting;
-    what was measured until then is kept.
+    Raises RequirementMissing without Dask, ClusterLost, RunCancelled, ResultError for a disk that takes no more, and
+    what keeps a cluster from starting; what was measured until then is kept.
     """
     host = request.host
+    if plan.missing:
+        require_dask()
     _require_room(plan, host)
     store = SweepStore(host)
     cells = tuple(PlannedCell(key=task.key, label=task.label) for task in plan.tasks)

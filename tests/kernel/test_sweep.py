@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from lab.errors import LabError
+from lab.machine import Host, parse_target
+from lab.sweep.cluster import parse_cluster
+from lab.sweep.measure import measured
+from lab.sweep.schema import decode_sweep
+from lab.sweep.service import SweepRequest, plan_sweep
 from tests.kernel.sweeps import Sweeps, digests, sweeps_in
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
@@ -73,6 +80,22 @@ def test_two_clients_that_sweep_one_file_measure_each_cell_once(alone: dict[str,
     assert [digests(each) for each in documents] == [alone, alone]
     assert sum(each["measured"] for each in documents) == CELLS
     assert sum(each["measured"] + each["reused"] for each in documents) == 2 * CELLS
+
+
+def test_a_cell_that_takes_far_too_long_is_named_and_its_machine_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps = sweeps_in(tmp_path)
+    monkeypatch.setenv("RAIDLAB_STATE", str(sweeps.state))
+    text = sweeps.file.read_text()
+    request = SweepRequest(parse_target("uml:?time=virtual"), Host.real(), parse_cluster("local"))
+    task = plan_sweep(decode_sweep(text, "small"), text, request).tasks[0]
+    payload = msgspec.json.encode(msgspec.structs.replace(task, most_seconds=1.0))
+    with pytest.raises(LabError, match="it was not done within 1 s"):
+        measured(payload)
+    assert not sweeps.files()
+    assert not list((sweeps.state / "sweeps/work").iterdir())
+    assert not sweeps.left()
 
 
 def test_a_damaged_cell_is_measured_again(alone: dict[str, str], tmp_path: Path) -> None:
