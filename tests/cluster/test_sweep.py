@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.places import on_slurm, over_ssh
 from tests.cluster.slurm_rig import PARTITION, SlurmRig
 from tests.cluster.ssh_rig import SshRig
-from tests.kernel.sweeps import Sweeps, digests, sweeps_in
+from tests.kernel.sweeps import digests, sweeps_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.virtual_time, pytest.mark.timeout(600)]
 CELLS = 8
@@ -20,13 +21,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found = sweeps_in(tmp_path_factory.mktemp("alone")).run("--cluster", "local:1")
     assert found["measured"] == CELLS
     return digests(found)
-
-
-def on_slurm(folder: Path, rig: SlurmRig) -> Sweeps:
-    sweeps = sweeps_in(folder, more={name: rig.environment[name] for name in ("SLURM_CONF", "PATH")})
-    table = f'[cluster.slurm]\npartition = "{PARTITION}"\nhost = "127.0.0.1"\nwalltime = "00:20:00"\nmemory = "1G"\n'
-    sweeps.file.write_text(f"{sweeps.file.read_text()}\n{table}")
-    return sweeps
 
 
 def test_jobs_of_slurm_measure_the_same_and_are_gone_afterwards(
@@ -71,14 +65,6 @@ def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], s
         slurm.start_node("node2")
         slurm.wait_for_nodes()
     assert digests(sweeps.run("--resume")) == alone
-
-
-def over_ssh(folder: Path, rig: SshRig, *, state: Path | None = None) -> Sweeps:
-    sweeps = sweeps_in(folder)
-    there = f'state = "{state}"\n' if state else ""
-    table = f'[cluster.ssh]\nconfig = "{rig.config}"\nworkers = 1\n{there}'
-    sweeps.file.write_text(f"{sweeps.file.read_text()}\n{table}")
-    return sweeps
 
 
 def test_over_ssh_it_is_the_same_and_cells_come_from_another_computers_folder(
