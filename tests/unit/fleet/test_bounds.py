@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from lab.cli.main import run
 from lab.errors import SpecError
+from lab.fleet.arrays import cumulative_hazard
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import MOST_NINES, MOST_YEARS, figures_of, mean_of
 from lab.fleet.exposure import waiting_hours
 from lab.fleet.model import Block, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree
-from lab.fleet.sums import BlockSums, Moments
+from lab.fleet.sums import BlockSums, Cause, Moments
 from tests.unit.fleet.models import exponential
 
 PAGE = Path(__file__).parents[3] / "docs" / "fleet.md"
@@ -56,6 +57,15 @@ def test_what_no_key_can_mean_is_refused_by_its_name_and_bounds(key: str, within
         fleet_spec(fleet_tree("school"), "school", changes)
     shown = f"{value:,}" if math.isnan(value) or abs(value) < 1e20 else "inf" if math.isinf(value) else "of this size"
     assert f"{key}: {shown} is not possible: write {within}" in caught.value.message
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "-inf"])
+def test_a_file_s_nan_is_not_a_key_left_out(tmp_path: Path, word: str, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    text = (Path(__file__).parents[3] / "lab/fleet/catalogue/school.toml").read_text("utf-8")
+    path.write_text(text.replace("scrub = { interval_hours = 730.5", f"scrub = {{ interval_hours = {word}"), "utf-8")
+    assert run(["-q", "fleet", str(path)]) == 2
+    assert f"scrub.interval_hours: {word.lstrip('-')} is not possible: write 0.001 or more" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("value", [NAN, INF, 1e-300, 99.0, 1e10])
@@ -238,7 +248,26 @@ def test_a_short_scrub_of_a_long_interval_keeps_its_digits() -> None:
         scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=9e5, duration_hours=lasting)
         found = waited(scrub, [1e-6, 5e4, 8e5], phase=7e5)
         assert found == pytest.approx([1e-6, 5e4, 7e5 - lasting / 2], rel=1e-9)
-        assert all(each >= 0 for each in waited(scrub, [0.0, 1e-9, 876_600.0], phase=876_600.0 - 1e-9))
+    # An old drive beside a scrub of seconds: squares of the one have no digits left for the other.
+    for lasting in (1e-3, 1e-5):
+        scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=1.0, duration_hours=lasting)
+        assert waited(scrub, [876_599.7], phase=0.5) == pytest.approx([0.5 - lasting / 2], rel=1e-9)
+
+
+def test_defects_lose_no_more_than_the_array_holds() -> None:
+    model = exponential(4, 1, 1e5, 1e3, defects_per_hour=1.0, defect_bytes=2.0**30, is_biased=False)
+    sums = simulate_block(model, Block(0, 2000))
+    assert sums.cause_losses[Cause.SECTORS] > 100
+    # A loss by a sector is counted where a drive fails, and then it is sure: a thousand defects wait.
+    assert sums.cause_bytes[Cause.SECTORS] == pytest.approx(
+        sums.cause_losses[Cause.SECTORS] * model.usable_bytes, rel=0.1
+    )
+    assert sums.cause_bytes[Cause.SECTORS] <= sums.cause_losses[Cause.SECTORS] * model.usable_bytes * (1 + 1e-12)
+
+
+def test_an_age_below_zero_is_that_of_a_new_drive() -> None:
+    model = exponential(4, 1, 1e5, 1e3, life=Spread(shape=1.2, scale_hours=1e5))
+    assert cumulative_hazard(model, numpy.array([-1e-12, 0.0]), None).tolist() == [0.0, 0.0]
 
 
 def test_only_the_pair_that_lost_a_member_is_hurried() -> None:
