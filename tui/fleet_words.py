@@ -30,7 +30,7 @@ def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[t
         return (
             (f"any loss, {years}", _percent_text(found.fleet_loss_chance, digits)),
             ("an array, a year", _percent_text(found.loss_chance_per_array_year, digits)),
-            ("nines of a year", _text(found.nines_per_array_year)),
+            ("nines of a year", _nines_text(found)),
             ("lost a year per PB", _bytes_text(found.lost_bytes_per_pb_year)),
         )
 
@@ -129,11 +129,18 @@ def _tone(now: tuple[FleetChoice, ShownLosses | None], other: tuple[FleetChoice,
 
 def mttdl_words(found: ShownLosses) -> str:
     """The usual figure, and why it is not the one to go by."""
-    times = found.losses_to_mttdl
-    off = f"{_times(times)} times as many losses as it promises" if times >= 1 else f"{100 * times:.0f} % of its losses"
     return (
         f"{_years(found.mttdl_years)}. A mean over endless time in which drives only die, at a constant rate: it knows "
-        f"no bad sectors, and so no scrubs. Here: {off}."
+        f"no bad sectors, and so no scrubs. Here: {_against_mttdl(found)}."
+    )
+
+
+def _against_mttdl(found: ShownLosses) -> str:
+    if not found.losses_per_array_year.value:
+        return f"none seen, fewer than {_times(found.losses_per_array_year.high * found.mttdl_years)} times its losses"
+    times = found.losses_to_mttdl
+    return (
+        f"{_times(times)} times as many losses as it promises" if times >= 1 else f"{100 * times:.0f} % of its losses"
     )
 
 
@@ -146,7 +153,7 @@ def _years(years: float) -> str:
 
 def _percent_text(estimate: ShownEstimate, digits: int) -> str:
     value, low, high = (_number(100 * each, digits) for each in (estimate.value, estimate.low, estimate.high))
-    return f"{value} % [{low}–{high}]"
+    return f"{value} % [{low}–{high}]" if estimate.value else f"less than {high} %"
 
 
 def _number(value: float, digits: int) -> str:
@@ -156,12 +163,17 @@ def _number(value: float, digits: int) -> str:
     return f"{value:.{digits}g}"
 
 
-def _text(estimate: ShownEstimate) -> str:
-    return f"{estimate.value:.2f} [{estimate.low:.2f}–{estimate.high:.2f}]"
+def _nines_text(found: ShownLosses) -> str:
+    nines = found.nines_per_array_year
+    if not found.losses_per_array_year.value:
+        return f"more than {nines.low:.2f}"
+    return f"{nines.value:.2f} [{nines.low:.2f}–{nines.high:.2f}]"
 
 
 def _bytes_text(estimate: ShownEstimate) -> str:
     value, low, high = (_bytes(each) for each in (estimate.value, estimate.low, estimate.high))
+    if not estimate.value:
+        return f"less than {high}"
     units = {each.rpartition(" ")[2] for each in (value, low, high)}
     if len(units) == 1:
         low, high = low.rpartition(" ")[0], high.rpartition(" ")[0]

@@ -53,7 +53,7 @@ class Arrays:
     log_weight: Floats | None = None
     """(arrays,) Logarithm of the likelihood ratio, without that of drives that are up."""
     bias: Floats | None = None
-    """(arrays,) What all hazards are multiplied by."""
+    """(arrays,) What the hazards of all members of groups with a failed one are multiplied by."""
 
     def take(self, columns: Any) -> Arrays:
         """A copy of some of them."""
@@ -114,7 +114,10 @@ def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
 
 def cumulative_hazard(model: FleetModel, ages: Floats, factor: Floats | None) -> Floats:
     """Of drives of these ages in hours, by the Weibull law of their life."""
-    found: Floats = _power(ages / model.life.scale_hours, model.life.shape)
+    import numpy
+
+    # Two sums of hours that should be the same may differ by their rounding, and powers of less than 0 are nan.
+    found: Floats = _power(numpy.maximum(ages, 0) / model.life.scale_hours, model.life.shape)
     return found if factor is None else found * factor
 
 
@@ -139,20 +142,32 @@ def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
     arrays.log_weight = numpy.zeros(arrays.count)
 
 
+def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
+    """(members, arrays) bool: which are up in a group with failed ones, and so under the multiplied hazard."""
+    import numpy
+
+    is_up = arrays.state == UP
+    if model.groups == 1:
+        return is_up
+    return is_up & numpy.repeat(arrays.failed > 0, model.group_members, axis=0)
+
+
 def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
     """Into the weights: what members that are up have lived through since the last look, under multiplied hazards."""
     import numpy
 
     if arrays.before is None or arrays.bias is None or arrays.log_weight is None:
         return
-    lived = cumulative_hazard(model, numpy.maximum(now - arrays.born, 0), arrays.factor)
-    since = numpy.where(arrays.state == UP, lived - arrays.before, 0).sum(axis=0)
+    lived = cumulative_hazard(model, now - arrays.born, arrays.factor)
+    since = numpy.where(_is_hurried(model, arrays), lived - arrays.before, 0).sum(axis=0)
     arrays.log_weight += (arrays.bias - 1) * since
     arrays.before = lived
 
 
 def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, aim: float) -> None:
-    """Multiply the hazards of degraded arrays so that ``aim`` failures come before the next rebuild ends.
+    """Multiply the hazards of degraded groups so that ``aim`` failures come before the next rebuild ends.
+
+    Other groups of the array keep theirs: a failure there loses nothing, and would be work and spread for nothing.
 
     When that is, is drawn already; so no weight grows beyond e to the power of ``aim`` in one such window, however long
     a rebuild may take. The factor depends on the past alone, which keeps the weights exact. Weights are settled.
@@ -165,12 +180,15 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     is_up = arrays.state == UP
     ends = arrays.due if arrays.work is None else arrays.due + arrays.work * (arrays.state == WAITING)
     end = numpy.where(is_up, numpy.inf, ends).min(axis=0)
-    expected = cumulative_hazard(model, numpy.maximum(end - arrays.born, 0), arrays.factor)
+    expected = cumulative_hazard(model, end - arrays.born, arrays.factor)
     expected -= arrays.before
     expected *= is_up
-    arrays.bias = numpy.maximum(1.0, aim / numpy.maximum(expected.sum(axis=0), 1e-300))
+    # Where there is one group, all that are up are hurried, and the columns are gone through once less.
+    is_hurried = None if model.groups == 1 else _is_hurried(model, arrays)
+    hurried = expected if is_hurried is None else expected * is_hurried
+    arrays.bias = numpy.maximum(1.0, aim / numpy.maximum(hurried.sum(axis=0), 1e-300))
     hazard = rng.standard_exponential(is_up.shape)
-    hazard /= arrays.bias
+    hazard /= arrays.bias if is_hurried is None else numpy.where(is_hurried, arrays.bias, 1.0)
     members, columns = numpy.nonzero(hazard < expected)
     factor = None if arrays.factor is None else arrays.factor[members, columns]
     drawn = age_at(model, arrays.before[members, columns] + hazard[members, columns], factor)

@@ -12,14 +12,13 @@ from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import SpecError
-from lab.fleet.estimate import Interval, LossFigures, figures_of
+from lab.fleet.bounds import Hours, TrialCount
+from lab.fleet.estimate import MOST_YEARS, Interval, LossFigures, figures_of
 from lab.fleet.measured import measured_in
 from lab.fleet.model import FleetModel
 from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
 from lab.fleet.schema import (
     FleetSpec,
-    Hours,
-    TrialCount,
     changed,
     fleet_names,
     fleet_spec,
@@ -34,6 +33,9 @@ from lab.results.store import ResultStore
 from lab.units import human_bytes
 
 Figures = Mapping[str, tuple[FleetModel, LossFigures]]
+
+_LONGEST_YEARS = 1e15
+"""More than that are told by their power of ten."""
 
 _WHY_NOT_MTTDL = """\
 MTTDL is a mean over endless time in which nothing ages and drives only die: no latent defects, no people, no batches,
@@ -63,6 +65,8 @@ def fleet(
     """
     context = current()
     if file is None:
+        if set_ or any(each is not None for each in (scrub, trials, seed, workers)):
+            raise SpecError("these options are of a fleet, and none is named", hint="write: raidlab fleet school …")
         _list(is_json=context.json)
         return
     tree = changed(fleet_tree(file), _run_keys(trials, seed))
@@ -106,6 +110,8 @@ def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[st
         key, equals, text = each.partition("=")
         if not equals or not key:
             raise SpecError(f"'{each}' sets no key", hint="write it as key=value, such as repair.spares=2")
+        if key.strip() in changes:
+            raise SpecError(f"'{key.strip()}' is set twice", hint="name each key once; --scrub is scrub.interval_hours")
         changes[key.strip()] = value_of(text.strip())
     if not changes:
         return []
@@ -132,27 +138,29 @@ def _array_words(spec: FleetSpec) -> str:
 def fleet_text(spec: FleetSpec, found: Figures) -> str:
     """The tables of a fleet and its variants."""
     years = f"{spec.years:g} years" if spec.years != 1 else "a year"
+    # A variant may have years of its own, and then no heading holds for all.
+    span = years if all(model.years == spec.years for model, _ in found.values()) else "its years"
     head = [f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"]
     if spec.source:
         head.append(f"numbers: {spec.source}")
     chances = [
-        (name, _percent(f.fleet_loss_chance), _percent(f.loss_chance_per_array_year), _nines(f.nines_per_array_year))
+        (name, _percent(f.fleet_loss_chance), _percent(f.loss_chance_per_array_year), _nines(f))
         for name, (_, f) in found.items()
     ]
     amounts = [
-        (name, _bytes(f.lost_bytes_per_pb_year), _bytes(f.nomdl_bytes_per_tb), *map(_share, _shares(f)))
+        (name, _bytes(f.lost_bytes_per_pb_year), _bytes(f.nomdl_bytes_per_tb), *_shares(f))
         for name, (_, f) in found.items()
     ]
     mttdl = [
-        (name, f"{f.mttdl_years:,.0f}", f"{f.losses_to_mttdl:,.3g}", f"{f.failures_per_array_year:.3g}", _sampling(f))
+        (name, _mttdl(f.mttdl_years), _to_mttdl(f), f"{f.failures_per_array_year:.3g}", _sampling(f))
         for name, (_, f) in found.items()
     ]
     variant = "variant"
     parts = [
         "\n".join(head),
-        table((variant, f"loss in {years}, any array", "an array, in a year", "nines of a year"), chances),
+        table((variant, f"loss in {span}, any array", "an array, in a year", "nines of a year"), chances),
         table(
-            (variant, "lost of a PB in a year", f"NOMDL: of a TB in {years}", "failures", "sectors", "people"),
+            (variant, "lost of a PB in a year", f"NOMDL: of a TB in {span}", "failures", "sectors", "people"),
             amounts,
             right=("failures", "sectors", "people"),
         ),
@@ -166,26 +174,44 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
     return "\n\n".join(parts)
 
 
-def _shares(figures: LossFigures) -> list[float]:
-    return list(figures.cause_losses.values())
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.3g} %"
+def _shares(figures: LossFigures) -> list[str]:
+    shares = figures.cause_losses.values()
+    return [f"{100 * each:.3g} %" if figures.has_losses else "–" for each in shares]
 
 
 def _percent(interval: Interval) -> str:
     value, low, high = (f"{100 * each:.3g}" for each in (interval.value, interval.low, interval.high))
-    return f"{value} % [{low}–{high}]"
+    return f"{value} % [{low}–{high}]" if interval.value else f"less than {high} %"
 
 
-def _nines(interval: Interval) -> str:
-    return f"{interval.value:.2f} [{interval.low:.2f}–{interval.high:.2f}]"
+def _nines(figures: LossFigures) -> str:
+    nines = figures.nines_per_array_year
+    return (
+        f"{nines.value:.2f} [{nines.low:.2f}–{nines.high:.2f}]" if figures.has_losses else f"more than {nines.low:.2f}"
+    )
 
 
 def _bytes(interval: Interval) -> str:
-    value, low, high = (human_bytes(each) for each in (interval.value, interval.low, interval.high))
-    return f"{value} [{low}–{high}]"
+    value, low, high = (_bytes_text(each) for each in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}–{high}]" if interval.value else f"less than {high}"
+
+
+def _bytes_text(count: float) -> str:
+    """An expected value is no whole number, and less than one byte is not none."""
+    return human_bytes(count) if count >= 1000 else f"{count:.3g} B"
+
+
+def _mttdl(years: float) -> str:
+    if years >= MOST_YEARS:
+        return f"over {years:.0e}"
+    return f"{years:,.0f}" if 100 <= years < _LONGEST_YEARS else f"{years:.3g}"
+
+
+def _to_mttdl(figures: LossFigures) -> str:
+    if not figures.has_losses:
+        return f"fewer than {figures.losses_per_array_year.high * figures.mttdl_years:,.3g}"
+    more = "over " if figures.mttdl_years >= MOST_YEARS else ""
+    return f"{more}{figures.losses_to_mttdl:,.3g}"
 
 
 def _sampling(figures: LossFigures) -> str:

@@ -6,11 +6,11 @@ in place of a count, as is the chance that people lose a stopped array.
 
 Rare losses are found by importance sampling. An *episode* begins when an array without failed members gets one, and
 ends when all are rebuilt. The main path of an array follows the true law; at each episode's beginning it sends a copy
-of itself, in which all hazards are multiplied until the episode ends, and whose losses are weighted with the
-likelihood ratio (failure biasing: Lewis and Böhm, Nuclear Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5,
-1995). Only copies are counted then. The sum over an array's episodes of their weighted losses has the very mean that
-counting on the main path has, since each copy starts where the main path stands; and a weight never spans more than
-one episode, so weights stay tame over any number of years.
+of itself, in which the hazards of groups with failed members are multiplied until the episode ends, and whose losses
+are weighted with the likelihood ratio (failure biasing: Lewis and Böhm, Nuclear Engineering and Design 77, 1984;
+Heidelberger, ACM TOMACS 5, 1995). Only copies are counted then. The sum over an array's episodes of their weighted
+losses has the very mean that counting on the main path has, since each copy starts where the main path stands; and a
+weight never spans more than one episode, so weights stay tame over any number of years.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class _Walk:
                     self.send_copies()
         groups = slots // model.group_members
         pulled = numpy.zeros(len(columns), bool) if arrays.pulled is None else arrays.pulled[slots, columns]
-        self._weigh_failure(columns, pulled)
+        self._weigh_failure(columns, groups, pulled)
         arrays.state[slots, columns] = WAITING if model.shares_rate else REBUILDING
         arrays.failed[groups, columns] += 1
         too_many = arrays.failed[groups, columns] > model.tolerance
@@ -202,15 +202,15 @@ class _Walk:
             if bare.any() and (model.defects_per_hour or model.read_errors_per_byte):
                 self._meet_defects(columns[bare], groups[bare], now[bare])
 
-    def _weigh_failure(self, columns: Columns, pulled: Any) -> None:
+    def _weigh_failure(self, columns: Columns, groups: Columns, pulled: Any) -> None:
         """Into the weight: that a drive failed now, under a multiplied hazard; who pulls one does so under none."""
         import numpy
 
         arrays = self._arrays
         if arrays.log_weight is None or arrays.bias is None:
             return
-        # The first failure of an episode is the main path's, under the true law.
-        is_drawn = ~pulled & (arrays.failed[:, columns].sum(axis=0) > 0)
+        # The first failure of a group is under the true law, and that of an episode is the main path's.
+        is_drawn = ~pulled & (arrays.failed[groups, columns] > 0)
         arrays.log_weight[columns] -= numpy.where(is_drawn, numpy.log(arrays.bias[columns]), 0)
 
     def _stop(self, columns: Columns, slots: Columns, now: Floats, pulled: Any) -> None:
@@ -316,7 +316,7 @@ class _Walk:
         slots = groups * model.group_members + self._inside
         state, due = arrays.state[slots, columns], arrays.due[slots, columns]
         is_up = state == UP
-        clean = now - numpy.maximum(arrays.born[slots, columns], arrays.clean[groups, columns])
+        clean = numpy.maximum(now - numpy.maximum(arrays.born[slots, columns], arrays.clean[groups, columns]), 0)
         phase = numpy.zeros_like(now)
         if model.scrub.interval_hours:
             phase = (now + arrays.phase[columns]) % model.scrub.interval_hours
@@ -326,10 +326,11 @@ class _Walk:
             if arrays.work is not None:
                 left = numpy.where(state == WAITING, left, 0) + arrays.work[slots, columns] * model.tolerance
             # A place is read some time during the rebuild, on average half way.
-            hours = hours + numpy.where(is_up, numpy.inf, left).min(axis=0) / 2
+            hours = hours + numpy.maximum(numpy.where(is_up, numpy.inf, left).min(axis=0), 0) / 2
         mean = numpy.where(is_up, model.defects_per_hour * hours + model.read_errors_per_byte * model.disk_bytes, 0)
         mean = mean.sum(axis=0)
-        self._lose(Cause.SECTORS, columns, -numpy.expm1(-mean), mean * model.defect_bytes)
+        lost_bytes = numpy.minimum(mean * model.defect_bytes, model.usable_bytes)
+        self._lose(Cause.SECTORS, columns, -numpy.expm1(-mean), lost_bytes)
 
     def _start_rebuild(self, columns: Columns, slots: Columns, now: Floats) -> None:
         """Where rebuilds share a rate: one more takes its part."""

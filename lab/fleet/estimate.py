@@ -20,12 +20,19 @@ TB = 10**12
 _Z = 1.959963984540054
 _DENSE = 0.05
 """From this part of the sum of squares on, a sum is no longer one of rare events."""
+_LEAST = 1e-100
+"""A smaller mean is told as a bound: the squares of such weights are below what floating point holds."""
+MOST_NINES = 300.0
+"""In place of endlessly many."""
+MOST_YEARS = 1e300
+"""Of an MTTDL: those of 64 copies are beyond floating point."""
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """An estimate and its 95 % interval."""
+    """An estimate and its 95 % interval. All three are finite and not negative."""
 
     value: float
+    """0: nothing was seen, and ``high`` is what is known."""
     low: float
     high: float
 
@@ -52,7 +59,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     fleet_loss_chance: Interval
     """That any array of the fleet loses data within the years."""
     nines_per_array_year: Interval
-    """-log10 of the chance above; ``low`` is the fewer nines."""
+    """-log10 of the chance above, 300 at most; ``low`` is the fewer nines, and ``value`` is that if none were seen."""
     nines_per_fleet_year: Interval
     lost_bytes_per_pb_year: Interval
     """Of 10^15 usable bytes."""
@@ -63,6 +70,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     cause_bytes: Mapping[str, float]
     """Cause -> share of the lost bytes."""
     mttdl_years: float
+    """At most 1e300."""
     losses_to_mttdl: float
     """Losses of an array, divided by what MTTDL promises."""
     is_biased: bool
@@ -71,26 +79,36 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     weight_error: float
     """Standard error of that."""
 
+    @property
+    def has_losses(self) -> bool:
+        """False: none were seen. Then of each figure the bound alone is known: ``high``, of nines ``low``."""
+        return self.losses_per_array_year.value > 0
 
-def rare_sum(moments: Moments) -> Interval:
+
+def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
     """Interval of the expected sum of weights of rare events; right for few of them, and for none.
 
     The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for plain counts, and for
-    weighted ones it covers at least as often as it says. Of none seen the weight is taken as 1.
+    weighted ones it covers at least as often as it says. Of none seen the weight is taken as ``one``.
     """
     from scipy.special import gammaincinv
 
-    total, squares, largest = moments.total, moments.squares, moments.largest or 1.0
+    total, squares, largest = moments.total, moments.squares, moments.largest or one
+    if 0 < total < _LEAST:
+        return Interval(0.0, 0.0, _LEAST)
     low = squares / total * float(gammaincinv(total**2 / squares, 0.025)) if total else 0.0
     more, wider = total + largest, squares + largest**2
     return Interval(total, low, wider / more * float(gammaincinv(more**2 / wider, 0.975)))
 
 
-def mean_of(moments: Moments, trials: int) -> Interval:
-    """Interval of the mean over independent arrays: as of rare events, or where they are not rare by the normal law."""
+def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
+    """Interval of the mean over independent arrays: as of rare events, or where they are not rare by the normal law.
+
+    ``one``: what one event is at most, for when none was seen.
+    """
     mean = moments.total / trials
-    if moments.total * mean < _DENSE * moments.squares or not moments.total:
-        return rare_sum(moments).times(1 / trials)
+    if moments.total < _LEAST or moments.total * mean < _DENSE * moments.squares:
+        return rare_sum(moments, one).times(1 / trials)
     variance = max(moments.squares / trials - mean**2, 0.0)
     half = _Z * math.sqrt(variance / trials) + _Z**2 / 2 / trials * moments.largest
     return Interval(mean, max(mean - half, 0.0), mean + half)
@@ -102,7 +120,7 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
     in_mission = _within_one(mean_of(sums.first, sums.trials))
     per_year = _each(in_mission, lambda chance: -math.expm1(math.log1p(-min(chance, 1 - 1e-15)) / years))
     losses = mean_of(sums.losses, sums.trials).times(1 / years)
-    lost_bytes = mean_of(sums.lost_bytes, sums.trials)
+    lost_bytes = mean_of(sums.lost_bytes, sums.trials, one=model.usable_bytes)
     mttdl = mttdl_years(model)
     mean = sums.copy_weights / sums.copies if sums.copies else 1.0
     spread = max(sums.copy_squares / sums.copies - mean**2, 0.0) / sums.copies if sums.copies else 0.0
@@ -134,7 +152,8 @@ def mttdl_years(model: FleetModel) -> float:
     """
     life = model.life.mean_hours / model.hazard_scale
     repair = max(model.repair_hours, 1e-9)
-    return array_chain(model.group_members, model.tolerance, life, repair).mean_hours() / model.groups / HOURS_PER_YEAR
+    mean_hours = array_chain(model.group_members, model.tolerance, life, repair).mean_hours() / model.groups
+    return min(mean_hours / HOURS_PER_YEAR, MOST_YEARS)
 
 
 def at_least_once(chance: float, of: int) -> float:
@@ -152,9 +171,9 @@ def _within_one(interval: Interval) -> Interval:
 
 def _nines(chance: Interval) -> Interval:
     def nines(value: float) -> float:
-        return -math.log10(value) if value > 0 else math.inf
+        return min(max(0.0, -math.log10(value)), MOST_NINES) if value > 0 else MOST_NINES
 
-    return Interval(nines(chance.value), nines(chance.high), nines(chance.low))
+    return Interval(nines(chance.value or chance.high), nines(chance.high), nines(chance.low))
 
 
 def _shares(values: tuple[float, ...]) -> dict[str, float]:

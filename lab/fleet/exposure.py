@@ -6,7 +6,7 @@ waits at a moment is Poisson too, with the mean that is computed here: no defect
 
 from __future__ import annotations
 
-from functools import lru_cache
+import math
 from typing import TYPE_CHECKING
 
 from lab.fleet.model import FleetModel, Scrubbing, ScrubKind, Spread
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
 
-_TABLE_POINTS = 4097
+_AT_ONCE = 1e-6
+"""A scrub that lasts for less of its interval reads all at once, as far as numbers of 53 bits can tell."""
 
 
 def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Floats) -> Floats:
@@ -31,11 +32,7 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
         case ScrubKind.PERIODIC:
             return _since_scrub(model.scrub, hours_clean, scrub_phase_hours)
         case ScrubKind.DELAY:
-            import numpy
-
-            hours, waited = _undetected(model.scrub.delay)
-            found: Floats = numpy.interp(hours_clean, hours, waited)
-            return found
+            return _undetected(model.scrub.delay, hours_clean)
     return hours_clean
 
 
@@ -54,31 +51,34 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
 
     Places that it has read were last read between max(phase - duration, 0) and phase hours ago, those still ahead of
     it between phase + interval - duration and interval hours ago, evenly spread. Of each the drive's own age is the
-    limit: the mean of min(limit, U) is limit - E[max(limit - U, 0)].
+    limit: over both spans min(age, U) is added up, as sums of what is 0 or more, which keep their digits.
     """
     import numpy
 
     lasting = scrub.duration_hours
-    if not lasting:
+    if lasting <= _AT_ONCE * scrub.interval_hours:
         at_most: Floats = numpy.minimum(clean, phase)
         return at_most
     ends = (
         (numpy.maximum(phase - lasting, 0), phase),
         (numpy.minimum(phase + scrub.interval_hours - lasting, scrub.interval_hours), scrub.interval_hours),
     )
-    over = sum(numpy.maximum(clean - low, 0) ** 2 - numpy.maximum(clean - high, 0) ** 2 for low, high in ends)
-    found: Floats = clean - over / (2 * lasting)
-    return found
+    found: Floats = numpy.zeros_like(clean)
+    for low, high in ends:
+        middle = numpy.clip(clean, low, high)
+        found = found + (middle - low) * (middle + low) / 2 + clean * (high - middle)
+    return found / lasting
 
 
-@lru_cache(maxsize=16)
-def _undetected(delay: Spread) -> tuple[Floats, Floats]:
-    """Age -> the integral from 0 to the age of the chance that a defect is still undetected after so long."""
+def _undetected(delay: Spread, ages: Floats) -> Floats:
+    """The integral from 0 to each age of the chance that a defect is still undetected after so long.
+
+    That chance is 1 up to the location; of exp(-(t / scale)^shape) the integral is an incomplete gamma function.
+    """
     import numpy
+    from scipy.special import gammainc
 
-    end = delay.location_hours + delay.scale_hours * 40 ** (1 / delay.shape)
-    hours = numpy.linspace(0, end, _TABLE_POINTS)
-    later = numpy.maximum(hours - delay.location_hours, 0) / delay.scale_hours
-    alive = numpy.exp(-(later**delay.shape))
-    steps = (alive[1:] + alive[:-1]) / 2 * numpy.diff(hours)
-    return hours, numpy.concatenate([[0.0], numpy.cumsum(steps)])
+    later = numpy.maximum(ages - delay.location_hours, 0) / delay.scale_hours
+    whole = delay.scale_hours * math.gamma(1 + 1 / delay.shape)
+    found: Floats = numpy.minimum(ages, delay.location_hours) + whole * gammainc(1 / delay.shape, later**delay.shape)
+    return found

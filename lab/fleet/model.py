@@ -34,6 +34,17 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return math.fsum(self.values_hours) / len(self.values_hours)
         return self.location_hours + self.scale_hours * math.gamma(1 + 1 / self.shape)
 
+    def most_renewals(self, hours: float, factor: float = 1.0) -> float:
+        """No more lives than so many end within these hours on average, each beginning where the last one ended.
+
+        Lorden's bound t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of independent
+        trials, each of which must end within the hours by itself. ``factor`` multiplies the hazard. Not of values.
+        """
+        scale: float = self.scale_hours / factor ** (1 / self.shape)
+        mean, square = math.gamma(1 + 1 / self.shape), math.gamma(1 + 2 / self.shape)
+        by_trials = math.expm1(min((hours / scale) ** self.shape, 100.0))
+        return min(hours / (scale * mean) + square / mean**2 - 1, by_trials)
+
     def draw(self, rng: Generator, count: int) -> Any:
         """So many independent values, in hours: float64 of shape ``(count,)``."""
         import numpy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -13,32 +14,39 @@ import msgspec
 from lab.arrays.level_names import parse_level
 from lab.arrays.levels import LevelName
 from lab.errors import SpecError
+from lab.fleet.bounds import (
+    MOST_FAILURES,
+    MOST_HOURS,
+    MOST_REPLACED,
+    ArrayCount,
+    DefectBytes,
+    DefectRate,
+    DiskTb,
+    Factor,
+    FailingPercent,
+    Hours,
+    HoursOrZero,
+    LifeHours,
+    LifeShape,
+    LotCount,
+    MemberCount,
+    ParityCount,
+    ReadErrorBits,
+    Shape,
+    SpareCount,
+    TrialCount,
+    Years,
+    within,
+)
 from lab.fleet.model import HOURS_PER_YEAR, FleetModel, Scrubbing, ScrubKind, Spread
 from lab.gates.names import Name
-from lab.gates.numbers import MOST_DISKS, Rate, Seed, Share, SizeBytes
+from lab.gates.numbers import Seed, Share
 from lab.gates.toml import parse_toml
 from lab.tomlfile import convert_tree, toml_text, unknown_word
 
 FORMAT_VERSION = 2
 CATALOGUE = Path(__file__).with_name("catalogue")
 TB = 10**12
-MOST_TRIALS = 10**9
-MOST_HOURS = 10**9
-
-Hours = Annotated[float, msgspec.Meta(gt=0, le=MOST_HOURS)]
-HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
-Shape = Annotated[float, msgspec.Meta(ge=0.2, le=20)]
-Years = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
-Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
-Percent = Annotated[float, msgspec.Meta(gt=0, lt=100)]
-TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
-ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
-LotCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
-ParityCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
-SpareCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
-DiskTb = Annotated[float, msgspec.Meta(gt=0, le=1000)]
-DefectRate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +64,7 @@ class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long drives live: one of these."""
 
-    afr_percent: Percent | None = None
+    afr_percent: FailingPercent | None = None
     """Share that fails within a year, at a constant rate."""
     weibull: Weibull | None = None
 
@@ -66,6 +74,9 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise SpecError(
                 "lives begin at 0: failures have no location_hours", hint="leave it out, or use another scale"
             )
+        if self.weibull:
+            within(self.weibull.scale_hours, LifeHours, "failures.weibull.scale_hours")
+            within(self.weibull.shape, LifeShape, "failures.weibull.shape")
 
     def spread(self) -> Spread:
         """As the engine takes it: of a year's drives this share fails, -ln(1 - AFR) a year."""
@@ -81,7 +92,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     exponential_hours: Hours | None = None
     """The mean."""
     weibull: Weibull | None = None
-    hours: tuple[Hours, ...] | None = None
+    hours: tuple[float, ...] | None = None
     """Measured; each is as likely as the others."""
     result: Name | None = None
     """A stored result of raidlab: its rebuilds, each at the bytes a second that it had, over the whole drive."""
@@ -91,7 +102,11 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         ways = {"constant_hours": self.constant_hours, "exponential_hours": self.exponential_hours}
+        if self.array and not self.result:
+            raise SpecError("rebuild.array needs rebuild.result beside it", hint="write rebuild.result, or no array")
         _one_of("rebuild", **ways, weibull=self.weibull, hours=self.hours, result=self.result)
+        for number, hours in enumerate(self.hours or ()):
+            within(hours, Hours, f"rebuild.hours[{number}]")
 
     def spread(self, disk_bytes: float, measured: Measured) -> Spread:
         """As the engine takes it; a rebuild at a measured rate takes longer for a larger drive. Raises as measured."""
@@ -103,7 +118,8 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return Spread(location_hours=self.constant_hours)
         if self.result:
             rates = measured(self.result, self.array)
-            return Spread(values_hours=tuple(disk_bytes / rate / 3600 for rate in rates))
+            what = f"hours of a rebuild of {disk_bytes:g} bytes as in result '{self.result}'"
+            return Spread(values_hours=tuple(within(disk_bytes / rate / 3600, Hours, what) for rate in rates))
         return Spread(values_hours=self.hours or ())
 
 
@@ -121,8 +137,8 @@ class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     defects_per_hour: DefectRate = 0.0
     """Latent defects of one drive."""
-    defect_bytes: SizeBytes = 4096
-    read_error_bits: Rate | None = None
+    defect_bytes: DefectBytes = 4096
+    read_error_bits: ReadErrorBits | None = None
     """A data sheet's 1e15: at most one unreadable sector in so many bits read. For fleets without latent defects."""
     counts_new_defects: bool = True
     rebuild_clears: bool = True
@@ -138,6 +154,8 @@ class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         if self.interval_hours and self.weibull:
             raise SpecError("a scrub is either periodic or Weibull", hint="leave interval_hours or weibull out")
+        if self.duration_hours and not self.interval_hours:
+            raise SpecError("scrub.duration_hours needs scrub.interval_hours beside it", hint="write how often")
         if self.duration_hours > (self.interval_hours or MOST_HOURS):
             raise SpecError("a scrub lasts longer than its interval", hint="write a longer interval_hours")
 
@@ -222,6 +240,24 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         self.layout()
+        self._require_bounded()
+        ids = [each.id for each in self.compare]
+        if twice := next((each for each in ids if ids.count(each) > 1), None):
+            raise SpecError(f"two variants to compare have the id '{twice}'", hint="give each an id of its own")
+
+    def _require_bounded(self) -> None:
+        """What each number may be is not enough: short lives, long years and many trials multiply."""
+        batches = self.batches or Batches(bad_share=0.0, factor=1.0)
+        life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
+        good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
+        replaced = self.members * (good + batches.bad_share * (bad - good)) * (1 + self.people.wrong_disk)
+        for count, most, what in (
+            (replaced, MOST_REPLACED, "an array of this fleet"),
+            (replaced * self.run.trials, MOST_FAILURES, f"{self.run.trials:,} arrays (run.trials)"),
+        ):
+            if count > most:
+                told = f"in {what} up to {count:,.0f} drives fail within the years: {most:,} at most are followed"
+                raise SpecError(f"{told}, so write fewer years or trials, or longer lives", hint="see [failures]")
 
     def layout(self) -> tuple[int, int, int, float]:
         """Groups, members of each, failures that one survives, and members' worth of data in all.
@@ -314,6 +350,8 @@ def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, Fleet
     """The fleet itself and its ``[[compare]]`` in their order, by name."""
     found = [("as it is", spec)]
     for each in spec.compare:
+        for key in each.remove:
+            _require_there(tree, key, each.id)
         without = changed(tree, {}, remove=each.remove)
         found.append((each.id, fleet_spec(without, f"variant {each.id}", each.set)))
     return tuple(found)
@@ -321,14 +359,15 @@ def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, Fleet
 
 def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[str, ...] = ()) -> dict[str, Any]:
     """A copy of the tables with some keys, written with dots, set or removed. Raises SpecError for no such table."""
-    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(tree))
+    # Not by way of JSON, which knows neither nan nor inf: they would be left out, and not refused.
+    copied: dict[str, Any] = copy.deepcopy(dict(tree))
     for key in remove:
-        table, last = _table_of(copy, key)
+        table, last = _table_of(copied, key)
         table.pop(last, None)
     for key, value in changes.items():
-        table, last = _table_of(copy, key)
+        table, last = _table_of(copied, key)
         table[last] = value
-    return copy
+    return copied
 
 
 def value_of(text: str) -> Any:
@@ -337,6 +376,15 @@ def value_of(text: str) -> Any:
         return parse_toml(f"value = {text}")["value"]
     except SpecError:
         return text
+
+
+def _require_there(tree: Mapping[str, Any], key: str, variant: str) -> None:
+    """A key that is misspelt would leave the variant as the fleet is, and show that nothing depends on it."""
+    here: Any = tree
+    for word in key.split("."):
+        if not isinstance(here, Mapping) or word not in here:
+            raise SpecError(f"variant '{variant}' removes '{key}', which the fleet has not", hint="correct its remove")
+        here = here[word]
 
 
 def _table_of(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:

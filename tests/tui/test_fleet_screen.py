@@ -20,7 +20,7 @@ from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.results.records import rebuild
 from tui.app import RaidlabApp
 from tui.fleet import LEVELS, MEMBERS, SCRUBS, FleetChoice, change_words, members_of
-from tui.fleet_words import compared, figure_lines, loss_rows
+from tui.fleet_words import compared, figure_lines, loss_rows, mttdl_words
 from tui.screens.fleet import FleetScreen
 from tui.tones import Tone
 
@@ -260,6 +260,22 @@ def test_the_nearest_intervals_come_first() -> None:
     assert order[0] == WEEKS.scrub_hours
     assert set(order) == set(SCRUBS)
     assert set(order[1:3]) == {730.5, 168.0}
+
+
+def test_none_seen_is_told_as_a_bound() -> None:
+    none = Interval(0.0, 0.0, 2.5e-4)
+    found = figures(
+        0.01,
+        losses_per_array_year=none,
+        loss_chance_per_array_year=none,
+        fleet_loss_chance=none,
+        nines_per_array_year=Interval(3.6, 3.6, 300.0),
+        lost_bytes_per_pb_year=Interval(0.0, 0.0, 2.0 * 1024**3),
+        losses_to_mttdl=0.0,
+    )
+    texts = [text for _, text in figure_lines(FleetChoice(), found, 60)]
+    assert texts == ["less than 0.025 %", "less than 0.025 %", "more than 3.60", "less than 2 GiB"]
+    assert "none seen, fewer than 4.1 times its losses" in mttdl_words(found)
 
 
 def test_figures_fit_by_having_fewer_digits() -> None:

@@ -1,0 +1,54 @@
+"""What each number of a fleet's file may be: wide enough for whatever is meant, and narrow enough to be reckoned with.
+
+At all ends of these bounds together every figure is finite (tests/unit/fleet/test_bounds.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from lab.errors import SpecError
+from lab.gates.numbers import MOST_DISKS, bounds, shown
+
+MOST_TRIALS = 10**9
+MOST_HOURS = 10**9
+MOST_REPLACED = 1000
+"""Drives of one array that fail within its years, on average: one after the other, they take the time."""
+MOST_FAILURES = 10**10
+"""Of drives, in all arrays that are simulated: hours of work."""
+
+Hours = Annotated[float, msgspec.Meta(ge=1e-3, le=MOST_HOURS)]
+HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
+LifeHours = Annotated[float, msgspec.Meta(ge=100, le=MOST_HOURS)]
+"""Of a drive. In accelerated tests some live for weeks, none for less."""
+LifeShape = Annotated[float, msgspec.Meta(ge=0.4, le=20)]
+"""Of a drive. Fields that were published have 0.7 to 1.5; below, nearly all would die in their first hours."""
+Shape = Annotated[float, msgspec.Meta(ge=0.2, le=20)]
+Years = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
+Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
+FailingPercent = Annotated[float, msgspec.Meta(ge=1e-3, le=99)]
+"""From a thousandth of what operators report to nearly all."""
+TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
+ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+LotCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+ParityCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
+SpareCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
+DiskTb = Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
+"""From the lab's own disks of some megabytes on."""
+DefectRate = Annotated[float, msgspec.Meta(ge=0, le=1)]
+DefectBytes = Annotated[int, msgspec.Meta(ge=1, le=1024**3)]
+"""From a byte to the largest stripes."""
+ReadErrorBits = Annotated[float, msgspec.Meta(ge=10**9, le=10**21)]
+"""Data sheets say 10^14 to 10^17."""
+
+
+def within(value: float, kind: Any, what: str) -> float:
+    """``value`` again. Raises SpecError: with the bounds in its message, since Structs are told without hints."""
+    try:
+        return msgspec.convert(value, kind)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        told = f"{what}: {shown(value)} is not possible: write {bounds(kind)}"
+        raise SpecError(told, hint="write what a drive can have") from None
