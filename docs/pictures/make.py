@@ -200,6 +200,20 @@ async def course(story: Story) -> None:
     await story.take("lessons")
 
 
+async def fleet(story: Story) -> None:
+    """A fleet that is never scrubbed, and then every other week."""
+    from tui.screens.fleet import FleetScreen
+
+    app = story.app
+    await story.press("0")
+    screen = app.screen
+    assert isinstance(screen, FleetScreen)
+    await story.press(*["minus"] * 9, *["plus"] * 5)
+    await story.until(lambda: all(app.fleets.figures(each) for each in screen.choice.beside()), "all is simulated")
+    await story.for_seconds(1)
+    await story.take("fleet")
+
+
 async def drill(story: Story) -> None:
     """The first drill, made and with one hint taken."""
     app = story.app
@@ -274,8 +288,8 @@ def command(*arguments: str) -> None:
 
 
 def main() -> None:
-    """All pictures, or those of the parts that are named: clock, course, drill, faults, session, stripe, theory."""
-    wanted = set(sys.argv[1:]) or {"clock", "course", "drill", "faults", "session", "stripe", "theory"}
+    """All pictures, or those of the named parts: clock, course, drill, faults, fleet, session, stripe, theory."""
+    wanted = set(sys.argv[1:]) or {"clock", "course", "drill", "faults", "fleet", "session", "stripe", "theory"}
     with tempfile.TemporaryDirectory(prefix="raidlab-pictures-") as folder:
         os.environ.update(TEXTUAL_ANIMATIONS="none", COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
         os.environ["RAIDLAB_STATE"] = f"{folder}/session"
@@ -284,7 +298,7 @@ def main() -> None:
             play(course)
         if "session" in wanted:
             play(first_session)
-        for name, act in (("faults", write_hole), ("stripe", one_stripe), ("drill", drill)):
+        for name, act in (("faults", write_hole), ("stripe", one_stripe), ("drill", drill), ("fleet", fleet)):
             os.environ["RAIDLAB_STATE"] = f"{folder}/{name}"
             Path(f"{folder}/{name}").mkdir()
             if name in wanted:
