@@ -48,7 +48,8 @@ class TopBar(Static):
         super().__init__()
         self._shown: tuple[object, ...] = ()
         self._mode = ""
-        self._machine_words = (Content(""), Content(""))
+        self._machine_words = (Content(""),) * 3
+        """With its kernel, without, and without the words of what runs."""
 
     def show(self, state: LabState, mode: str) -> None:
         """Repaints only if something of it has changed."""
@@ -58,11 +59,15 @@ class TopBar(Static):
         if shown != self._shown:
             self._shown = shown
             self._mode = mode
-            long, short = (self._machine(state, kernel, is_short=is_short) for is_short in (False, True))
+            names = f"{target_words(state.target, is_short=True)} {kernel} "
+            long, plain, short = (
+                self._machine(state, text, is_short=is_short)
+                for text, is_short in ((names, False), ("", False), ("", True))
+            )
             if clock:
                 time = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock)
-                long, short = time + long, Content(" ") + time + short
-            self._machine_words = (long, short)
+                long, plain, short = time + long, time + plain, Content(" ") + time + short
+            self._machine_words = (long, plain, short)
             self.refresh()
 
     def render(self) -> RenderResult:
@@ -76,9 +81,12 @@ class TopBar(Static):
         """The modes and the machine: first the machine's words are left out, then ends of the modes' names."""
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
-            named, long = Content.from_markup("[bold $accent] raidlab [/]") + left, self._machine_words[0]
-            return (named if named.cell_length + long.cell_length <= width else left), long
-        short = self._machine_words[1].rstrip()
+            named = Content.from_markup("[bold $accent] raidlab [/]") + left
+            for tabs, words in ((named, 0), (left, 0), (left, 1)):
+                if tabs.cell_length + self._machine_words[words].cell_length <= width:
+                    return tabs, self._machine_words[words]
+            return left, self._machine_words[1]
+        short = self._machine_words[2].rstrip()
         for letters in range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1):
             if left.cell_length + short.cell_length <= width:
                 break
@@ -97,7 +105,7 @@ class TopBar(Static):
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)
 
-    def _machine(self, state: LabState, kernel: str, *, is_short: bool) -> Content:
+    def _machine(self, state: LabState, names: str, *, is_short: bool) -> Content:
         glyphs = glyphs_of(self)
         parts = []
         load = state.running_load
@@ -109,8 +117,7 @@ class TopBar(Static):
             gap = "" if is_short else "  "
             parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
         if state.phase is MachinePhase.OPEN:
-            text = "" if is_short else f"{target_words(state.target, is_short=True)} {kernel} "
-            parts.append(Content.from_markup("[$success]$glyph[/] $text", glyph=glyphs.good, text=text))
+            parts.append(Content.from_markup("[$success]$glyph[/] $names", glyph=glyphs.good, names=names))
         else:
             style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
             sign = glyphs.busy if state.phase is MachinePhase.OPENING else glyphs.bad
