@@ -31,8 +31,8 @@ from lab.host.files import write_file
 from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.sameness import digest
 from lab.results.statistics import estimate
+from lab.sweep.combinations import Combination
 from lab.sweep.rows import CellRow
-from lab.sweep.schema import Combination
 from lab.workloads.fio_output import DirectionFigures
 
 SUFFIX = ".cell"

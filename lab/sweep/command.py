@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
+from lab.host.clock import Clock
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.desk import plan_lines
 from lab.sweep.pool import DASHBOARD
@@ -64,7 +66,9 @@ def sweep(
         allowed_rules=frozenset(allow or ()),
     )
     text = folder.record.toml if folder else find_sweep(name or "")[1]
-    planned = plan_sweep(decode_sweep(text, folder.id if folder else name or ""), text, request)
+    meant = decode_sweep(text, folder.id if folder else name or "")
+    with ProgressBar(quiet=context.quiet) as bar:
+        planned = plan_sweep(meant, text, replace(request, on_planned=planning_shown(bar, context.host.clock)))
     for line in plan_lines(planned, request):
         context.narrator.notice(line)
     if plan:
@@ -76,6 +80,17 @@ def sweep(
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _tell_outcome(outcome, context)
+
+
+def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
+    """For a terminal, from a second on: most sweeps are planned before that."""
+    begin = clock.monotonic_seconds()
+
+    def show(part: float) -> None:
+        if bar.is_terminal and clock.monotonic_seconds() - begin > 1.0:
+            bar.show("planning", part)
+
+    return show
 
 
 def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
@@ -149,10 +164,9 @@ def _show(folder: SweepFolder, context: Context) -> None:
     if context.json:
         out_json(_document(folder))
         return
-    from lab.sweep.tables import summary_tables
+    from lab.sweep.tables import summary_text
 
-    result = folder.result()
-    out("\n\n".join(each.as_text() for each in summary_tables(result)) if result.rows else "no cell is measured yet")
+    out(summary_text(folder.result()))
 
 
 def _list(context: Context, store: SweepStore) -> None:
