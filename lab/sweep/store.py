@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -118,20 +118,32 @@ class SweepFolder:
     @property
     def is_running(self) -> bool:
         """Whether a client has it open."""
+        # Only looked at, and shared: so it also works where nothing can be written, and beside others who look.
         try:
-            with locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                return False
+            descriptor = os.open(self.path / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return False
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold it alone. Raises MachineBusy."""
-        try:
-            with locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                yield
-        except BlockingIOError:
-            raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it") from None
+        """Hold it alone. Raises MachineBusy, ResultError."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it") from None
+            except OSError as error:
+                raise storage_error(f"'{self.path}' cannot be locked", error) from error
+            yield
 
     def tell(self, progress: SweepProgress) -> None:
         """Write how far it is; what keeps that from being written stops nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep.desk import SweepDesk
 from lab.sweep.schema import built_in_names, find_sweep
-from lab.sweep.spread import TaskSpread, SpreadTask
+from lab.sweep.spread import SpreadTask, TaskSpread
 from lab.sweep.store import LatestCell, PlannedCell, SweepProgress, SweepStore
 from tests.unit.fakes import FakeClock
 
@@ -123,3 +124,27 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
         list(spread.run([SpreadTask(key="one"), SpreadTask(key="two")]))
     assert len(pool.futures) == 2
     assert all(each.is_cancelled for each in pool.futures)
+
+
+def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_sweep(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begun(host)
+    with folder.open():
+        assert folder.is_running
+        # Two may look at once, and neither takes the other for the sweep.
+        assert SweepStore(host).find(folder.id).is_running
+    assert not folder.is_running
+
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("os.open", refused)
+    assert not folder.is_running
+
+
+def test_what_keeps_a_sweep_from_being_opened_is_told(host: Host) -> None:
+    folder = begun(host)
+    (folder.path / "lock").mkdir()
+    with pytest.raises(ResultError, match="cannot be locked"), folder.open():
+        pass
