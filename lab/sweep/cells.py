@@ -37,7 +37,7 @@ from lab.workloads.fio_output import DirectionFigures
 
 SUFFIX = ".cell"
 _CELL_FORMAT = 1
-_KEY = re.compile(r"[0-9a-f]{64}")
+CELL_KEY = r"^[0-9a-f]{64}\Z"
 
 
 class CellTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +162,7 @@ class CellStore:
 
     def path(self, key: str) -> Path:
         """Where a cell's file is, or would be."""
-        assert _KEY.fullmatch(key), key
+        assert re.match(CELL_KEY, key), key
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
     def keys(self, wanted: Iterable[str]) -> set[str]:

@@ -98,7 +98,10 @@ def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None
         if any(_matches(place, skip) for skip in sweep.skip):
             skipped += 1
             continue
-        cell = Combination(place, _experiment(sweep, place), _kernel(place))
+        try:
+            cell = Combination(place, _experiment(sweep, place), _kernel(place))
+        except ValueError as error:
+            raise SpecError(f"sweep '{sweep.id}': {error}", hint="change what it names") from None
         key = (msgspec.json.encode(cell.experiment), cell.kernel)
         if key in cells:
             same += 1

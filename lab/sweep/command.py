@@ -13,7 +13,9 @@ from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
+from lab.gates.numbers import digits
 from lab.host.clock import Clock
+from lab.results.store import LATEST
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.desk import plan_lines
 from lab.sweep.pool import DASHBOARD
@@ -51,10 +53,12 @@ def sweep(
     context = current()
     store = SweepStore(context.host)
     if name is None and not resume:
+        if plan:
+            raise SpecError("it is not said which sweep is to be planned", hint="raidlab sweep NAME --plan")
         _list(context, store)
         return ExitCode.DONE
     folder = _earlier(name, store, is_resumed=resume)
-    if folder and not resume:
+    if folder and not resume and not plan:
         _show(folder, context)
         return ExitCode.DONE
     request = SweepRequest(
@@ -107,15 +111,16 @@ def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepF
         return store.find("latest") if is_resumed else None
     if name.endswith(".toml") or name in built_in_names():
         return None
-    if not store.ids():
-        # It says which sweeps there are.
+    if name != LATEST and not any(each.startswith(name) for each in store.ids()):
+        # It says which name is near.
         find_sweep(name)
     return store.find(name)
 
 
 def _checked_dashboard(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    number = digits(port)
+    if not colon or not host or number is None or number > 65535:
         raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {DASHBOARD}, or none")
     return text
 

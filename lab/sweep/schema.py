@@ -217,12 +217,30 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
         yield f"it has {sweep.combination_count:,} combinations, and {MOST_CELLS:,} are possible"
     if sweep.most_repeats and sweep.most_repeats < sweep.repeats:
         yield "most_repeats is below repeats"
+    yield from _load_complaints(sweep)
     for skip in sweep.skip:
+        if not skip:
+            yield "a [[skip]] that names no axis would leave out everything"
         for name, value in skip.items():
+            said = value if isinstance(value, list) else [value]
             if name not in axes:
-                yield f"[[skip]] names '{name}', and its axes are {', '.join(axes)}"
-            elif wrong := [each for each in (value if isinstance(value, list) else [value]) if each not in axes[name]]:
-                yield f"[[skip]] names {name} {wrong[0]!r}, which that axis does not have"
+                yield f"[[skip]] names '{shortened(name)}', and its axes are {', '.join(axes)}"
+            elif not said:
+                yield f"[[skip]] names no value of {name}"
+            elif wrong := [each for each in said if each not in axes[name]]:
+                yield f"[[skip]] names {name} {shortened(repr(wrong[0]))}, which that axis does not have"
+
+
+def _load_complaints(sweep: Sweep) -> Iterator[str]:
+    names = [job.id or job.workload for job in sweep.jobs]
+    if len(set(names)) < len(names):
+        yield "two jobs have the same id: give one an id of its own"
+    if any(job.arrays for job in sweep.jobs):
+        yield "a job names arrays, and a cell has one, on which all jobs run"
+    # A cell is known by what it depends on, and a file may change, or be another one on a worker.
+    for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
+        if name.endswith(".toml"):
+            yield f"'{shortened(name)}' is a file, and the loads of a sweep are of the catalogue"
 
 
 def _check(sweep: Sweep) -> None:

@@ -19,20 +19,20 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from lab.errors import MachineBusy, ResultError
 from lab.gates.files import MOST_RECORD_BYTES, read_plain
-from lab.gates.names import checked_name
+from lab.gates.names import checked_name, is_name
 from lab.gates.own import make_own_folder
 from lab.host.clock import utc_second_text
 from lab.host.files import replace_file, storage_error, write_file
 from lab.machine import Host
 from lab.results.leftovers import locked
 from lab.results.store import LATEST
-from lab.sweep.cells import CellStore
+from lab.sweep.cells import CELL_KEY, CellStore
 from lab.sweep.measure import cell_store, sweeps_folder
 from lab.sweep.rows import FailedCell, SweepResult
 from lab.sweep.schema import Sweep, decode_sweep
@@ -47,7 +47,7 @@ _MOST_FAILED_BYTES = 4 * MOST_RECORD_BYTES
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
     """One cell of a sweep."""
 
-    key: str
+    key: Annotated[str, msgspec.Meta(pattern=CELL_KEY)]
     label: str
 
 
@@ -79,7 +79,7 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     planned: int
     workers: int = 0
-    left_seconds: float | None = None
+    left_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
     cluster: str = ""
     dashboard: str = ""
     """HOST:PORT of Dask's own pages, on the computer that ran it."""
@@ -154,8 +154,7 @@ class SweepFolder:
         """The cells that could not be measured, each as it failed last."""
         with suppress(FileNotFoundError):
             text = read_plain(self.path / _FAILED, _MOST_FAILED_BYTES, is_own=True)
-            found = [msgspec.json.decode(line, type=FailedCell) for line in text.splitlines() if line]
-            return tuple({each.cell: each for each in found}.values())
+            return tuple({each.cell: each for each in _failed_in(text)}.values())
         return ()
 
     def forget_failed(self) -> None:
@@ -220,11 +219,14 @@ class SweepStore:
         self._host = host
 
     def ids(self) -> tuple[str, ...]:
-        """Newest first."""
+        """Newest first. Raises ResultError for a folder that cannot be read."""
         try:
-            names = [path.name for path in self.root.iterdir() if (path / _RECORD).is_file()]
-        except FileNotFoundError:
+            # Others may have put something there: what is no name is no sweep.
+            names = [path.name for path in self.root.iterdir() if is_name(path.name) and (path / _RECORD).is_file()]
+        except (FileNotFoundError, NotADirectoryError):
             return ()
+        except OSError as error:
+            raise storage_error(f"'{self.root}' cannot be read", error) from error
         return tuple(sorted(names, reverse=True))
 
     def find(self, name: str) -> SweepFolder:
@@ -279,6 +281,13 @@ class SweepStore:
 
     def _folder(self, name: str) -> SweepFolder:
         return SweepFolder(self.root / checked_name(name, "sweep"), cell_store(self._host))
+
+
+def _failed_in(text: bytes) -> Iterator[FailedCell]:
+    """A line that a computer's failure tore is left out: that cell is tried again like the others."""
+    for line in text.splitlines():
+        with suppress(msgspec.MsgspecError, UnicodeError):
+            yield msgspec.json.decode(line, type=FailedCell)
 
 
 def _decoded(path: Path, kind: type[T]) -> T:

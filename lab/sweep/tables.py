@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lab.gates.text import shortened
 from lab.report.table import Column, Table
 from lab.sweep.effects import sensitivities
 from lab.sweep.grid import Axis, Pair, SweepGrid
@@ -16,6 +17,7 @@ OFF_THEORY = 0.10
 """From so far on a cell is a surprise, if its interval does not hold the prediction either."""
 _FEW_SURPRISES = 10
 _FEW_FAILED = 10
+_MOST_OF_MESSAGE = 300
 NOTHING = "–"
 
 
@@ -54,7 +56,9 @@ def summary_text(result: SweepResult, *, is_markdown: bool = False) -> str:
 def _missing_tables(grid: SweepGrid) -> Iterator[Table]:
     failed = grid.result.failed
     if failed:
-        rows = tuple((each.label, each.message.partition("\n")[0]) for each in failed[:_FEW_FAILED])
+        rows = tuple(
+            (each.label, shortened(" ".join(each.message.split()), _MOST_OF_MESSAGE)) for each in failed[:_FEW_FAILED]
+        )
         notes = (f"and {len(failed) - len(rows):,} more",) if len(failed) > len(rows) else ()
         yield Table("Cells that could not be measured", (Column("cell", False), Column("why", False)), rows, notes)
     if grid.problems:

@@ -17,7 +17,7 @@ from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import decode_sweep
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
 from tests.unit.sweep.made_sweeps import row
-from tests.unit.sweep.test_schema import FILE
+from tests.unit.sweep.test_schema import FILE, HERE
 
 KEYS = tuple(letter * 64 for letter in "abc")
 
@@ -101,3 +101,30 @@ def test_a_folder_that_is_not_there_is_named(ending: str, tmp_path: Path, capfd:
     folder = begun()
     assert run(["report", folder.id, "-o", str(tmp_path / f"none/sweep.{ending}")]) != 0
     assert f"there is no folder '{tmp_path}/none'" in capfd.readouterr().err
+
+
+def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    begun()
+    assert run(["sweep", "level"]) != 0
+    assert "did you mean 'levels'" in capfd.readouterr().err
+
+
+def test_what_is_to_be_planned_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "--plan"]) != 0
+    assert "which sweep is to be planned" in capfd.readouterr().err
+
+
+def test_a_sweep_that_was_run_is_planned_by_its_id(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
+    folder = begun()
+    words = ["--json", "sweep", folder.id, "--plan", "--on", "uml:?time=virtual", "--allow", "too-short-for-latency"]
+    assert run(words) == 0
+    assert json.loads(capfd.readouterr().out)["estimated_worker_seconds"] > 0
+
+
+@pytest.mark.parametrize("place", ["x:99999", "x:", ":8787", "8787", f"x:{'1' * 5000}", "x:\u0661", "x:-1"])
+def test_a_dashboard_is_at_a_host_and_a_port(place: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "levels", "--dashboard", place]) != 0
+    assert "next: write HOST:PORT" in capfd.readouterr().err

@@ -64,7 +64,7 @@ def test_nothing_measured_has_no_tables_and_says_so() -> None:
 def test_what_could_not_be_measured_is_told_also_where_nothing_was() -> None:
     failed = [FailedCell(cell=f"c{each}", label=f"raid5, {each} members", message="it\nbroke") for each in range(12)]
     (table,) = summary_tables(sweep([], failed=failed))
-    assert (table.rows[0], len(table.rows)) == (("raid5, 0 members", "it"), 10)
+    assert (table.rows[0], len(table.rows)) == (("raid5, 0 members", "it broke"), 10)
     assert table.notes == ("and 2 more",)
     (table,) = summary_tables(sweep([row(iops=0.0)]))
     assert "0 [0 – 0] IOPS" in table.rows[0][0]
