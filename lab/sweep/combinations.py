@@ -23,9 +23,9 @@ from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.schedule import load_seconds
 from lab.experiments.schema import FORMAT_VERSION, Experiment, JobPlan, check
 from lab.gates.numbers import parse_bytes
-from lab.machine.embedded import MAX_UBD_DISKS
+from lab.machine.embedded import DEFAULT_MEMORY_BYTES, MAX_UBD_DISKS
 from lab.sweep.schema import INSTALLED, Sweep
-from lab.units import human_bytes
+from lab.units import KIB, human_bytes
 from lab.workloads.fio_job import JobTarget, PathKind, job_bytes
 from lab.workloads.traces import LEAST_SPACE_BYTES
 from lab.workloads.workload import Workload
@@ -151,7 +151,7 @@ def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
         bitmap=base.bitmap if is_array else Bitmap.NONE,
         consistency_policy=base.consistency_policy if is_array else ConsistencyPolicy.RESYNC,
         assume_clean=base.assume_clean and is_array and _level(level).is_redundant,
-        stripe_cache_pages=base.stripe_cache_pages,
+        stripe_cache_pages=base.stripe_cache_pages if _level(level).parity_members else None,
     )
     changes: dict[str, Any] = {}
     if "queue_depth" in place:
@@ -245,11 +245,20 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
     """Why the loads have no room on the array; empty: they have, as far as that is known without its file system."""
     array, is_raw = experiment.arrays[0], experiment.file_system is FileSystem.RAW
     place = JobTarget(f"/dev/{_ARRAY}", PathKind.DEVICE if is_raw else PathKind.DIRECTORY, usable)
+    cache = (array.stripe_cache_pages or 0) * array.members * 4 * KIB
+    told = f"{array.level} of {array.members} disks"
     for load in loads:
+        # Requests in flight have their buffers, md's stripe cache has a page of each member in each entry.
+        needed = cache + load.depth_total * load.block_bytes
+        if needed > DEFAULT_MEMORY_BYTES:
+            return (
+                f"{told}: workload '{load.id}' takes {human_bytes(needed)} of memory, its "
+                f"requests and the stripe cache, and the embedded kernel has {human_bytes(DEFAULT_MEMORY_BYTES)}"
+            )
         try:
             room = job_bytes(load, place)
         except WorkloadError as error:
-            return f"{array.level} of {array.members} disks: {error.message.partition(': ')[2]}"
+            return f"{told}: {error.message.partition(': ')[2]}"
         if load.trace and room < LEAST_SPACE_BYTES:
             return f"workload '{load.id}': a trace needs {human_bytes(LEAST_SPACE_BYTES)} to work on"
     return ""

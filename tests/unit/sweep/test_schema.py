@@ -79,7 +79,9 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
         ('"64K", "512K"', '"64K", "32M"', "raid5 of 4 disks: too small: for chunk 32 MiB a disk has 24 MiB", 2),
         ('"64K", "512K"', '"512K", "4M"', "raid10 of 4 disks: for chunk 4 MiB nothing is left for data", 2),
         ("[1, 8]", '[1]\nblock = ["4K", "64M"]', "raid5 of 4 disks: workload 'rand-read-4k' needs 4 x 64 MiB", 2),
-        ("[1, 8]", '[4096]\njobs = [64]\nblock = ["4K", "1M"]', "would take more than", 6),
+        ("[1, 8]", '[1024]\njobs = [64]\nblock = ["4K", "1M"]', "would take more than", 6),
+        ('"24M"', '"900M"\n[array]\nstripe_cache_pages = 32768', "raid5 of 4 disks: workload 'rand-read-4k' takes", 4),
+        ("[1, 8]", '[256]\njobs = [64]\nblock = ["32K", "64K"]', "takes 1 GiB of memory", 6),
         ('"24M"', '"24M"\n[array]\nconsistency_policy = "ppl"', "policy ppl works on raid5 only", 8),
     ],
 )
@@ -90,6 +92,12 @@ def test_what_has_no_room_is_left_out_before_a_machine_is_started(old: str, new:
     found = combinations(decode_sweep(text, "test"))
     told = {why: number for why, number in found.impossible.items() if said in why}
     assert sum(told.values()) == count, found.impossible
+
+
+def test_what_arrays_have_in_common_is_left_to_those_that_can_have_it() -> None:
+    text = FILE.replace("[[jobs]]", "[array]\nassume_clean = true\nstripe_cache_pages = 512\n[[jobs]]")
+    arrays = [cell.experiment.arrays[0] for cell in combinations(decode_sweep(text, "test")).cells]
+    assert {(each.level, each.stripe_cache_pages) for each in arrays} == {("raid1", None), ("raid5", 512)}
 
 
 def test_more_file_disks_than_the_kernel_takes_are_left_out() -> None:
