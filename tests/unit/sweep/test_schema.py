@@ -81,7 +81,8 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
         ("[1, 8]", '[1]\nblock = ["4K", "64M"]', "raid5 of 4 disks: workload 'rand-read-4k' needs 4 x 64 MiB", 2),
         ("[1, 8]", '[1024]\njobs = [64]\nblock = ["4K", "1M"]', "would take more than", 6),
         ('"24M"', '"900M"\n[array]\nstripe_cache_pages = 32768', "raid5 of 4 disks: workload 'rand-read-4k' takes", 4),
-        ("[1, 8]", '[256]\njobs = [64]\nblock = ["32K", "64K"]', "takes 1 GiB of memory", 6),
+        ("[1, 8]", '[256]\njobs = [64]\nblock = ["16K", "64K"]', "takes 1 GiB of memory", 6),
+        ('"24M"', '"13T"', "raid5 of 4 disks: workload 'rand-read-4k' takes 1.22 GiB of memory", 4),
         ('"24M"', '"24M"\n[array]\nconsistency_policy = "ppl"', "policy ppl works on raid5 only", 8),
     ],
 )
