@@ -140,6 +140,9 @@ def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_swee
     def refused(*_: object, **__: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", refused)
+        assert not folder.is_running
     monkeypatch.setattr("os.open", refused)
     assert not folder.is_running
 
