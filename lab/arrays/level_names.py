@@ -20,6 +20,11 @@ _NICKNAMES = {
     "1+0": LevelName.RAID10,
     "raid1+0": LevelName.RAID10,
 }
+_WORDS = (
+    {name.value: name for name in LevelName}
+    | _NICKNAMES
+    | {name.value.removeprefix("raid"): name for name in LevelName}
+)
 _RAID10_LAYOUT = re.compile(r"([nfo])(\d+)")
 
 ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
@@ -32,17 +37,15 @@ def parse_level(text: str) -> Level:
     Raises SpecError that names the nearest known level.
     """
     word = re.sub(r"[\s_-]", "", text).lower()
-    known = {name.value: name for name in LevelName} | _NICKNAMES
-    known |= {name.value.removeprefix("raid"): name for name in LevelName}
-    if word in known:
-        return _LEVELS[known[word]]
+    if word in _WORDS:
+        return _LEVELS[_WORDS[word]]
     others = {level: kind for kind in kinds()[1:] for level in kind.levels}
     if word in others:
         raise SpecError(
             f"level {word} is not possible here: it makes {others[word].makes}",
             hint=f"raidlab array create --level {word} makes one",
         )
-    titles = {**known, **{level: level for level in others}}
+    titles = {**_WORDS, **{level: level for level in others}}
     titles |= {nickname: level for kind in kinds() for nickname, level in kind.nicknames.items()}
     near = difflib.get_close_matches(word, (name for name in titles if not name.isdecimal()), n=1, cutoff=0.5)
     guess = f"; did you mean {titles[near[0]]}?" if near else ""

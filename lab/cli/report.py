@@ -53,7 +53,7 @@ def report(
     from lab.report.written import csv_report, html_report, text_report
 
     context = current()
-    if _is_of_sweep(names, format, output, title, context):
+    if _is_of_sweep(names, format, output, title, context, has_faults=faults is not None):
         return
     chosen = format or _by_ending(output)
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
@@ -89,15 +89,23 @@ def report(
 
 
 def _is_of_sweep(
-    names: tuple[str, ...], chosen: Format | None, output: Path | None, title: str, context: Context
+    names: tuple[str, ...],
+    chosen: Format | None,
+    output: Path | None,
+    title: str,
+    context: Context,
+    *,
+    has_faults: bool,
 ) -> bool:
     """Whether it is a sweep's report; then it is written."""
     report_sweep = added("report of a sweep")
-    if report_sweep is None or len(names) != 1:
+    if report_sweep is None:
         return False
-    told = report_sweep(names[0], chosen or "", output, title, context.host)
+    # Without a file and a form it is the sweep's own document, as of every command with --json.
+    kind = chosen or ("json" if context.json and output is None else "")
+    told = report_sweep(names, kind, output, title, context.host, is_alone=not has_faults)
     if told is not None:
-        out_json({"file": str(output), "told": told}) if context.json else out(told)
+        out_json({"file": str(output), "told": told}) if context.json and output else out(told)
     return told is not None
 
 

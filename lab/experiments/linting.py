@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import LevelName
@@ -12,7 +15,7 @@ from lab.disks import Lab
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
-from lab.experiments.array_plans import ArrayPlan
+from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.schema import Cache, Experiment, Order
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
 from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
@@ -90,12 +93,15 @@ def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
     # Of disks that are there already, the size is not known before.
     if experiment.disks.kind in _BLANK_AT_START:
         with suppress(SpecError):
-            usable = _usable_bytes(experiment, array)
+            usable = _usable_bytes(msgspec.json.encode((array, experiment.disks)))
     return ArrayFacts(array.id, array.level, array.disk_count, usable, array.assume_clean)
 
 
-def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int:
-    disks = array.stand_ins(experiment.disks)
+@lru_cache(maxsize=4096)
+def _usable_bytes(shape: bytes) -> int:
+    """Of an array and its disks, as JSON. The cells of a sweep have few arrays, and thousands of loads on them."""
+    array, plan = msgspec.json.decode(shape, type=tuple[ArrayPlan, DiskPlan])
+    disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)
 
 
@@ -133,20 +139,30 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
     plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.model or experiment.disks.pools or not plain:
         return None
-    disk = nominal_rates(find_drive_model(experiment.disks.model))
-    form = random_write_iops if workload.writes else random_read_iops
-    found = []
-    for plan in experiment.arrays:
-        if plan.is_volume or (arrays and plan.id not in arrays):
-            continue
-        with suppress(SpecError):
-            level = level_with_layout(plan.level, plan.layout)
-            iops = form(level, [disk] * plan.disk_count, workload.depth_total).value
-            # A mirror of all disks writes to each of them: no queue is longer than another.
-            is_even = plan.disk_count == 1 or (workload.writes and level.name is LevelName.RAID1)
-            queue = 0.0 if is_even else workload.depth_total / plan.disk_count
-            found.append(_Expected(workload.depth_total / iops, queue / disk.concurrent_requests))
-    return max(found, key=lambda each: each.seconds * max(1.0, each.queue_per_disk), default=None)
+    found = [
+        _settled(
+            experiment.disks.model, plan.level, plan.layout, plan.disk_count, workload.depth_total, workload.writes
+        )
+        for plan in experiment.arrays
+        if not plan.is_volume and (not arrays or plan.id in arrays)
+    ]
+    known = [each for each in found if each]
+    return max(known, key=lambda each: each.seconds * max(1.0, each.queue_per_disk), default=None)
+
+
+@lru_cache(maxsize=4096)
+def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> _Expected | None:
+    """Of one array; None where theory says nothing. The cells of a sweep ask the same for each chunk and block."""
+    disk = nominal_rates(find_drive_model(model))
+    form = random_write_iops if writes else random_read_iops
+    with suppress(SpecError):
+        level = level_with_layout(word, layout)
+        iops = form(level, [disk] * members, depth).value
+        # A mirror of all disks writes to each of them: no queue is longer than another.
+        is_even = members == 1 or (writes and level.name is LevelName.RAID1)
+        queue = 0.0 if is_even else depth / members
+        return _Expected(depth / iops, queue / disk.concurrent_requests)
+    return None
 
 
 def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:

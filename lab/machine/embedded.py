@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError
+from lab.gates.text import shortened
 from lab.host.files import HostFiles
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
@@ -42,6 +43,10 @@ CONSOLE_LINES = 40
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
+# make_uml_dir in arch/um/os-Linux/umid.c: its buffer of 512 takes a slash and a zero byte too. More of them crash it.
+UML_DIR_BYTES = 510
+LONGEST_INSTANCE = "1234567-12345678"
+"""As long as the name of a running machine's folder can be: a process (pid_max in proc(5)), and eight digits."""
 ANSWER_PIPE_BYTES = 1024 * 1024
 VIRTUAL_START_NANOSECONDS = 1_767_225_600 * 10**9
 """The date at which a machine in virtual time starts, the same each time: 1 January 2026, UTC."""
@@ -236,12 +241,29 @@ def kernel_arguments(
     if (most := most_requests(len(options.disks))) < UBD_REQUESTS:
         arguments.append(f"RAIDLAB_UBD_REQUESTS={most}")
     arguments += [f"ubd{number}={disk.path.absolute()},,{disk.serial}" for number, disk in enumerate(options.disks)]
-    if sum(len(argument) + 1 for argument in arguments) >= COMMAND_LINE_BYTES:
+    longest = UML_DIR_BYTES - len("/uml")
+    if len(os.fsencode(folder)) > longest:
         raise SpecError(
-            f"the command line of the embedded kernel is longer than {COMMAND_LINE_BYTES} characters",
+            f"the embedded kernel cannot use a folder of more than {longest} bytes, such as '{shortened(str(folder))}'",
+            hint="choose a shorter state folder: RAIDLAB_STATE=FOLDER",
+        )
+    if sum(len(os.fsencode(argument)) + 1 for argument in arguments) >= COMMAND_LINE_BYTES:
+        raise SpecError(
+            f"the command line of the embedded kernel is longer than {COMMAND_LINE_BYTES} bytes",
             hint="the paths of the disks are too long; choose a shorter state folder: RAIDLAB_STATE=FOLDER",
         )
     return arguments
+
+
+def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
+    """Raises SpecError where no kernel could be started, for its paths alone, with the state folder ``root / inner``.
+
+    ``root`` is what somebody chose.
+    """
+    _check_path(root, image.path)
+    folder = root / inner / "machines" / LONGEST_INSTANCE
+    disks = tuple(UbdDisk(folder / f"disk{number + 1:02d}.img", "RAIDLAB-00") for number in range(file_disks))
+    kernel_arguments(EmbeddedOptions(disks=disks, virtual_time=True), image, folder, (100, 100), 100)
 
 
 def start_embedded(

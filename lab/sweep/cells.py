@@ -31,13 +31,13 @@ from lab.host.files import write_file
 from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.sameness import digest
 from lab.results.statistics import estimate
+from lab.sweep.combinations import Combination
 from lab.sweep.rows import CellRow
-from lab.sweep.schema import Combination
 from lab.workloads.fio_output import DirectionFigures
 
 SUFFIX = ".cell"
 _CELL_FORMAT = 1
-_KEY = re.compile(r"[0-9a-f]{64}")
+CELL_KEY = r"^[0-9a-f]{64}\Z"
 
 
 class CellTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class CellStore:
 
     def path(self, key: str) -> Path:
         """Where a cell's file is, or would be."""
-        assert _KEY.fullmatch(key), key
+        assert re.match(CELL_KEY, key), key
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
     def keys(self, wanted: Iterable[str]) -> set[str]:

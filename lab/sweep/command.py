@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -12,6 +13,9 @@ from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
+from lab.gates.numbers import digits
+from lab.host.clock import Clock
+from lab.results.store import LATEST
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.desk import plan_lines
 from lab.sweep.pool import DASHBOARD
@@ -49,10 +53,12 @@ def sweep(
     context = current()
     store = SweepStore(context.host)
     if name is None and not resume:
+        if plan:
+            raise SpecError("it is not said which sweep is to be planned", hint="raidlab sweep NAME --plan")
         _list(context, store)
         return ExitCode.DONE
     folder = _earlier(name, store, is_resumed=resume)
-    if folder and not resume:
+    if folder and not resume and not plan:
         _show(folder, context)
         return ExitCode.DONE
     request = SweepRequest(
@@ -64,7 +70,9 @@ def sweep(
         allowed_rules=frozenset(allow or ()),
     )
     text = folder.record.toml if folder else find_sweep(name or "")[1]
-    planned = plan_sweep(decode_sweep(text, folder.id if folder else name or ""), text, request)
+    meant = decode_sweep(text, folder.id if folder else name or "")
+    with ProgressBar(quiet=context.quiet) as bar:
+        planned = plan_sweep(meant, text, replace(request, on_planned=planning_shown(bar, context.host.clock)))
     for line in plan_lines(planned, request):
         context.narrator.notice(line)
     if plan:
@@ -76,6 +84,17 @@ def sweep(
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _tell_outcome(outcome, context)
+
+
+def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
+    """For a terminal, from a second on: most sweeps are planned before that."""
+    begin = clock.monotonic_seconds()
+
+    def show(part: float) -> None:
+        if bar.is_terminal and clock.monotonic_seconds() - begin > 1.0:
+            bar.show("planning", part)
+
+    return show
 
 
 def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
@@ -92,15 +111,16 @@ def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepF
         return store.find("latest") if is_resumed else None
     if name.endswith(".toml") or name in built_in_names():
         return None
-    if not store.ids():
-        # It says which sweeps there are.
+    if name != LATEST and not any(each.startswith(name) for each in store.ids()):
+        # It says which name is near.
         find_sweep(name)
     return store.find(name)
 
 
 def _checked_dashboard(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    number = digits(port)
+    if not colon or not host or number is None or number > 65535:
         raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {DASHBOARD}, or none")
     return text
 
@@ -149,10 +169,9 @@ def _show(folder: SweepFolder, context: Context) -> None:
     if context.json:
         out_json(_document(folder))
         return
-    from lab.sweep.tables import summary_tables
+    from lab.sweep.tables import summary_text
 
-    result = folder.result()
-    out("\n\n".join(each.as_text() for each in summary_tables(result)) if result.rows else "no cell is measured yet")
+    out(summary_text(folder.result()))
 
 
 def _list(context: Context, store: SweepStore) -> None:

@@ -18,6 +18,8 @@ from lab.units import human_bytes, human_seconds
 
 MOST_RUNS = 30
 """Of sweeps that were run before: older ones are shown by their id."""
+MOST_REASONS = 12
+"""Why combinations are left out, of those that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,10 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
     if missing:
         on = f" on {workers} worker{'s' if workers != 1 else ''}" if workers else " on one worker"
         yield f"about {human_seconds(plan.seconds / max(1, workers))}{on}, and {human_bytes(plan.bytes)} of disk"
-    for why, count in found.impossible.items():
+    for why, count in tuple(found.impossible.items())[:MOST_REASONS]:
         yield f"left out, since it cannot be: {why} (combinations: {count:,})"
+    if more := tuple(found.impossible.values())[MOST_REASONS:]:
+        yield f"left out for {len(more):,} other reasons (combinations: {sum(more):,}); --json --plan has them all"
     if found.skipped or found.same:
         yield f"combinations that are skipped: {found.skipped:,}; that are the same as another: {found.same:,}"
     if not plan.is_virtual_time and workers > 1:

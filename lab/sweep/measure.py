@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,8 @@ from lab.errors import LabError, RunCancelled, ToolMissing
 from lab.experiments.service import RunRequest, run_experiment
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
-from lab.machine.kernel_image import kernel_cache
+from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
+from lab.machine.kernel_image import find_kernel, kernel_cache
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.conditions import depends_on
 from lab.results.record import ResultRecord
@@ -32,7 +34,7 @@ _CLAIMS = ".claims"
 _LOOK_SECONDS = 0.1
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredCell(msgspec.Struct, frozen=True):
     """What a worker gives for a cell."""
 
     data: bytes
@@ -75,7 +77,7 @@ def kernel_path(word: str) -> str:
         there = ", ".join(each.name.removeprefix(f"{_FLAVOUR}-") for each in found or folders)
         raise ToolMissing(
             f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time: {there or 'none'}",
-            hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source linux-source-{word}.tar.xz",
+            hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source {shlex.quote(f'linux-source-{word}.tar.xz')}",
         )
     return str(found[0] / "linux")
 
@@ -84,9 +86,16 @@ def _is_version(version: str, word: str) -> bool:
     return version == word or version.startswith(f"{word}.")
 
 
-def facts(kernel: str, *, is_virtual_time: bool) -> dict[str, str]:
-    """What figures of this computer depend on. Raises ToolMissing for what is not there."""
-    found = depends_on(Host.real(COMMAND), kernel_path(kernel), virtual_time=is_virtual_time)
+def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
+    """What figures of this computer depend on. ``file_disks``: how many disks of kind file a cell has at most.
+
+    Raises ToolMissing for what is not there, SpecError for a state folder in which no machine can be started.
+    """
+    host, path = Host.real(COMMAND), kernel_path(kernel)
+    image = find_kernel(host.processes, host.files, virtual_time=is_virtual_time, chosen=path)
+    work = sweeps_folder(host) / "work" / LONGEST_INSTANCE
+    require_fitting_paths(host.state.root, work.relative_to(host.state.root), image, file_disks)
+    found = depends_on(host, path, virtual_time=is_virtual_time)
     return found if is_virtual_time else {**found, "computer": computer()}
 
 
@@ -98,7 +107,7 @@ def target_of(task: CellTask) -> Target:
 
 
 def measured(payload: bytes) -> bytes:
-    """``Measured`` as msgpack: from this computer's store, or measured now and put there first.
+    """``MeasuredCell`` as msgpack: from this computer's store, or measured now and put there first.
 
     Raises LabError for a computer that has something else than the cell depends on, and for what stops a run.
     """
@@ -112,7 +121,7 @@ def measured(payload: bytes) -> bytes:
             require_same(task)
             data = _measured_now(task, host)
             store.add(task.key, data)
-    return msgspec.msgpack.encode(Measured(data, was_there))
+    return msgspec.msgpack.encode(MeasuredCell(data, was_there))
 
 
 def _measured_now(task: CellTask, host: Host) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from lab.errors import ResultError, SpecError
+from lab.gates.text import visible_json
 from lab.host.files import write_file
 from lab.machine import Host
 from lab.report.table import as_csv
@@ -18,26 +20,41 @@ PREFIX = "sweep:"
 _KINDS = {".html": "html", ".htm": "html", ".parquet": "parquet", ".csv": "csv", ".md": "markdown", ".txt": "text"}
 
 
-def report_sweep(name: str, kind: str, output: Path | None, title: str, host: Host) -> str | None:
-    """Write what ``raidlab report`` asks for. What is to be printed; None: the name is no sweep's.
+def report_sweep(
+    names: Sequence[str], kind: str, output: Path | None, title: str, host: Host, *, is_alone: bool = True
+) -> str | None:
+    """Write what ``raidlab report`` asks for. What is to be printed; None: no name is a sweep's.
 
-    ``kind``: of the document, empty as the file's ending says. Raises SpecError, ResultError.
+    ``kind``: of the document, empty as the file's ending says; ``json`` is all that is known of the sweep, with its
+    rows. Raises SpecError, ResultError.
     """
-    folder = _found(name, host)
-    if folder is None:
+    folders = [found for name in names if (found := _found(name, host))]
+    if not folders:
         return None
+    if len(names) > 1 or not is_alone:
+        raise SpecError("a report is of one sweep, with nothing beside it", hint=f"raidlab report {folders[0].id}")
+    if output and not output.parent.is_dir():
+        raise ResultError(f"there is no folder '{output.parent}'", hint="make it first")
     ending = output.suffix.lower() if output else ""
     if not kind and ending and ending not in _KINDS:
         raise SpecError(f"'{output}': a sweep cannot be a {ending} file", hint=f"use {', '.join(_KINDS)}")
     kind = kind or _KINDS.get(ending, "text")
-    result = folder.result()
+    result = folders[0].result()
     if title:
         result = msgspec.structs.replace(result, title=title)
     if kind in ("html", "parquet"):
         if output is None:
             raise SpecError(f"a sweep's {kind} is a file", hint=f"add --output sweep.{kind}")
         return _written(result, kind, output)
-    text = _csv(result) if kind == "csv" else _tables(result, is_markdown=kind == "markdown")
+    match kind:
+        case "csv":
+            text = _csv(result)
+        case "json":
+            text = visible_json(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+        case _:
+            from lab.sweep.tables import summary_text
+
+            text = f"{summary_text(result, is_markdown=kind == 'markdown')}\n"
     if output is None:
         return text.rstrip("\n")
     write_file(output, text.encode())
@@ -56,8 +73,6 @@ def _found(name: str, host: Host) -> SweepFolder | None:
 
 
 def _written(result: SweepResult, kind: str, output: Path) -> str:
-    if not output.parent.is_dir():
-        raise ResultError(f"there is no folder '{output.parent}'", hint="make it first")
     if kind == "parquet":
         from lab.sweep.parquet import write_parquet
 
@@ -77,10 +92,3 @@ def _count(result: SweepResult) -> str:
 def _csv(result: SweepResult) -> str:
     names = CellRow.__struct_fields__
     return as_csv(names, [[getattr(row, name) for name in names] for row in result.rows])
-
-
-def _tables(result: SweepResult, *, is_markdown: bool) -> str:
-    from lab.sweep.tables import summary_tables
-
-    tables = summary_tables(result)
-    return "\n\n".join(table.as_markdown() if is_markdown else table.as_text() for table in tables) + "\n"

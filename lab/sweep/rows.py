@@ -13,7 +13,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """SHA-256 of all that was measured (lab.results.sameness)."""
     level: str
-    """As the sweep's file writes it, such as ``raid5``."""
+    """Such as ``raid5``, however the sweep's file writes it."""
     members: int
     chunk_bytes: int | None
     """None where the level has no chunk."""

@@ -6,9 +6,9 @@ share what was measured.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,12 +21,11 @@ from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
 from lab.errors import SpecError
-from lab.experiments.array_plans import ArrayPlan, DiskPlan
-from lab.experiments.schedule import load_seconds
-from lab.experiments.schema import FORMAT_VERSION, Cache, Experiment, JobPlan, check
+from lab.experiments.schema import FORMAT_VERSION, Cache, JobPlan
 from lab.gates.names import Name
 from lab.gates.numbers import (
     MOST_REPEATS,
+    BlockBytes,
     CacheEntries,
     DiskBytes,
     DiskCount,
@@ -36,21 +35,23 @@ from lab.gates.numbers import (
     RepeatCount,
     Seed,
     Share,
+    checked,
     parse_bytes,
 )
+from lab.gates.text import shortened
 from lab.parts import catalogue
 from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables
 from lab.tomlfile import decode_toml, toml_text, unknown_word
-from lab.units import KIB
+from lab.units import KIB, format_bytes
 from lab.workloads.workload import find_workload
 
 MOST_CELLS = 100_000
 """A month of the shortest on one processor."""
 MOST_VALUES = 1000
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
-CELL = "cell"
-ARRAY = "array"
+INSTALLED = "installed"
+_KERNEL_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*(-[a-z0-9]+)?")
 
 _Values = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MOST_VALUES)]
 
@@ -59,24 +60,55 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The axes: for each that is named, all its values. The first varies slowest."""
 
     level: _Values
+    """In any spelling that ``parse_level`` reads; once read, in the one of ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Such as ``64K``. Levels without a chunk have one cell for all of them."""
+    """Such as ``64K``, to which ``64KiB`` and ``65536`` are changed. Levels without a chunk have one cell for all."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
-    """Size of a request, such as ``4K``."""
+    """Size of a request, such as ``4K``; changed in the same way."""
     workload: _Values = ()
     """Of the catalogue, in place of the file's jobs."""
     drive: _Values = ()
     """Models of emulated drives."""
     kernel: _Values = ()
-    """Embedded kernels: a version for which one was built here (build-uml.sh --source), or ``installed``."""
+    """Embedded kernels: a version for which one was built here (build-uml.sh --source), a path, or ``installed``."""
+
+    def __post_init__(self) -> None:
+        # Two spellings of one value would be two cells, measured twice.
+        for name in _IN_ONE_SPELLING:
+            values = tuple(in_one_spelling(name, value) for value in getattr(self, name))
+            msgspec.structs.force_setattr(self, name, values)
 
     @property
     def named(self) -> dict[str, tuple[str | int, ...]]:
         """Axis -> its values, of those that the file names."""
         return {name: values for name, values in msgspec.structs.asdict(self).items() if values}
+
+
+def in_one_spelling(axis: str, value: Any) -> Any:
+    """A value as it is kept, whatever way it was written in. Raises SpecError for one that the axis cannot have."""
+    return _IN_ONE_SPELLING[axis](value) if axis in _IN_ONE_SPELLING and isinstance(value, str) else value
+
+
+def _kernel_word(text: str) -> str:
+    """Words of this axis stand in commands that hints tell."""
+    is_path = text.startswith("/") and text.isprintable()
+    if text == INSTALLED or is_path or _KERNEL_VERSION.fullmatch(text):
+        return text
+    raise SpecError(
+        f"kernel '{shortened(text)}' is neither a version such as 6.12, nor an absolute path, nor '{INSTALLED}'",
+        hint="write one of these",
+    )
+
+
+_IN_ONE_SPELLING: dict[str, Callable[[str], str]] = {
+    "level": lambda text: parse_level(text).name.value,
+    "chunk": lambda text: format_bytes(parse_bytes(text, what="chunk")),
+    "block": lambda text: format_bytes(parse_bytes(text, what="block")),
+    "kernel": _kernel_word,
+}
 
 
 class ArrayBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,47 +154,15 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cluster: ClusterTables = ClusterTables()
 
     def __post_init__(self) -> None:
+        spelled = tuple({name: _spelled(name, value) for name, value in skip.items()} for skip in self.skip)
+        msgspec.structs.force_setattr(self, "skip", spelled)
         for complaint in _complaints(self):
             raise ValueError(f"sweep '{self.id}': {complaint}")
 
-
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """One cell: its place on the axes, and the experiment that measures it."""
-
-    place: Mapping[str, str | int]
-    """Axis -> value, of the axes that the file names."""
-    experiment: Experiment
-    kernel: str
-    """As the file writes it; empty: the one that is installed."""
-
     @property
-    def label(self) -> str:
-        """Such as ``raid5, 6 members, chunk 64K, queue depth 4``."""
-        words = {"level": "{}", "members": "{} members", "queue_depth": "queue depth {}", "workload": "{}"}
-        return ", ".join(words.get(name, name + " {}").format(value) for name, value in self.place.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Combinations:
-    """All cells of a sweep."""
-
-    cells: tuple[Combination, ...]
-    impossible: Mapping[str, int]
-    """Why some combinations cannot be -> how many."""
-    skipped: int
-    same: int
-    """Combinations that are no cells of their own, since an axis means nothing there."""
-
-    @property
-    def virtual_seconds(self) -> float:
-        """How long the loads of all cells run."""
-        return sum(map(load_seconds_of, self.cells))
-
-
-def load_seconds_of(cell: Combination) -> float:
-    """How long the loads of a cell run, on its machine's clock."""
-    return sum(load_seconds(job.build()) for job in cell.experiment.jobs) * cell.experiment.repeats
+    def combination_count(self) -> int:
+        """How many there are, those that cannot be or are skipped too."""
+        return math.prod(map(len, self.sweep.named.values()))
 
 
 def find_sweep(name: str) -> tuple[Sweep, str]:
@@ -191,110 +191,8 @@ def built_in_names() -> tuple[str, ...]:
     return tuple(catalogue(BUILT_IN_FOLDER))
 
 
-def combinations(sweep: Sweep) -> Combinations:
-    """All cells, in the order of the axes. Raises SpecError if there is none."""
-    cells: dict[tuple[bytes, str], Combination] = {}
-    impossible: dict[str, int] = {}
-    skipped = same = 0
-    refused: dict[bytes, str] = {}
-    for place in _places(sweep):
-        if any(_matches(place, skip) for skip in sweep.skip):
-            skipped += 1
-            continue
-        cell = Combination(place, _experiment(sweep, place), _kernel(place))
-        key = (msgspec.json.encode(cell.experiment), cell.kernel)
-        if key in cells:
-            same += 1
-            continue
-        # What can be wrong with a combination is its array; that is looked at once for all loads on it.
-        shape = msgspec.json.encode((cell.experiment.arrays, cell.experiment.disks))
-        if shape not in refused:
-            refused[shape] = _refusal(cell)
-        if refused[shape]:
-            impossible[refused[shape]] = impossible.get(refused[shape], 0) + 1
-            continue
-        cells[key] = cell
-    if not cells:
-        why = next(iter(impossible), "all of its combinations are skipped")
-        raise SpecError(f"sweep '{sweep.id}' has no cells: {why}", hint="change its axes, or leave out [[skip]]")
-    return Combinations(tuple(cells.values()), impossible, skipped, same)
-
-
-def _places(sweep: Sweep) -> Iterator[dict[str, str | int]]:
-    axes = sweep.sweep.named
-    for values in itertools.product(*axes.values()):
-        place = dict(zip(axes, values, strict=True))
-        if "chunk" in place and not _level(str(place["level"])).has_chunk:
-            del place["chunk"]
-        yield place
-
-
-def _matches(place: Mapping[str, str | int], skip: Mapping[str, Any]) -> bool:
-    return all(place.get(name) in (value if isinstance(value, list) else [value]) for name, value in skip.items())
-
-
-def _refusal(cell: Combination) -> str:
-    """Why an array of this kind cannot be; empty: it can."""
-    try:
-        check(cell.experiment)
-    except SpecError as error:
-        array = cell.experiment.arrays[0]
-        return f"{array.level} of {array.members} disks: {error.message}"
-    return ""
-
-
-def _kernel(place: Mapping[str, str | int]) -> str:
-    kernel = str(place.get("kernel", ""))
-    return "" if kernel == "installed" else kernel
-
-
-_level = cache(parse_level)
-
-
-def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
-    level = str(place["level"])
-    chunk = parse_bytes(place["chunk"], what="chunk") if "chunk" in place else None
-    base, disks = sweep.array, sweep.disks
-    is_array = level != "single"
-    array = ArrayPlan(
-        id=ARRAY,
-        level=level,
-        members=place["members"],
-        chunk_bytes=chunk,
-        layout=base.layout,
-        bitmap=base.bitmap if is_array else Bitmap.NONE,
-        consistency_policy=base.consistency_policy if is_array else ConsistencyPolicy.RESYNC,
-        assume_clean=base.assume_clean and is_array and _level(level).is_redundant,
-        stripe_cache_pages=base.stripe_cache_pages,
-    )
-    changes: dict[str, Any] = {}
-    if "queue_depth" in place:
-        changes["queue_depth"] = place["queue_depth"]
-    if "jobs" in place:
-        changes["jobs"] = place["jobs"]
-    if "block" in place:
-        changes["block_bytes"] = parse_bytes(place["block"], what="block")
-    jobs = sweep.jobs
-    if "workload" in place:
-        first = jobs[0] if jobs else JobPlan(workload="")
-        jobs = (msgspec.structs.replace(first, workload=place["workload"], id=""),)
-    return Experiment(
-        format_version=FORMAT_VERSION,
-        id=CELL,
-        title="",
-        question="",
-        repeats=sweep.repeats,
-        most_repeats=sweep.most_repeats,
-        wanted_half_width=sweep.wanted_half_width,
-        seed=sweep.seed,
-        cache=sweep.cache,
-        file_system=sweep.file_system,
-        sampling_hertz=sweep.sampling_hertz,
-        writes_files_first=sweep.writes_files_first,
-        disks=DiskPlan(kind=disks.kind, size_bytes=disks.size_bytes, model=str(place.get("drive", disks.model))),
-        arrays=(array,),
-        jobs=tuple(msgspec.structs.replace(job, **changes) for job in jobs),
-    )
+def _spelled(name: str, value: Any) -> Any:
+    return [in_one_spelling(name, each) for each in value] if isinstance(value, list) else in_one_spelling(name, value)
 
 
 def _complaints(sweep: Sweep) -> Iterator[str]:
@@ -313,28 +211,43 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
         yield "with an axis workload it can have one job, which all of them follow"
     if "drive" in axes and (sweep.disks.model or sweep.disks.kind is not DiskKind.SPINDLE):
         yield "an axis drive and [disks] with a model or another kind than spindle contradict each other"
-    count = 1
-    for values in axes.values():
-        count *= len(values)
-    if count > MOST_CELLS:
-        yield f"it has {count:,} combinations, and {MOST_CELLS:,} are possible"
+    if sweep.disks.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL):
+        yield f"the machine of a cell has no disks of kind {sweep.disks.kind}: take spindle, file, loop or ram"
+    if sweep.combination_count > MOST_CELLS:
+        yield f"it has {sweep.combination_count:,} combinations, and {MOST_CELLS:,} are possible"
     if sweep.most_repeats and sweep.most_repeats < sweep.repeats:
         yield "most_repeats is below repeats"
+    yield from _load_complaints(sweep)
     for skip in sweep.skip:
+        if not skip:
+            yield "a [[skip]] that names no axis would leave out everything"
         for name, value in skip.items():
+            said = value if isinstance(value, list) else [value]
             if name not in axes:
-                yield f"[[skip]] names '{name}', and its axes are {', '.join(axes)}"
-            elif wrong := [each for each in (value if isinstance(value, list) else [value]) if each not in axes[name]]:
-                yield f"[[skip]] names {name} {wrong[0]!r}, which that axis does not have"
+                yield f"[[skip]] names '{shortened(name)}', and its axes are {', '.join(axes)}"
+            elif not said:
+                yield f"[[skip]] names no value of {name}"
+            elif wrong := [each for each in said if each not in axes[name]]:
+                yield f"[[skip]] names {name} {shortened(repr(wrong[0]))}, which that axis does not have"
+
+
+def _load_complaints(sweep: Sweep) -> Iterator[str]:
+    names = [job.id or job.workload for job in sweep.jobs]
+    if len(set(names)) < len(names):
+        yield "two jobs have the same id: give one an id of its own"
+    if any(job.arrays for job in sweep.jobs):
+        yield "a job names arrays, and a cell has one, on which all jobs run"
+    # A cell is known by what it depends on, and a file may change, or be another one on a worker.
+    for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
+        if name.endswith(".toml"):
+            yield f"'{shortened(name)}' is a file, and the loads of a sweep are of the catalogue"
 
 
 def _check(sweep: Sweep) -> None:
     """Raises SpecError for a value that can be in no combination: each axis is looked at by itself."""
     axes = sweep.sweep
-    for level in axes.level:
-        _level(level)
-    for text in (*axes.chunk, *axes.block):
-        parse_bytes(text)
+    for text in axes.block:
+        checked(parse_bytes(text), BlockBytes, "block")
     for text in axes.chunk:
         size = parse_bytes(text, what="chunk")
         if size < 4 * KIB or size & (size - 1):

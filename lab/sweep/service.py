@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,11 @@ from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
-from lab.sweep.measure import Measured, cell_store, computer, differing, facts, sweep_work
+from lab.sweep.combinations import Combination, Combinations, combinations, load_seconds_of, watched
+from lab.sweep.measure import MeasuredCell, cell_store, computer, differing, facts, sweep_work
 from lab.sweep.pool import DASHBOARD, Pool, require_dask
 from lab.sweep.rows import FailedCell, iops_text
-from lab.sweep.schema import Combination, Combinations, Sweep, combinations, load_seconds_of
+from lab.sweep.schema import Sweep
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
 from lab.sweep.store import LatestCell, PlannedCell, SweepFolder, SweepProgress, SweepStore
 
@@ -47,6 +48,8 @@ class SweepRequest:
     cluster: ClusterSpec
     dashboard: str = DASHBOARD
     on_progress: Callable[[SweepProgress], None] = lambda _: None
+    on_planned: Callable[[float], None] = lambda _: None
+    """Which part of the planning is done: 100,000 cells take some ten seconds."""
     on_notice: Callable[[str], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
     """Asked twice a second while cells are measured; then the sweep ends, and keeps what it has."""
@@ -62,7 +65,7 @@ class SweepPlan:
     found: Combinations
     tasks: tuple[CellTask, ...]
     done: frozenset[str]
-    """Keys of the cells that are there already."""
+    """Keys of the cells that are there already, and whole."""
     seconds: float
     """What the missing ones take on one worker."""
     bytes: int
@@ -98,15 +101,17 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
             f"a sweep starts machines of its own, and takes no {others} from --on {request.target}",
             hint="of its options a sweep takes time alone; the axis kernel names kernels",
         )
-    found = combinations(sweep)
+    found = combinations(sweep, _part(request, 0.0, 0.3))
     is_virtual = _is_virtual(sweep, found, request)
     _require_sound(found.cells, request)
+    is_of_files = sweep.disks.kind is DiskKind.FILE
+    most_files = max(cell.experiment.disk_count for cell in found.cells) if is_of_files else 0
     known: dict[str, dict[str, str]] = {}
     tasks: dict[str, CellTask] = {}
     labels: dict[str, Combination] = {}
-    for cell in found.cells:
+    for cell in watched(found.cells, len(found.cells), _part(request, 0.7, 0.8)):
         if cell.kernel not in known:
-            known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual)
+            known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual, file_disks=most_files)
         depends_on = known[cell.kernel]
         key = key_of(cell, depends_on, is_virtual_time=is_virtual)
         # Two words for the same kernel are one cell.
@@ -123,7 +128,8 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
                 most_seconds=_LEAST_PATIENCE_SECONDS + _PATIENCE * _seconds(cell, is_virtual=is_virtual),
             )
     store = cell_store(request.host)
-    done = frozenset(store.keys(tasks))
+    there = store.keys(tasks)
+    done = frozenset(key for key in watched(there, len(there), _part(request, 0.8, 1.0)) if store.load(key))
     missing = [cell for key, cell in labels.items() if key not in done]
     seconds = sum(_seconds(cell, is_virtual=is_virtual) for cell in missing)
     return SweepPlan(sweep, text, found, tuple(tasks.values()), done, seconds, len(missing) * CELL_BYTES, is_virtual)
@@ -175,8 +181,7 @@ class _Run:
         self._to_do = len(plan.missing)
 
     def run(self) -> None:
-        missing = self._damaged_too()
-        self._to_do = len(missing)
+        missing = list(self._plan.missing)
         if not missing:
             return
         request = self._request
@@ -226,12 +231,6 @@ class _Run:
         self._folder.tell(progress)
         self._request.on_progress(progress)
 
-    def _damaged_too(self) -> list[CellTask]:
-        """Those that are missing, and those whose file is there and cannot be read."""
-        return [
-            task for task in self._plan.tasks if task.key not in self._plan.done or self._store.load(task.key) is None
-        ]
-
     def _look_at_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
         """Shut out those that would measure something else; take what any of them has measured before."""
         wanted = {task.kernel: task.depends_on for task in missing}
@@ -256,7 +255,7 @@ class _Run:
             self._latest.append(LatestCell(label=task.label, told=answer.failure, is_failed=True))
             self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")
         else:
-            found = msgspec.msgpack.decode(answer.data, type=Measured)
+            found = msgspec.msgpack.decode(answer.data, type=MeasuredCell)
             done = self._keep(task, found.data)
             self._latest.append(LatestCell(label=task.label, told=speeds(done)))
             self._come += 1
@@ -343,10 +342,15 @@ def _is_virtual(sweep: Sweep, found: Combinations, request: SweepRequest) -> boo
     return with_fitting_time(request.target, request.host, specs, request.on_notice).is_virtual_time
 
 
-def _require_sound(cells: Iterable[Combination], request: SweepRequest) -> None:
+def _part(request: SweepRequest, begin: float, end: float) -> Callable[[float], None]:
+    """Tells a part of one step as one of the whole planning."""
+    return lambda part: request.on_planned(begin + (end - begin) * part)
+
+
+def _require_sound(cells: Collection[Combination], request: SweepRequest) -> None:
     """Raises ExperimentError that names the first cell which the lint refuses, and how many."""
     refused: list[tuple[str, ExperimentError]] = []
-    for cell in cells:
+    for cell in watched(cells, len(cells), _part(request, 0.3, 0.7)):
         try:
             require_sound(lint_experiment(cell.experiment), cell.experiment, request.allowed_rules)
         except ExperimentError as error:

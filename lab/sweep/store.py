@@ -17,22 +17,22 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from lab.errors import MachineBusy, ResultError
 from lab.gates.files import MOST_RECORD_BYTES, read_plain
-from lab.gates.names import checked_name
+from lab.gates.names import checked_name, is_name
 from lab.gates.own import make_own_folder
 from lab.host.clock import utc_second_text
 from lab.host.files import replace_file, storage_error, write_file
 from lab.machine import Host
 from lab.results.leftovers import locked
 from lab.results.store import LATEST
-from lab.sweep.cells import CellStore
+from lab.sweep.cells import CELL_KEY, CellStore
 from lab.sweep.measure import cell_store, sweeps_folder
 from lab.sweep.rows import FailedCell, SweepResult
 from lab.sweep.schema import Sweep, decode_sweep
@@ -47,7 +47,7 @@ _MOST_FAILED_BYTES = 4 * MOST_RECORD_BYTES
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
     """One cell of a sweep."""
 
-    key: str
+    key: Annotated[str, msgspec.Meta(pattern=CELL_KEY)]
     label: str
 
 
@@ -79,7 +79,7 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     planned: int
     workers: int = 0
-    left_seconds: float | None = None
+    left_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
     cluster: str = ""
     dashboard: str = ""
     """HOST:PORT of Dask's own pages, on the computer that ran it."""
@@ -118,20 +118,32 @@ class SweepFolder:
     @property
     def is_running(self) -> bool:
         """Whether a client has it open."""
+        # Only looked at, and shared: so it also works where nothing can be written, and beside others who look.
         try:
-            with locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                return False
+            descriptor = os.open(self.path / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return False
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold it alone. Raises MachineBusy."""
-        try:
-            with locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                yield
-        except BlockingIOError:
-            raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it") from None
+        """Hold it alone. Raises MachineBusy, ResultError."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it") from None
+            except OSError as error:
+                raise storage_error(f"'{self.path}' cannot be locked", error) from error
+            yield
 
     def tell(self, progress: SweepProgress) -> None:
         """Write how far it is; what keeps that from being written stops nothing."""
@@ -142,8 +154,7 @@ class SweepFolder:
         """The cells that could not be measured, each as it failed last."""
         with suppress(FileNotFoundError):
             text = read_plain(self.path / _FAILED, _MOST_FAILED_BYTES, is_own=True)
-            found = [msgspec.json.decode(line, type=FailedCell) for line in text.splitlines() if line]
-            return tuple({each.cell: each for each in found}.values())
+            return tuple({each.cell: each for each in _failed_in(text)}.values())
         return ()
 
     def forget_failed(self) -> None:
@@ -208,11 +219,14 @@ class SweepStore:
         self._host = host
 
     def ids(self) -> tuple[str, ...]:
-        """Newest first."""
+        """Newest first. Raises ResultError for a folder that cannot be read."""
         try:
-            names = [path.name for path in self.root.iterdir() if (path / _RECORD).is_file()]
-        except FileNotFoundError:
+            # Others may have put something there: what is no name is no sweep.
+            names = [path.name for path in self.root.iterdir() if is_name(path.name) and (path / _RECORD).is_file()]
+        except (FileNotFoundError, NotADirectoryError):
             return ()
+        except OSError as error:
+            raise storage_error(f"'{self.root}' cannot be read", error) from error
         return tuple(sorted(names, reverse=True))
 
     def find(self, name: str) -> SweepFolder:
@@ -275,6 +289,13 @@ def _made(folder: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def _failed_in(text: bytes) -> Iterator[FailedCell]:
+    """A line that a computer's failure tore is left out: that cell is tried again like the others."""
+    for line in text.splitlines():
+        with suppress(msgspec.MsgspecError, UnicodeError):
+            yield msgspec.json.decode(line, type=FailedCell)
 
 
 def _decoded(path: Path, kind: type[T]) -> T:

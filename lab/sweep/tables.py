@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lab.gates.text import shortened
 from lab.report.table import Column, Table
 from lab.sweep.effects import sensitivities
 from lab.sweep.grid import Axis, Pair, SweepGrid
@@ -15,6 +16,8 @@ from lab.units import human_seconds
 OFF_THEORY = 0.10
 """From so far on a cell is a surprise, if its interval does not hold the prediction either."""
 _FEW_SURPRISES = 10
+_FEW_FAILED = 10
+_MOST_OF_MESSAGE = 300
 NOTHING = "–"
 
 
@@ -34,8 +37,37 @@ class Surprise:
 
 
 def summary_tables(result: SweepResult) -> tuple[Table, ...]:
-    """For a terminal: the best and the worst cell of each workload, the first surprises, the sensitivity."""
+    """For a terminal: the best and the worst cell of each workload, the first surprises, the sensitivity.
+
+    Then what could not be measured, and the rows that are in none of these; nothing of all this of an empty sweep.
+    """
     grid = SweepGrid(result)
+    return (*_found_tables(grid), *_missing_tables(grid))
+
+
+def summary_text(result: SweepResult, *, is_markdown: bool = False) -> str:
+    """The same as one text, which says so where there is nothing."""
+    tables = summary_tables(result)
+    if not tables:
+        return f"no cell of {result.planned:,} is measured yet"
+    return "\n\n".join(table.as_markdown() if is_markdown else table.as_text() for table in tables)
+
+
+def _missing_tables(grid: SweepGrid) -> Iterator[Table]:
+    failed = grid.result.failed
+    if failed:
+        rows = tuple(
+            (each.label, shortened(" ".join(each.message.split()), _MOST_OF_MESSAGE)) for each in failed[:_FEW_FAILED]
+        )
+        notes = (f"and {len(failed) - len(rows):,} more",) if len(failed) > len(rows) else ()
+        yield Table("Cells that could not be measured", (Column("cell", False), Column("why", False)), rows, notes)
+    if grid.problems:
+        notes = (f"and {len(grid.problems) - _FEW_FAILED:,} more",) if len(grid.problems) > _FEW_FAILED else ()
+        left_out = tuple((problem,) for problem in grid.problems[:_FEW_FAILED])
+        yield Table("In no table", (Column("what, and why", False),), left_out, notes)
+
+
+def _found_tables(grid: SweepGrid) -> tuple[Table, ...]:
     if not grid.rows:
         return ()
     axes = grid.settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep.desk import SweepDesk
+from lab.sweep.rows import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.spread import SpreadTask, TaskSpread
 from lab.sweep.store import LatestCell, PlannedCell, SweepProgress, SweepStore
@@ -127,3 +129,51 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
 
 def test_two_that_begin_in_one_second_have_folders_of_their_own(host: Host) -> None:
     assert len({begun(host).id, begun(host).id, begun(host).id}) == 3
+
+
+def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_sweep(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begun(host)
+    with folder.open():
+        assert folder.is_running
+        # Two may look at once, and neither takes the other for the sweep.
+        assert SweepStore(host).find(folder.id).is_running
+    assert not folder.is_running
+
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", refused)
+        assert not folder.is_running
+    monkeypatch.setattr("os.open", refused)
+    assert not folder.is_running
+
+
+def test_what_keeps_a_sweep_from_being_opened_is_told(host: Host) -> None:
+    folder = begun(host)
+    (folder.path / "lock").mkdir()
+    with pytest.raises(ResultError, match="cannot be locked"), folder.open():
+        pass
+
+
+def test_what_somebody_left_among_sweeps_hides_none_of_them(host: Host) -> None:
+    folder, store = begun(host), SweepStore(host)
+    for name in ("a b", ".hidden", "x\x1b[31m"):
+        (folder.path.parent / name).mkdir()
+        (folder.path.parent / name / "sweep.json").write_text("{}")
+    assert store.ids() == (folder.id,)
+    folder.add_failed(FailedCell(cell="a" * 64, label="one", message="it broke"))
+    with (folder.path / "failed.jsonl").open("ab") as file:
+        file.write(b'\xff\n{"cell": "b", "la')
+    assert [each.label for each in folder.failed()] == ["one"]
+    (folder.path / "progress.json").write_text('{"done": 1, "planned": 2, "left_seconds": 1e300}')
+    assert folder.state_words() == ("", "broke off")
+    text = (folder.path / "sweep.json").read_text()
+    (folder.path / "sweep.json").write_text(text.replace("a" * 64, "../" * 8))
+    with pytest.raises(ResultError, match="is damaged"):
+        folder.result()
+    store.root.rename(store.root.with_name("elsewhere"))
+    store.root.write_text("a file")
+    assert store.ids() == ()

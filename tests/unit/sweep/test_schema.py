@@ -10,7 +10,8 @@ from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.schema import Experiment
 from lab.sweep.cells import key_of, toml_of
-from lab.sweep.schema import built_in_names, combinations, decode_sweep, find_sweep
+from lab.sweep.combinations import combinations
+from lab.sweep.schema import built_in_names, decode_sweep, find_sweep
 from lab.tomlfile import decode_toml
 
 FILE = """\
@@ -58,6 +59,63 @@ def test_what_md_does_not_build_is_left_out_and_told() -> None:
     assert count == 4
 
 
+def test_however_a_value_is_written_it_is_the_same_cell() -> None:
+    plain = combinations(decode_sweep(FILE, "test"))
+    skip = '[[skip]]\nlevel = "{}"\nchunk = {}\n'
+    other = FILE.replace('"raid1", "raid5"', '"Mirror", "RAID-5"').replace('"64K", "512K"', '"65536", "512 KiB"')
+    sweep = decode_sweep(other, "test")
+    assert sweep.sweep.named == decode_sweep(FILE, "test").sweep.named
+    assert combinations(sweep).cells == plain.cells
+    assert combinations(decode_sweep(FILE + skip.format("raid 5", '["64KB"]'), "test")).skipped == 4
+    for word in ("installed", "6", "6.12", "6.12.3", "6.12-rc3", "/opt/linux of mine"):
+        assert decode_sweep(FILE.replace("queue_depth = [1, 8]", f'kernel = ["{word}"]'), "test").sweep.kernel == (
+            word,
+        )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "count"),
+    [
+        ('"64K", "512K"', '"64K", "32M"', "raid5 of 4 disks: too small: for chunk 32 MiB a disk has 24 MiB", 2),
+        ('"64K", "512K"', '"512K", "4M"', "raid10 of 4 disks: for chunk 4 MiB nothing is left for data", 2),
+        ("[1, 8]", '[1]\nblock = ["4K", "64M"]', "raid5 of 4 disks: workload 'rand-read-4k' needs 4 x 64 MiB", 2),
+        ("[1, 8]", '[1024]\njobs = [64]\nblock = ["4K", "1M"]', "would take more than", 6),
+        ('"24M"', '"900M"\n[array]\nstripe_cache_pages = 32768', "raid5 of 4 disks: workload 'rand-read-4k' takes", 4),
+        ("[1, 8]", '[256]\njobs = [64]\nblock = ["16K", "64K"]', "takes 1 GiB of memory", 6),
+        ('"24M"', '"13T"', "raid5 of 4 disks: workload 'rand-read-4k' takes 1.22 GiB of memory", 4),
+        ('"24M"', '"24M"\n[array]\nconsistency_policy = "ppl"', "policy ppl works on raid5 only", 8),
+    ],
+)
+def test_what_has_no_room_is_left_out_before_a_machine_is_started(old: str, new: str, said: str, count: int) -> None:
+    text = FILE.replace(old, new)
+    if "raid10" in said:
+        text = text.replace('"raid1", "raid5"', '"raid10"').replace('"24M"', '"14M"\n[array]\nlayout = "f2"')
+    found = combinations(decode_sweep(text, "test"))
+    told = {why: number for why, number in found.impossible.items() if said in why}
+    assert sum(told.values()) == count, found.impossible
+
+
+def test_what_arrays_have_in_common_is_left_to_those_that_can_have_it() -> None:
+    text = FILE.replace("[[jobs]]", "[array]\nassume_clean = true\nstripe_cache_pages = 512\n[[jobs]]")
+    arrays = [cell.experiment.arrays[0] for cell in combinations(decode_sweep(text, "test")).cells]
+    assert {(each.level, each.stripe_cache_pages) for each in arrays} == {("raid1", None), ("raid5", 512)}
+
+
+def test_more_file_disks_than_the_kernel_takes_are_left_out() -> None:
+    text = FILE.replace('drive = ["hdd-7200"]', "").replace('"spindle"', '"file"').replace("[2, 4]", "[16, 17]")
+    found = combinations(decode_sweep(text, "test"))
+    assert {cell.experiment.disk_count for cell in found.cells} == {16}
+    assert "raid5 of 17 disks: the embedded kernel takes 16 disks of kind file" in found.impossible
+
+
+def test_how_far_it_is_is_told_while_combinations_are_gone_through() -> None:
+    told: list[float] = []
+    combinations(decode_sweep(FILE.replace("[1, 8]", str(list(range(1, 101)))), "test"), told.append)
+    assert told == sorted(told)
+    assert (told[0], len(told)) == (0.0, 4)
+    assert told[-1] < 1
+
+
 def test_skipped_are_those_that_match_all_of_a_table() -> None:
     skip = '[[skip]]\nlevel = "raid5"\nmembers = [2, 4]\nqueue_depth = 8\n'
     found = combinations(decode_sweep(FILE + skip, "test"))
@@ -70,6 +128,22 @@ def test_skipped_are_those_that_match_all_of_a_table() -> None:
     [
         ('"raid1", "raid5"', '"raid1", "raid55"', "raid55"),
         ("members = [2, 4]", "members = [2, 2]", "has a value twice"),
+        ('"raid1", "raid5"', '"raid5", "RAID 5"', "the axis level has a value twice"),
+        ('"raid1", "raid5"', '"5", "raid5"', "the axis level has a value twice"),
+        ('"64K", "512K"', '"64K", "64KiB"', "the axis chunk has a value twice"),
+        ('"64K", "512K"', '"64K", "65536"', "the axis chunk has a value twice"),
+        ("queue_depth = [1, 8]", 'block = ["4K", "4096"]', "the axis block has a value twice"),
+        ("queue_depth = [1, 8]", 'block = ["100"]', "block 100 is not possible"),
+        ("queue_depth = [1, 8]", 'kernel = ["a b; rm"]', "kernel 'a b; rm' is neither a version"),
+        ("queue_depth = [1, 8]", 'kernel = ["6.12\\n"]', "is neither a version"),
+        ("queue_depth = [1, 8]", 'kernel = ["../linux"]', "is neither a version"),
+        ("queue_depth = [1, 8]", 'kernel = [""]', "is neither a version"),
+        ("[disks]", "[[skip]]\n[disks]", "names no axis would leave out everything"),
+        ("[disks]", "[[skip]]\nlevel = []\n[disks]", "[[skip]] names no value of level"),
+        ("[[jobs]]", '[[jobs]]\nworkload = "rand-read-4k"\n[[jobs]]', "two jobs have the same id"),
+        ("[[jobs]]", '[[jobs]]\narrays = ["x"]', "a job names arrays, and a cell has one"),
+        ('"rand-read-4k"', '"mine.toml"', "'mine.toml' is a file, and the loads of a sweep are of the catalogue"),
+        ("queue_depth = [1, 8]", 'workload = ["./mine.toml"]', "'./mine.toml' is a file"),
         ("members = [2, 4]", "members = []", "the axis members has no values"),
         ('"64K", "512K"', '"64K", "100K"', "power of two"),
         ('drive = ["hdd-7200"]', 'drive = ["hdd-7300"]', "hdd-7300"),
@@ -86,6 +160,11 @@ def test_what_makes_no_sense_is_named(old: str, new: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         combinations(decode_sweep(FILE.replace(old, new), "test"))
     assert said in str(caught.value)
+
+
+def test_disks_that_the_machine_of_a_cell_cannot_have_are_refused() -> None:
+    with pytest.raises(SpecError, match="has no disks of kind virtio"):
+        decode_sweep(FILE.replace('drive = ["hdd-7200"]', "").replace('"spindle"', '"virtio"'), "test")
 
 
 def test_a_sweep_of_which_no_cell_is_left_is_refused() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.sweep.grid import SweepGrid
-from lab.sweep.tables import extreme_table, is_off, summary_tables, surprise_table, surprises
+from lab.sweep.rows import FailedCell
+from lab.sweep.tables import extreme_table, is_off, summary_tables, summary_text, surprise_table, surprises
 from tests.unit.sweep.made_sweeps import row, sweep
 
 LEVELS = {"raid0": 400.0, "raid10": 390.0, "raid5": 100.0, "raid6": 66.0, "raid1": 50.0}
@@ -55,8 +56,19 @@ def test_one_cell_is_the_best_and_not_the_worst() -> None:
     assert [each[1] for each in summary_tables(sweep([row()]))[0].rows] == ["best"]
 
 
-def test_nothing_measured_has_no_tables() -> None:
+def test_nothing_measured_has_no_tables_and_says_so() -> None:
     assert summary_tables(sweep([])) == ()
+    assert summary_text(sweep([], planned=3)) == "no cell of 3 is measured yet"
+
+
+def test_what_could_not_be_measured_is_told_also_where_nothing_was() -> None:
+    failed = [FailedCell(cell=f"c{each}", label=f"raid5, {each} members", message="it\nbroke") for each in range(12)]
+    (table,) = summary_tables(sweep([], failed=failed))
+    assert (table.rows[0], len(table.rows)) == (("raid5, 0 members", "it broke"), 10)
+    assert table.notes == ("and 2 more",)
+    (table,) = summary_tables(sweep([row(iops=0.0)]))
+    assert "0 [0 – 0] IOPS" in table.rows[0][0]
+    assert len(summary_tables(sweep([row(), row("raid0", 0.0)], failed=failed))) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""What is planned: cells that are there, folders in which no machine could be started, how far planning is."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.cli.progress import ProgressBar
+from lab.errors import SpecError, ToolMissing
+from lab.host.processes import HostProcesses
+from lab.machine import Host, parse_target
+from lab.machine.embedded import UML_DIR_BYTES, require_fitting_paths
+from lab.machine.kernel_image import KernelImage
+from lab.sweep.cells import CellDone, CellStore
+from lab.sweep.cluster import parse_cluster
+from lab.sweep.command import planning_shown
+from lab.sweep.desk import MOST_REASONS, plan_lines
+from lab.sweep.measure import cell_store, kernel_path
+from lab.sweep.schema import decode_sweep
+from lab.sweep.service import SweepPlan, SweepRequest, plan_sweep
+from tests.unit.fakes import FakeClock
+from tests.unit.sweep.test_desk import host as host
+from tests.unit.sweep.test_schema import FILE, HERE
+
+IMAGE = KernelImage(Path("/usr/bin/linux.uml"), None)
+ALLOWED = frozenset({"too-short-for-latency"})
+
+
+@pytest.fixture(autouse=True)
+def facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
+
+
+def request(host: Host, **changed: Any) -> SweepRequest:
+    target = parse_target("uml:?time=virtual")
+    return SweepRequest(target, host, parse_cluster("local:1"), allowed_rules=ALLOWED, **changed)
+
+
+def planned(host: Host, text: str = FILE, **changed: Any) -> SweepPlan:
+    return plan_sweep(decode_sweep(text, "test"), text, request(host, **changed))
+
+
+def put(store: CellStore, key: str) -> Path:
+    done = CellDone(
+        key=key, digest="d", measured_utc="", computer="", seconds=1.0, is_virtual_time=True, stamps=(), rows=()
+    )
+    store.add(key, gzip.compress(msgspec.json.encode(done) + b"\n{}"))
+    return store.path(key)
+
+
+def test_a_damaged_cell_is_planned_as_one_that_is_to_be_measured(host: Host) -> None:
+    keys = [task.key for task in planned(host).tasks]
+    whole, empty, cut, changed, other = (put(cell_store(host), key) for key in keys[:5])
+    assert planned(host).done == set(keys[:5])
+    data = cut.read_bytes()
+    empty.write_bytes(b"")
+    cut.write_bytes(data[:-9])
+    changed.write_bytes(data[:30] + bytes([data[30] ^ 1]) + data[31:])
+    other.write_bytes(whole.read_bytes())
+    plan = planned(host)
+    assert plan.done == {keys[0]}
+    assert [task.key for task in plan.missing] == keys[1:]
+
+
+def test_planning_tells_how_far_it_is(host: Host) -> None:
+    told: list[float] = []
+    for task in planned(host).tasks:
+        put(cell_store(host), task.key)
+    planned(host, on_planned=told.append)
+    assert told == [0.0, 0.3, 0.7, 0.8]
+
+
+def test_a_terminal_sees_planning_from_a_second_on_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal, expected in ((True, [0.5]), (False, [])):
+        shown: list[float] = []
+        clock, bar = FakeClock(), ProgressBar(is_terminal=is_terminal)
+        monkeypatch.setattr(bar, "show", lambda _, part, shown=shown: shown.append(part))
+        show = planning_shown(bar, clock)
+        show(0.2)
+        clock.sleep(1.1)
+        show(0.5)
+        assert shown == expected
+
+
+def test_of_many_reasons_some_are_told_and_the_others_counted(host: Host) -> None:
+    text = FILE.replace("[2, 4]", str(list(range(4, 40)))).replace('"512K"', '"32M"')
+    lines = list(plan_lines(planned(host, text), request(host)))
+    assert sum("since it cannot be" in line for line in lines) == MOST_REASONS
+    assert any("left out for 24 other reasons (combinations: 48)" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a,b", "a:b"])
+def test_a_state_folder_whose_name_the_kernel_cannot_take_is_refused_by_its_name(name: str) -> None:
+    with pytest.raises(SpecError, match="cannot use the path") as caught:
+        require_fitting_paths(Path("/tmp") / name, Path("sweeps"), IMAGE)
+    assert f"'/tmp/{name}'" in caught.value.message
+    require_fitting_paths(Path("/tmp/ä;$%=b"), Path("sweeps"), IMAGE)
+
+
+def test_a_state_folder_that_is_too_long_is_refused() -> None:
+    inside = len("/machines/1234567-12345678/uml")
+    for letter in ("a", "ä"):
+        longest = (UML_DIR_BYTES - inside - 1) // len(letter.encode())
+        require_fitting_paths(Path("/" + letter * longest), Path(), IMAGE)
+        with pytest.raises(SpecError, match="a folder of more than 506 bytes"):
+            require_fitting_paths(Path("/" + letter * (longest + 1)), Path(), IMAGE)
+    # The paths of file disks stand in the command line too.
+    require_fitting_paths(Path("/" + "a" * 200), Path(), IMAGE, 4)
+    with pytest.raises(SpecError, match="command line"):
+        require_fitting_paths(Path("/" + "a" * 200), Path(), IMAGE, 16)
+
+
+def test_a_word_that_stands_in_a_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # A worker is told the word by another computer.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ToolMissing) as caught:
+        kernel_path("6.1; reboot")
+    words = HostProcesses().run(("sh", "-c", f"printf '%s\\n' {caught.value.hint}")).stdout.splitlines()
+    assert words[-1] == "linux-source-6.1; reboot.tar.xz"

@@ -1,0 +1,130 @@
+"""``raidlab report`` of a sweep: what is printed, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.cli.main import run
+from lab.machine import Host
+from lab.sweep.cells import CellDone
+from lab.sweep.measure import cell_store
+from lab.sweep.rows import CellRow, FailedCell, SweepResult
+from lab.sweep.schema import decode_sweep
+from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
+from tests.unit.sweep.made_sweeps import row
+from tests.unit.sweep.test_schema import FILE, HERE
+
+KEYS = tuple(letter * 64 for letter in "abc")
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+
+
+def begun(text: str = FILE, rows: tuple[CellRow, ...] = (), failed: tuple[FailedCell, ...] = ()) -> SweepFolder:
+    """A sweep of three cells in the state folder of this test; each row is a cell of its own."""
+    host = Host.real()
+    for key, measured in zip(KEYS, rows, strict=False):
+        own = msgspec.structs.replace(measured, cell=key)
+        done = CellDone(
+            key=key, digest="d", measured_utc="", computer="", seconds=1.0, is_virtual_time=True, stamps=(), rows=(own,)
+        )
+        cell_store(host).add(key, gzip.compress(msgspec.json.encode(done) + b"\n{}"))
+    cells = tuple(PlannedCell(key=key, label=f"cell {key[0]}") for key in KEYS)
+    folder = SweepStore(host).begin(decode_sweep(text, "test"), text, cells, is_virtual_time=True)
+    for cell in failed:
+        folder.add_failed(cell)
+    return folder
+
+
+MEASURED = (row("raid1"), row("raid5", 200.0), row("raid5", 0.0, queue_depth=8))
+FAILED = (FailedCell(cell=KEYS[0], label="cell a", message="it broke", console="\x9b31m \x1b[31m panic"),)
+
+
+def test_json_without_a_file_is_the_sweeps_own_document(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = begun(rows=MEASURED[:2])
+    assert run(["report", folder.id, "--json"]) == 0
+    said = capfd.readouterr().out
+    told = msgspec.json.decode(said, type=SweepResult)
+    assert (told.id, told.planned, len(told.rows)) == (folder.id, 3, 2)
+    assert json.loads(said)["axes"]["level"] == ["raid1", "raid5"]
+
+
+def test_json_of_a_console_holds_what_it_said_and_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = begun(failed=FAILED)
+    assert run(["report", folder.id, "--json"]) == 0
+    said = capfd.readouterr().out
+    assert not {"\x9b", "\x1b"} & set(said)
+    assert json.loads(said)["failed"][0]["console"] == FAILED[0].console
+
+
+def test_a_form_that_is_named_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = begun(rows=MEASURED[:2])
+    assert run(["report", folder.id, "--json", "--format", "csv"]) == 0
+    assert capfd.readouterr().out.startswith("cell,digest,level")
+
+
+@pytest.mark.parametrize("rows", [(), MEASURED[:1], MEASURED[2:], MEASURED])
+@pytest.mark.parametrize("failed", [(), FAILED])
+def test_whatever_was_measured_there_is_a_report_in_every_form(
+    rows: tuple[CellRow, ...], failed: tuple[FailedCell, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = begun(rows=rows, failed=failed)
+    for ending in ("html", "parquet", "csv", "md", "txt"):
+        path = tmp_path / f"sweep.{ending}"
+        assert run(["report", folder.id, "-o", str(path)]) == 0, capfd.readouterr().err
+        assert path.stat().st_size
+    for words in ([], ["--json"], ["--format", "csv"], ["--format", "markdown"]):
+        capfd.readouterr()
+        assert run(["report", folder.id, *words]) == 0
+        assert capfd.readouterr().out.strip()
+    assert run(["sweep", folder.id]) == 0
+
+
+def test_a_report_has_one_sweep_and_nothing_beside_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = begun(), begun()
+    for words in ([first.id, second.id], [first.id, "latest"], [first.id, "--faults", "latest"]):
+        assert run(["report", *words, "-o", str(tmp_path / "a.csv")]) != 0
+        said = capfd.readouterr().err
+        assert "of one sweep, with nothing beside it" in said
+    assert not list(tmp_path.glob("*.csv"))
+
+
+@pytest.mark.parametrize("ending", ["html", "parquet", "csv"])
+def test_a_folder_that_is_not_there_is_named(ending: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = begun()
+    assert run(["report", folder.id, "-o", str(tmp_path / f"none/sweep.{ending}")]) != 0
+    assert f"there is no folder '{tmp_path}/none'" in capfd.readouterr().err
+
+
+def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    begun()
+    assert run(["sweep", "level"]) != 0
+    assert "did you mean 'levels'" in capfd.readouterr().err
+
+
+def test_what_is_to_be_planned_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "--plan"]) != 0
+    assert "which sweep is to be planned" in capfd.readouterr().err
+
+
+def test_a_sweep_that_was_run_is_planned_by_its_id(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
+    folder = begun()
+    words = ["--json", "sweep", folder.id, "--plan", "--on", "uml:?time=virtual", "--allow", "too-short-for-latency"]
+    assert run(words) == 0
+    assert json.loads(capfd.readouterr().out)["estimated_worker_seconds"] > 0
+
+
+@pytest.mark.parametrize("place", ["x:99999", "x:", ":8787", "8787", f"x:{'1' * 5000}", "x:\u0661", "x:-1"])
+def test_a_dashboard_is_at_a_host_and_a_port(place: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "levels", "--dashboard", place]) != 0
+    assert "next: write HOST:PORT" in capfd.readouterr().err
