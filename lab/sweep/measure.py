@@ -7,6 +7,7 @@ import os
 import secrets
 import shlex
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -150,14 +151,16 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
 def claimed(key: str, host: Host) -> Iterator[None]:
     """Hold a cell alone on this computer: whoever else is to measure it waits, and then finds it.
 
-    One byte of one file is locked for each, so nothing is left of it (fcntl_locking(2)); a process has one at a time.
+    One byte of one file is locked for each, so that nothing is left of it; the lock is that of the open file, not of
+    the process, since a worker may have threads (F_OFD_SETLK, fcntl_locking(2)).
     """
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, int(key[:15], 16), 1, 0)
     folder = host.state.make(cell_store(host).root, what="the folder for cells")
     descriptor = os.open(folder / _CLAIMS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         while True:
             with suppress(BlockingIOError, PermissionError):
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(key[:15], 16))
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
                 break
             if ENDING.is_set():
                 raise RunCancelled("the work was ended before its time")

@@ -66,6 +66,21 @@ def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: sub
     waiting.join()
 
 
+def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
+    free = threading.Event()
+
+    def claim() -> None:
+        with measure.claimed(KEY, host):
+            free.set()
+
+    waiting = threading.Thread(target=claim)
+    with measure.claimed(KEY, host):
+        waiting.start()
+        assert not free.wait(0.3)
+    assert free.wait(10)
+    waiting.join()
+
+
 def test_other_cells_are_free_meanwhile(host: Host, holder: subprocess.Popen[str]) -> None:
     assert holder.poll() is None
     with measure.claimed(OTHER, host):
