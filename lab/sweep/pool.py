@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -36,8 +37,8 @@ OTHERS_SECONDS = 10.0
 """How long a scheduler that others run may take to answer."""
 FIRST_WORKER_SECONDS = 300.0
 """How long a queue of Slurm may take to give a first one."""
-MOST_RESTARTS = 20
-"""Of workers, before something is wrong with the cluster and not with one of them."""
+MOST_RESTARTS, RESTARTS_SECONDS = 20, 600.0
+"""Of workers within this time, or three of each: with more something is wrong with the cluster."""
 AGAIN_SECONDS = 30.0
 MOST_STILLBORN = 3
 """How often in a row a worker may end before it was connected: over ssh a port may be taken."""
@@ -104,7 +105,8 @@ class Pool:
         self._scheduler: NodeProcess | None = None
         self._handles: list[WorkerHandle] = []
         self._makers: list[Callable[[], WorkerHandle]] = []
-        self._restarts = 0
+        self._restarts: deque[float] = deque()
+        """When, of the last minutes."""
         self._not_before: dict[int, float] = {}
         """Worker -> when it may be started again."""
         self._stillborn: dict[int, int] = {}
@@ -173,8 +175,12 @@ class Pool:
     def _replace(self, number: int, handle: WorkerHandle, end: str) -> None:
         self._stillborn[number] = 0 if handle.name in self._connected else self._stillborn.get(number, 0) + 1
         self._connected.discard(handle.name)
-        self._restarts += 1
-        if self._restarts > max(MOST_RESTARTS, MOST_STILLBORN * len(self._handles)):
+        now = self._host.clock.monotonic_seconds()
+        self._restarts.append(now)
+        # Jobs of a queue end with their time, all through a long sweep.
+        while self._restarts[0] < now - RESTARTS_SECONDS:
+            self._restarts.popleft()
+        if len(self._restarts) > max(MOST_RESTARTS, MOST_STILLBORN * len(self._handles)):
             raise ClusterLost(f"workers end again and again, the last: {end}", hint=self._see_logs)
         if self._stillborn[number] >= MOST_STILLBORN:
             if not self.workers():
@@ -233,7 +239,10 @@ class Pool:
         for handle in self._handles:
             handle.tell_to_end()
         for handle in self._handles:
-            handle.close()
+            try:
+                handle.close()
+            except Exception as error:  # the others are to end all the same
+                self._on_notice(f"{handle.name} may go on: {error}")
         self._handles.clear()
         if self._scheduler:
             self._scheduler.close()

@@ -25,6 +25,7 @@ from lab.sweep.cluster import ClusterTables, parse_cluster
 from lab.sweep.launch import END_SECONDS
 from lab.sweep.pool import ClusterLost, Pool
 from lab.sweep.spread import SpreadTask, TaskSpread
+from tests.unit.fakes import FakeClock
 from tests.unit.sweep.test_pool import TASKS
 
 pytestmark = pytest.mark.slow
@@ -194,3 +195,56 @@ def test_of_a_client_that_is_killed_while_it_starts_nothing_is_left(tmp_path: Pa
     assert client.stdin
     client.stdin.close()
     until_gone(found)
+
+
+class Ending:
+    """A worker whose time is over as soon as it has begun."""
+
+    name = "worker-0"
+
+    def __init__(self, *, is_stubborn: bool = False) -> None:
+        self.is_stubborn, self.is_closed = is_stubborn, False
+
+    def end_of(self) -> str | None:
+        return "its time is over"
+
+    def tell_to_end(self) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+        if self.is_stubborn:
+            raise OSError("no answer")
+
+
+def one_that_works(folder: Path, clock: FakeClock, heard: list[str]) -> Any:
+    """A pool without processes: its worker was connected, and ends."""
+    host = replace(Host.real(), clock=clock)
+    pool: Any = Pool(parse_cluster("local:1"), ClusterTables(), host, folder, heard.append)
+    pool._handles, pool._makers = [Ending()], [Ending]
+    pool._seen, pool._seen_at = {"a": "worker-0"}, float("inf")
+    return pool
+
+
+def test_jobs_that_end_with_their_time_are_replaced_for_ever_and_not_in_a_row(tmp_path: Path) -> None:
+    clock, heard = FakeClock(), list[str]()
+    pool = one_that_works(tmp_path, clock, heard)
+
+    def ends(times: int, after_seconds: float) -> None:
+        for _ in range(times):
+            clock.sleep(after_seconds)
+            pool._connected.add("worker-0")
+            pool.tend()
+
+    ends(3 * pools.MOST_RESTARTS, 60.0)
+    assert len(heard) == 3 * pools.MOST_RESTARTS
+    with pytest.raises(ClusterLost, match="again and again"):
+        ends(pools.MOST_RESTARTS + 1, 2.0)
+
+
+def test_one_that_cannot_be_ended_keeps_no_other_from_it(tmp_path: Path) -> None:
+    heard: list[str] = []
+    pool = one_that_works(tmp_path, FakeClock(), heard)
+    pool._handles = handles = [Ending(is_stubborn=True), Ending()]
+    pool.close()
+    assert all(each.is_closed for each in handles)
+    assert heard == ["worker-0 may go on: no answer"]
