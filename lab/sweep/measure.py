@@ -9,7 +9,7 @@ import shlex
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import find_kernel, kernel_cache
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.conditions import depends_on
+from lab.results.leftovers import locked
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from lab.sweep.cells import CellStore, CellTask, packed, toml_of
@@ -31,7 +32,7 @@ from lab.sweep.node import ENDING
 
 COMMAND = "raidlab sweep"
 _FLAVOUR = "virtual-time"
-_CLAIMS = ".claims"
+_CLAIMS, _MAKING = ".claims", ".making"
 _LOOK_SECONDS = 0.1
 
 
@@ -203,8 +204,9 @@ def work_folder(host: Host) -> Iterator[Path]:
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
-    folder.mkdir(mode=0o700)
-    lock = FolderLock(folder, Owner(os.getpid(), COMMAND, start_ticks(host.files, os.getpid())))
+    with _one_at_a_time(host):
+        folder.mkdir(mode=0o700)
+        lock = FolderLock(folder, Owner(os.getpid(), COMMAND, start_ticks(host.files, os.getpid())))
     try:
         yield folder
     finally:
@@ -212,11 +214,17 @@ def work_folder(host: Host) -> Iterator[Path]:
         lock.close()
 
 
+def _one_at_a_time(host: Host) -> AbstractContextManager[None]:
+    """A folder that is made and not yet locked is not taken for one that was left."""
+    return locked(sweeps_folder(host) / _MAKING, fcntl.LOCK_EX)
+
+
 def sweep_work(host: Host) -> None:
     """Remove what killed workers left, and end their kernels."""
     for folder in sorted((sweeps_folder(host) / "work").glob("*-*")):
         try:
-            lock = FolderLock(folder, Owner(os.getpid(), COMMAND))
+            with _one_at_a_time(host):
+                lock = FolderLock(folder, Owner(os.getpid(), COMMAND))
         except (OSError, LabError):
             # Somebody works there, or another one removes it.
             continue

@@ -98,6 +98,21 @@ def test_a_worker_that_is_to_end_waits_no_more(
         pass
 
 
+WORKER = """
+from lab.machine import Host
+from lab.sweep.measure import work_folder
+for _ in range(60):
+    with work_folder(Host.real()) as folder:
+        (folder / "file").touch()
+"""
+
+
+def test_no_worker_takes_the_folder_of_another_for_one_that_was_left(host: Host) -> None:
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER], stderr=subprocess.PIPE, text=True) for _ in range(6)]
+    assert [each.communicate()[1] for each in workers] == [""] * 6
+    assert not list((measure.sweeps_folder(host) / "work").iterdir())
+
+
 @pytest.mark.parametrize("option", ["kernel=/tmp/linux", "mem=512M", "name=mine"])
 def test_options_that_would_mean_nothing_are_refused(host: Host, option: str) -> None:
     sweep, text = find_sweep("chunks")
