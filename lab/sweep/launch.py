@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 import sys
 from contextlib import suppress
@@ -20,6 +21,10 @@ from lab.sweep.node import SCHEDULER, Keys, NodeSettings
 LOOPBACK = "127.0.0.1"
 END_SECONDS = 12.0
 """How long a process may take to end once it was told to."""
+_ERROR = re.compile(r"([a-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception): ")
+"""The line of a traceback that says what it was."""
+SSH_FAILED = 255
+"""Of ssh(1): the status for an error of its own."""
 _PORTS = range(20_000, 60_000)
 _HERE = (sys.executable, "-m", "lab.sweep.node")
 
@@ -39,8 +44,9 @@ class NodeProcess:
         status = self.process.poll()
         if status is None:
             return None
-        words = self.log.read_bytes()[self.log_begin :].decode("utf-8", "replace").strip().splitlines()
-        return ": ".join([f"{self.name} ended ({ended_how(status)})", *words[-1:]])
+        lines = self.log.read_bytes()[self.log_begin :].decode("utf-8", "replace").strip().splitlines()
+        errors = [line for line in lines if _ERROR.match(line)] or lines
+        return ": ".join([f"{self.name} ended ({ended_how(status)})", *errors[-1:]])
 
     def tell_to_end(self) -> None:
         """It ends when its input does."""
@@ -115,8 +121,12 @@ class Launcher:
         code = "import os, lab.sweep.node, distributed; print('processors', len(os.sched_getaffinity(0)))"
         found = self._host.processes.run((*self._ssh(host), _remote(self._ssh_table, ("-c", code))), timeout_seconds=60)
         word, _, count = found.stdout.strip().rpartition("processors ")
+        said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
+        if found.status == SSH_FAILED:
+            raise LabError(
+                f"{host} cannot be reached: {said}", hint=f"see that 'ssh {host} true' works without a password"
+            )
         if found.status or not count.isdecimal():
-            said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
             raise LabError(
                 f"no worker can be started on {host}: {said}",
                 hint="install raidlab with its cluster extra there, and say where its Python is: [cluster.ssh] python",

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -103,9 +103,10 @@ async def _serve(settings: NodeSettings, serving: list[Any]) -> None:
     _leave(serving)
 
 
-def _watch(commands: IO[bytes], serving: list[Any]) -> None:
+def _watch(commands: int, serving: list[Any]) -> None:
     """End when whoever started this is gone, whatever this process is doing: also while it starts."""
-    while commands.read(4096):
+    # Not by sys.stdin, whose lock the interpreter wants when it ends.
+    while os.read(commands, 4096):
         pass
     _leave(serving)
 
@@ -158,7 +159,7 @@ def main() -> None:
         return
     settings = msgspec.json.decode(line, type=NodeSettings)
     serving: list[Any] = []
-    threading.Thread(target=_watch, args=(commands, serving), daemon=True).start()
+    threading.Thread(target=_watch, args=(commands.fileno(), serving), daemon=True).start()
     import dask.config
 
     # Before Dask is loaded, which reads them then.

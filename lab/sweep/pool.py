@@ -8,7 +8,9 @@ has.
 from __future__ import annotations
 
 import logging
+import math
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -42,10 +44,14 @@ MOST_RESTARTS, RESTARTS_SECONDS = 20, 600.0
 AGAIN_SECONDS = 30.0
 MOST_STILLBORN = 3
 """How often in a row a worker may end before it was connected: over ssh a port may be taken."""
+SILENT_SECONDS, SUSPECTED_SECONDS = 90.0, 10.0
+"""Of a worker, which otherwise is heard of every second, also while it measures; and how long it is then looked at."""
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
 _QUIET_SECONDS = 5.0
+_SCRATCH = "dask-scratch-space"
+"""What Dask's processes leave in their folder for temporary files."""
 _LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
 
 
@@ -113,6 +119,10 @@ class Pool:
         """Worker -> how often in a row it has ended before it was connected."""
         self._connected: set[str] = set()
         """Names of the workers that were seen since they were started."""
+        self._heard: dict[str, float] = {}
+        """Name -> when the scheduler last heard of a worker, by the scheduler's clock."""
+        self._suspected: dict[str, float] = {}
+        """Name -> since when a worker has been silent for too long."""
         self._tended = 0.0
         self._seen: dict[str, str] = {}
         self._seen_at = 0.0
@@ -143,9 +153,14 @@ class Pool:
             with suppress(OSError):
                 found = self.client.scheduler_info(n_workers=-1).get("workers", {})
                 self._seen = {str(address): str(each["name"]) for address, each in found.items()}
+                self._heard = {str(each["name"]): float(each["last_seen"]) for each in found.values()}
                 self._connected.update(self._seen.values())
             self._seen_at = now
         return self._seen
+
+    def now(self) -> float:
+        """Seconds of this computer's monotonic clock."""
+        return self._host.clock.monotonic_seconds()
 
     def tend(self) -> None:
         """Start again what has ended. Raises ClusterLost if nothing can go on."""
@@ -157,7 +172,7 @@ class Pool:
         self._tended = now
         workers = self.workers()
         for number, handle in enumerate(self._handles):
-            if now >= self._not_before.get(number, 0.0) and (end := handle.end_of()):
+            if now >= self._not_before.get(number, 0.0) and (end := handle.end_of() or self._silence_of(handle.name)):
                 self._replace(number, handle, end)
         if workers:
             self._empty_since = None
@@ -167,6 +182,19 @@ class Pool:
             raise ClusterLost(
                 f"no worker for {self._patience_seconds:.0f} s", hint="look at the cluster; --resume goes on"
             )
+
+    def _silence_of(self, name: str) -> str | None:
+        """Of one that is connected and gives no sign of life; the scheduler's clock is this computer's."""
+        silent_seconds = self._host.clock.utc_now().timestamp() - self._heard.get(name, math.inf)
+        if silent_seconds < SILENT_SECONDS:
+            self._suspected.pop(name, None)
+            return None
+        # After a computer has slept they are heard of again in a moment.
+        if self.now() < self._suspected.setdefault(name, self.now()) + SUSPECTED_SECONDS:
+            return None
+        # Until its successor is heard of.
+        del self._heard[name], self._suspected[name]
+        return f"{name} has given no sign of life for {silent_seconds:.0f} s"
 
     @property
     def _patience_seconds(self) -> float:
@@ -248,6 +276,7 @@ class Pool:
             self._scheduler.close()
             self._scheduler = None
         self._stack.close()
+        shutil.rmtree(self._folder / _SCRATCH, ignore_errors=True)
 
     def _start(self) -> None:
         kind = self.spec.kind

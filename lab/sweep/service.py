@@ -158,7 +158,8 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         try:
             run.run()
         except BaseException:
-            request.on_notice(f"cells that were measured are kept; 'raidlab sweep {folder.id} --resume' goes on")
+            kept = "cells that were measured are kept" if run.has_any else "nothing was measured yet"
+            request.on_notice(f"{kept}; 'raidlab sweep {folder.id} --resume' goes on")
             raise
         finally:
             run.tell(is_over=True)
@@ -209,6 +210,10 @@ class _Run:
             for task, answer in spread.run(_tasks(missing)):
                 self._take(by_key[task.key], answer)
         self._pool = None
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._come or self._plan.done)
 
     def tell(self, *, is_over: bool = False) -> None:
         """How far it is, for whoever looks."""

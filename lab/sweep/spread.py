@@ -24,6 +24,8 @@ MOST_TRIES = 2
 AHEAD = 2
 """Tasks that are out for each worker: what is not out needs no memory of the scheduler's."""
 LOOK_SECONDS = 0.5
+FIT_SECONDS = 120.0
+"""How long a worker is waited for that can do the work, where those that are there cannot."""
 
 
 class SpreadTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +92,8 @@ class _Out:
     failed_on: str = ""
     answer: Answer | None = None
     """Of the try before."""
+    only_on: frozenset[str] = frozenset()
+    """Addresses; empty: on any."""
 
 
 class TaskSpread:
@@ -112,8 +116,11 @@ class TaskSpread:
         """Addresses."""
         self._out: dict[str, _Out] = {}
         self._futures: dict[str, Any] = {}
+        self._held: list[_Out] = []
+        """What waits for a worker that can do it."""
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._generation = 0
+        self._lacking_since: float | None = None
 
     def shut_out(self, problems: Mapping[str, str]) -> None:
         """No task goes to these addresses. Raises ClusterLost if no other worker is left."""
@@ -136,17 +143,19 @@ class TaskSpread:
         is_more = True
         try:
             while True:
+                self._send_again()
                 room = AHEAD * max(1, len(self._fit()))
-                while is_more and len(self._out) < room:
+                while is_more and len(self._out) + len(self._held) < room:
                     task = next(waiting, None)
                     is_more = task is not None
                     if task is not None:
                         self._send(_Out(task))
                 self.state.running = min(len(self._out), self.state.workers)
                 self._on_state(self.state)
-                if not self._out:
+                if not self._out and not self._held:
                     return
                 self._pool.tend()
+                self._require_fit()
                 if self._is_cancelled():
                     raise RunCancelled("the work was ended before its time", hint="what was measured is kept")
                 yield from self._next()
@@ -155,6 +164,30 @@ class TaskSpread:
                 future.cancel()
             self._futures.clear()
             self._out.clear()
+            self._held.clear()
+
+    def _send_again(self) -> None:
+        """What was held back, and what may run on workers alone that have gone."""
+        alive = self._pool.workers()
+        stranded = [name for name, out in self._out.items() if out.only_on and not out.only_on & alive.keys()]
+        for name in stranded:
+            self._futures.pop(name).cancel()
+        waiting = [*self._held, *map(self._out.pop, stranded)]
+        self._held.clear()
+        for out in waiting:
+            self._send(out)
+
+    def _require_fit(self) -> None:
+        """Raises ClusterLost where all workers that are there were shut out, and none comes."""
+        if self._fit() or not self._unfit:
+            self._lacking_since = None
+            return
+        now = self._pool.now()
+        if self._lacking_since is None:
+            self._lacking_since = now
+            self._on_notice(f"no worker is left that can do the work; one is waited for {FIT_SECONDS:.0f} s")
+        elif now > self._lacking_since + FIT_SECONDS:
+            raise ClusterLost("no worker is left that can do the work", hint="add one; --resume goes on")
 
     def _fit(self) -> list[str]:
         found = [address for address in self._pool.workers() if address not in self._unfit]
@@ -162,12 +195,17 @@ class TaskSpread:
         return found
 
     def _send(self, out: _Out) -> None:
+        fit = self._fit()
+        if self._unfit and not fit:
+            self._held.append(out)
+            return
         self._generation += 1
         options: dict[str, Any] = {}
-        others = [address for address in self._fit() if address != out.failed_on]
+        others = [address for address in fit if address != out.failed_on]
         if (self._unfit or out.failed_on) and others:
             # One that has failed goes back to the same worker only where there is no other.
             options = {"workers": others, "allow_other_workers": not self._unfit}
+            out.only_on = frozenset(others) if self._unfit else frozenset()
         key = f"{out.task.key}-{self._generation}"
         client: Any = self._pool.client
         future = client.submit(answered, self._function, out.task.payload, key=key, pure=False, retries=0, **options)

@@ -100,9 +100,17 @@ class Sweeps:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
 
+    def kernels(self) -> list[int]:
+        """Embedded kernels that run now."""
+        return [number for number, words in self.processes().items() if "/linux " in words and "umid=" in words]
+
     def left(self) -> list[str]:
         """Processes of this state folder that are there: kernels, workers, schedulers."""
-        found = []
+        return list(self.processes().values())
+
+    def processes(self) -> dict[int, str]:
+        """The same, by their numbers."""
+        found = {}
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -110,7 +118,7 @@ class Sweeps:
             except OSError:
                 continue
             if f"RAIDLAB_STATE={self.state}".encode() in variables.split(b"\0"):
-                found.append(words)
+                found[int(path.parent.name)] = words
         return found
 
 

@@ -17,7 +17,9 @@ def fails(payload: bytes) -> bytes:
     """Notes which process was asked."""
     folder = Path(payload.decode())
     (folder / f"{os.getpid()}").touch()
-    raise LabError("it cannot be done", hint="leave it")
+    error = LabError("it cannot be done", hint="leave it")
+    error.console = "its last words"
+    raise error
 
 
 def lacks_on_one(payload: bytes) -> bytes:

@@ -53,6 +53,7 @@ def test_what_fails_is_tried_once_more_elsewhere_and_then_told(pool: Pool, tmp_p
     spread = TaskSpread(pool, f"{TASKS}:fails")
     ((_, answer),) = spread.run([task("bad", str(tmp_path).encode())])
     assert (answer.failure, answer.hint) == ("it cannot be done", "leave it")
+    assert answer.console == "its last words"
     assert len(list(tmp_path.iterdir())) == 2, "two processes were asked"
     assert (spread.state.tried_again, spread.state.failed) == (1, 1)
 

@@ -20,7 +20,9 @@ import pytest
 from lab.errors import RunCancelled
 from lab.host.processes import HostProcesses, RunningProcess
 from lab.machine import Host
+from lab.sweep import launch
 from lab.sweep import pool as pools
+from lab.sweep import spread as spreads
 from lab.sweep.cluster import ClusterTables, parse_cluster
 from lab.sweep.launch import END_SECONDS
 from lab.sweep.pool import ClusterLost, Pool
@@ -101,7 +103,7 @@ def test_where_no_worker_starts_its_last_words_are_told(tmp_path: Path) -> None:
 def test_pages_that_cannot_be_served_are_named(tmp_path: Path) -> None:
     # An address that no computer has: RFC 5737.
     with (
-        pytest.raises(ClusterLost, match=r"with its pages at 192\.0\.2\.1:8787") as told,
+        pytest.raises(ClusterLost, match=r"pages at 192\.0\.2\.1:8787: .*OSError: .*assign") as told,
         made(tmp_path, dashboard="192.0.2.1:8787"),
     ):
         pass
@@ -167,6 +169,45 @@ def test_a_task_whose_worker_dies_again_and_again_is_reported(tmp_path: Path) ->
         ((_, after),) = TaskSpread(pool, f"{TASKS}:echo").run([SpreadTask(key="more", payload=b"x")])
         assert after.data.startswith(b"x ")
     assert len(heard) >= 4
+
+
+def test_a_worker_that_stands_still_is_replaced_and_its_task_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "SILENT_SECONDS", 3.0)
+    monkeypatch.setattr(pools, "SUSPECTED_SECONDS", 1.0)
+    monkeypatch.setattr(launch, "END_SECONDS", 0.5)
+    heard: list[str] = []
+    with made(tmp_path, on_notice=heard.append) as pool:
+        os.kill(pool.process_ids["worker-0"], signal.SIGSTOP)
+        tasks = [SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(6)]
+        found = list(TaskSpread(pool, f"{TASKS}:echo").run(tasks))
+    assert sorted(task.key for task, _ in found) == [task.key for task in tasks]
+    assert [each.partition(" for")[0] for each in heard] == ["worker-0 has given no sign of life"]
+
+
+def test_where_no_worker_is_left_that_can_do_it_that_is_told_and_then_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreads, "FIT_SECONDS", 1.0)
+    heard: list[str] = []
+    with made(tmp_path, "local:1") as pool:
+        spread = TaskSpread(pool, f"{TASKS}:echo", on_notice=heard.append)
+        spread._unfit.update(pool.workers())
+        with pytest.raises(ClusterLost, match="no worker is left that can do the work"):
+            list(spread.run([SpreadTask(key="t")]))
+    assert heard == ["no worker is left that can do the work; one is waited for 1 s"]
+
+
+def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with made(tmp_path, on_notice=heard.append) as pool:
+        spread = TaskSpread(pool, f"{TASKS}:dies_once", on_notice=heard.append)
+        spread.shut_out({address: "it is old" for address, name in pool.workers().items() if name == "worker-1"})
+        ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
+        assert answer.data == b"done"
+    assert heard[0] == "a worker gets no work: it is old"
+    assert "worker-0 ended (SIGKILL); another one is started" in heard
 
 
 CLIENT = """
