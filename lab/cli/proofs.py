@@ -14,10 +14,11 @@ import msgspec
 from lab.cli.context import Context, calls_on
 from lab.cli.output import out, out_json
 from lab.drills import proof as drill_proof
+from lab.drills.proof import DrillProof
 from lab.drills.schema import Drill, find_drill, read_drill, ready
 from lab.errors import LabError, LessonError, RequirementMissing, UnfitVersion
 from lab.lessons.course import LessonFiles
-from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
+from lab.lessons.proof import PROOF_SEEDS, Proof, prove_apart, side_by_side
 from lab.lessons.student import Student
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
@@ -34,7 +35,7 @@ class AnyProof(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """One that came to no end, or was carried out elsewhere."""
+    """One that came to no end."""
 
     sentence: str
     failures: tuple[str, ...]
@@ -60,23 +61,48 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     target: str
 
+    @property
+    def name(self) -> str:
+        """As it is told where there is no proof."""
+        return f"{self.id} ('{self.word}')"
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of it there: one of these, whole, so that it is told as if it had been proved here."""
+
+    lesson: Proof | None = None
+    drill: DrillProof | None = None
+    told: _Told | None = None
+
 
 def prove_asked(payload: bytes) -> bytes:
     """On a worker: prove it, and tell."""
     asked = msgspec.json.decode(payload, type=_Asked)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(asked.target), host)
-    found: AnyProof
-    if asked.is_drill:
-        path = find_drill(asked.id)
-        found = drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
-    else:
-        found = prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
-    return msgspec.json.encode(_Told(found.sentence, tuple(found.failures)))
+
+    def prove() -> AnyProof:
+        if asked.is_drill:
+            path = find_drill(asked.id)
+            return drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
+        return prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
+
+    match _attempt(asked.name, prove):
+        case Proof() as lesson:
+            answer = _Answer(lesson=lesson)
+        case DrillProof() as drill:
+            answer = _Answer(drill=drill)
+        case found:
+            answer = _Answer(told=_Told(found.sentence, tuple(found.failures)))
+    return msgspec.json.encode(answer)
 
 
 def _called(calls: Callable[[str, bytes], bytes], asked: _Asked) -> AnyProof:
-    return msgspec.json.decode(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), type=_Told)
+    answer = msgspec.json.decode(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), type=_Answer)
+    found = answer.lesson or answer.drill or answer.told
+    if found is None:
+        raise LabError("a worker gave no proof", hint="install the same raidlab there")
+    return found
 
 
 def prove_and_tell(
@@ -116,8 +142,8 @@ def _jobs(
     for files, word in product(lessons, words):
         here: Callable[[], AnyProof] = partial(prove_apart, files.ready(word), *place)
         asked = _Asked(id=files.lesson.id, is_drill=False, word=word, target=str(target))
-        yield partial(_attempt, f"{asked.id} ('{word}')", partial(_called, calls, asked) if calls else here)
+        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
     for (path, drill), word in product(drills.items(), words):
         here = partial(drill_proof.prove, ready(drill, path, word), *place)
         asked = _Asked(id=drill.id, is_drill=True, word=word, target=str(target))
-        yield partial(_attempt, f"{asked.id} ('{word}')", partial(_called, calls, asked) if calls else here)
+        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)

@@ -80,7 +80,7 @@ def sweep(
             out_json(_plan_document(planned))
         return ExitCode.DONE
     if resume and folder is None:
-        folder = store.of_text(text)
+        folder = _resumed(planned, store, context)
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _tell_outcome(outcome, context)
@@ -115,6 +115,20 @@ def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepF
         # It says which name is near.
         find_sweep(name)
     return store.find(name)
+
+
+def _resumed(plan: SweepPlan, store: SweepStore, context: Context) -> SweepFolder | None:
+    """The newest sweep of a file; None, and a notice that says why, where a new one must begin."""
+    if folder := store.of_text(plan.text):
+        return folder
+    told = "no sweep of this file was begun before, so there is none to go on with: this is a new one"
+    if newest := store.of_id(plan.sweep.id):
+        told = (
+            f"{newest.id} was begun with another version of this file: this is a new sweep; "
+            f"'raidlab sweep {newest.id} --resume' goes on with that one"
+        )
+    context.narrator.notice(told)
+    return None
 
 
 def _checked_dashboard(text: str) -> str:
@@ -171,7 +185,7 @@ def _show(folder: SweepFolder, context: Context) -> None:
         return
     from lab.sweep.tables import summary_text
 
-    out(summary_text(folder.result()))
+    out(summary_text(folder.result(), is_running=folder.is_running))
 
 
 def _list(context: Context, store: SweepStore) -> None:
@@ -181,7 +195,7 @@ def _list(context: Context, store: SweepStore) -> None:
         out_json(
             {
                 "sweeps": [{"id": each.id, "title": each.title} for each in known],
-                "runs": [{"id": each.id, "progress": each.progress, "is_running": each.is_running} for each in sweeps],
+                "runs": [{"id": each.id, "progress": each.stand(), "is_running": each.is_running} for each in sweeps],
             }
         )
         return

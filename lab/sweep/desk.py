@@ -134,7 +134,7 @@ class SweepDesk:
         from lab.sweep.tables import summary_tables
 
         tables = tuple(each.as_text() for each in summary_tables(folder.result()))
-        return SweepStand(folder.progress, is_running=False, tables=tables)
+        return SweepStand(folder.stand(), is_running=False, tables=tables)
 
     def run(
         self,

@@ -21,7 +21,7 @@ from lab.report.table import Column, Table
 from lab.sweep.effects import ranked_axes, sensitivities
 from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
-from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
+from lab.sweep.tables import OFF_THEORY, counted, extreme_table, is_off, sensitivity_table, surprise_table
 from lab.units import human_seconds
 
 PARTS = Path(__file__).with_name("parts")
@@ -169,7 +169,7 @@ def _short(values: Sequence[float | None]) -> list[float | int | None]:
 def _counts(grid: SweepGrid) -> str:
     result = grid.result
     waiting = max(0, result.planned - grid.measured - len(result.failed))
-    words = f"{result.planned:,} cells planned, {grid.measured:,} measured, {len(result.failed):,} failed"
+    words = f"{counted(result.planned, 'cell')} planned, {grid.measured:,} measured, {len(result.failed):,} failed"
     return f"{words}, {waiting:,} not yet measured" if waiting else words
 
 
@@ -179,16 +179,15 @@ def _clock_words(rows: Sequence[CellRow]) -> str:
         return ""
     if virtual == len({row.cell for row in rows}):
         return "virtual time"
-    return f"virtual time in {virtual:,} cells, by the clock in the others" if virtual else "by the clock"
+    return f"virtual time in {counted(virtual, 'cell')}, by the clock in the others" if virtual else "by the clock"
 
 
 def _badges(grid: SweepGrid) -> Iterator[str]:
     yield _counts(grid)
     if grid.rows:
-        yield f"{len(grid.rows):,} figures"
+        yield counted(len(grid.rows), "figure")
         yield _clock_words(grid.rows)
-        computers = len({row.computer for row in grid.rows})
-        yield "1 computer" if computers == 1 else f"{computers} computers"
+        yield counted(len({row.computer for row in grid.rows}), "computer")
         repeats = sorted({row.repeats for row in grid.rows})
         span = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
         yield f"{span} repeat{'s' if span != '1' else ''}"
@@ -266,5 +265,5 @@ def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
             cells.setdefault(stamp, set()).add(row.cell)
     for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
         told = explained(visible(stamp))
-        sentence = f"{told.sentence} ({count:,} of {grid.measured:,} cells)"
+        sentence = f"{told.sentence} ({count:,} of {counted(grid.measured, 'cell')})"
         yield Stamp(told.rule, sentence, told.why, told.remedy)

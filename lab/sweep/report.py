@@ -12,7 +12,7 @@ from lab.gates.text import visible_json
 from lab.host.files import write_file
 from lab.machine import Host
 from lab.report.table import as_csv
-from lab.results.store import ResultStore
+from lab.results.store import LATEST, ResultStore
 from lab.sweep.rows import CellRow, SweepResult
 from lab.sweep.store import SweepFolder, SweepStore
 
@@ -29,13 +29,15 @@ def report_sweep(
     rows. Raises SpecError, ResultError.
     """
     folders = [found for name in names if (found := _found(name, host))]
+    ending = output.suffix.lower() if output else ""
     if not folders:
+        if ending == ".parquet" and not kind:
+            raise _not_a_sweep(names, host)
         return None
     if len(names) > 1 or not is_alone:
         raise SpecError("a report is of one sweep, with nothing beside it", hint=f"raidlab report {folders[0].id}")
     if output and not output.parent.is_dir():
         raise ResultError(f"there is no folder '{output.parent}'", hint="make it first")
-    ending = output.suffix.lower() if output else ""
     if not kind and ending and ending not in _KINDS:
         raise SpecError(f"'{output}': a sweep cannot be a {ending} file", hint=f"use {', '.join(_KINDS)}")
     kind = kind or _KINDS.get(ending, "text")
@@ -54,7 +56,8 @@ def report_sweep(
         case _:
             from lab.sweep.tables import summary_text
 
-            text = f"{summary_text(result, is_markdown=kind == 'markdown')}\n"
+            is_running = folders[0].is_running
+            text = f"{summary_text(result, is_markdown=kind == 'markdown', is_running=is_running)}\n"
     if output is None:
         return text.rstrip("\n")
     write_file(output, text.encode())
@@ -68,8 +71,23 @@ def _found(name: str, host: Host) -> SweepFolder | None:
     ids = store.ids()
     if name in ids:
         return store.find(name)
-    is_result = any(each.startswith(name) for each in ResultStore(host.state.results).ids())
-    return store.find(name) if name and not is_result and any(each.startswith(name) for each in ids) else None
+    is_sweep = name and not _is_result(name, host) and any(each.startswith(name) for each in ids)
+    return store.find(name) if is_sweep else None
+
+
+def _is_result(name: str, host: Host) -> bool:
+    return any(each.startswith(name) for each in ResultStore(host.state.results).ids())
+
+
+def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
+    """Of what is to be a .parquet file; without a name the report would be of the latest result."""
+    name = names[0] if names else LATEST
+    is_result = name == LATEST or _is_result(name, host)
+    told = f"in a report '{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
+    return SpecError(
+        f"{told}, and only a sweep can be a .parquet file",
+        hint="'raidlab sweep' lists sweeps and their ids; a result can be a .csv file",
+    )
 
 
 def _written(result: SweepResult, kind: str, output: Path) -> str:
@@ -85,8 +103,10 @@ def _written(result: SweepResult, kind: str, output: Path) -> str:
 
 
 def _count(result: SweepResult) -> str:
+    from lab.sweep.tables import counted
+
     cells = len({row.cell for row in result.rows})
-    return f"{cells:,} of {result.planned:,} cells"
+    return f"{cells:,} of {counted(result.planned, 'cell')}"
 
 
 def _csv(result: SweepResult) -> str:

@@ -171,18 +171,43 @@ class SweepFolder:
         except OSError as error:
             raise storage_error(f"'{self.path / _FAILED}' cannot be written", error) from error
 
+    def stand(self) -> SweepProgress | None:
+        """How far it is: while it runs as its client tells, else by the cells that are there. None: nobody knows.
+
+        A client that was killed has not told its last cells, and another sweep may have measured some since. Cells are
+        looked for, not read: one that is damaged counts.
+        """
+        told = self.progress
+        if self.is_running or (told and told.done >= told.planned):
+            return told
+        try:
+            keys = {cell.key for cell in self.record.cells}
+            there = self._cells.keys(keys)
+            failed = sum(each.cell in keys - there for each in self.failed())
+        except (ResultError, OSError):
+            return told
+        return msgspec.structs.replace(
+            told or SweepProgress(done=0, planned=0),
+            done=len(there),
+            planned=len(keys),
+            failed=failed,
+            running=0,
+            left_seconds=None,
+        )
+
     def state_words(self) -> tuple[str, str]:
         """``12 of 40`` and ``running, 3 min left``, for people."""
-        progress = self.progress
+        is_running, progress = self.is_running, self.stand()
         if progress is None:
-            return "", "broke off"
+            return "", "running" if is_running else "broke off"
         cells = f"{progress.done:,} of {progress.planned:,}"
-        if self.is_running:
+        if is_running:
             return cells, "running" + (
                 f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
             )
         if progress.failed:
-            return cells, f"{progress.failed:,} failed"
+            is_whole = progress.done + progress.failed >= progress.planned
+            return cells, f"{progress.failed:,} failed{'' if is_whole else ', broke off'}"
         return cells, "complete" if progress.done >= progress.planned else "broke off"
 
     def result(self) -> SweepResult:
@@ -249,11 +274,15 @@ class SweepStore:
                     return self._folder(each)
         return None
 
+    def of_id(self, sweep_id: str) -> SweepFolder | None:
+        """The newest run of a sweep of this id, whatever else its file said."""
+        name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(_word(sweep_id))}(-[0-9]+)?")
+        return next((self._folder(each) for each in self.ids() if name.fullmatch(each)), None)
+
     def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
         """A new one. Raises ResultError if it cannot be stored."""
         clock = self._host.clock
-        word = re.sub(r"[^a-z0-9]+", "-", sweep.id.lower()).strip("-")
-        first = name = checked_name(f"{clock.utc_now():%Y%m%dT%H%M%SZ}-{word}", "sweep")
+        first = name = checked_name(f"{clock.utc_now():%Y%m%dT%H%M%SZ}-{_word(sweep.id)}", "sweep")
         number = 1
         try:
             make_own_folder(self.root, "the folder for sweeps", root=self._host.state.root)
@@ -280,6 +309,10 @@ class SweepStore:
 
     def _folder(self, name: str) -> SweepFolder:
         return SweepFolder(self.root / checked_name(name, "sweep"), cell_store(self._host))
+
+
+def _word(sweep_id: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", sweep_id.lower()).strip("-")
 
 
 def _made(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.gates.text import shortened
+from lab.gates.text import markdown, shortened
 from lab.report.table import Column, Table
 from lab.sweep.effects import sensitivities
 from lab.sweep.grid import Axis, Pair, SweepGrid
@@ -45,12 +45,31 @@ def summary_tables(result: SweepResult) -> tuple[Table, ...]:
     return (*_found_tables(grid), *_missing_tables(grid))
 
 
-def summary_text(result: SweepResult, *, is_markdown: bool = False) -> str:
-    """The same as one text, which says so where there is nothing."""
-    tables = summary_tables(result)
-    if not tables:
-        return f"no cell of {result.planned:,} is measured yet"
-    return "\n\n".join(table.as_markdown() if is_markdown else table.as_text() for table in tables)
+def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: bool = False) -> str:
+    """The same as one text, which says first what is missing."""
+    missing = missing_sentence(result, is_running=is_running)
+    tables = [table.as_markdown() if is_markdown else table.as_text() for table in summary_tables(result)]
+    return "\n\n".join(filter(None, (markdown(missing) if is_markdown else missing, *tables)))
+
+
+def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
+    """How many cells are measured, and what to do for the others; empty: all are."""
+    measured = len({row.cell for row in result.rows})
+    if measured >= result.planned:
+        return ""
+    failed = len(result.failed)
+    are = "is" if measured == 1 else "are"
+    words = f"{measured:,} of {counted(result.planned, 'cell')} {are} measured"
+    words += f", {failed:,} could not be" if failed else ""
+    if is_running:
+        return f"{words}; the sweep still runs"
+    left = "the other" if result.planned - measured == 1 else "the others"
+    return f"{words}; 'raidlab sweep {result.id} --resume' measures {left}"
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 cell``, ``1,200 cells``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _missing_tables(grid: SweepGrid) -> Iterator[Table]:
@@ -94,7 +113,8 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
     level = sum(grid.rows[number].iops_high >= best.iops_low for number in ordered[1:])
     notes = [_SPEEDS_NOTE]
     if level and best.repeats > 1:
-        notes.append(f"the intervals of {level} other cells reach into that of the best: it may not be the fastest")
+        reach = "the interval of 1 other cell reaches" if level == 1 else f"the intervals of {level} other cells reach"
+        notes.append(f"{reach} into that of the best: it may not be the fastest")
     title = f"{pair.title}: best and worst of {len(pair.rows):,}"
     return Table(title, (Column("", False), *_columns(grid.settings), *_FIGURES), body, tuple(notes))
 
@@ -137,7 +157,8 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     predicted = sum(row.predicted_iops is not None for row in grid.rows)
     far = f"more than {OFF_THEORY:.0%}"
     note = (
-        f"{len(found)} of {predicted} figures with a prediction lie {far} from it, and their interval does not hold it"
+        f"{len(found)} of {counted(predicted, 'figure')} with a prediction lie{'s' if len(found) == 1 else ''} {far} "
+        f"from it, and {'its' if len(found) == 1 else 'their'} interval does not hold it"
     )
     if len(found) > most:
         note += f"; the {most} farthest are shown"

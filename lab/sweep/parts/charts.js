@@ -185,7 +185,7 @@
       const missing = x.labels.length * y.labels.length - all.length;
       const ends = all.sort((a, b) => a.value - b.value);
       says.textContent = !ends.length ? "No cell." : "From " + short(ends[0].value) + " (" + ends[0].at + ") to " + short(ends[ends.length - 1].value) + " (" + ends[ends.length - 1].at + "); colours by the logarithm."
-        + (missing ? " " + missing + " places without a cell." : "");
+        + (missing ? " " + missing + (missing === 1 ? " place" : " places") + " without a cell." : "");
       canvas.setAttribute("aria-label", head + ". " + says.textContent);
       Drawing.redraw(canvas);
     }

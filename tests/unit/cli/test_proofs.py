@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
-from lab.cli.proofs import AnyProof, _attempt
+from lab.cli.proofs import AnyProof, _Asked, _attempt, _called, prove_asked
+from lab.drills.proof import DrillProof
+from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
+from lab.lessons.course import built_in_course
+from lab.lessons.proof import Proof
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,35 @@ def test_what_needs_another_mdadm_is_no_failure() -> None:
 def test_what_every_proof_lacks_ends_them_all(kind: type[LabError]) -> None:
     with pytest.raises(kind, match="no kernel"):
         _attempt("one", lambda: failing(kind("no kernel")))
+
+
+def on_a_worker(function: str, payload: bytes) -> bytes:
+    assert function == "lab.cli.proofs:prove_asked"
+    return prove_asked(payload)
+
+
+LESSON = Proof("01-what-a-disk-promises", "anna", 9, 0, 8, 2, ("step 3: its own solution does not pass",))
+DRILL = DrillProof("wrong-order", "anna", 2, 3, 12.3, ("way a: it does not save",))
+
+
+@pytest.mark.parametrize("proof", [LESSON, DRILL])
+def test_a_proof_of_a_worker_is_the_same_as_one_of_here(
+    proof: Proof | DrillProof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: LESSON)
+    monkeypatch.setattr("lab.cli.proofs.drill_proof.prove", lambda *_: DRILL)
+    found = _called(on_a_worker, asked(is_drill=proof is DRILL))
+    assert found == proof
+    assert msgspec.json.encode(found) == msgspec.json.encode(proof)
+
+
+@pytest.mark.parametrize("error", [UnfitVersion("it needs mdadm 4.5"), MachineLost("the machine is gone")])
+def test_what_comes_to_no_end_on_a_worker_is_told_as_here(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: failing(error))
+    wanted = asked(is_drill=False)
+    assert _called(on_a_worker, wanted) == _attempt(wanted.name, lambda: failing(error))
+
+
+def asked(*, is_drill: bool) -> _Asked:
+    known = catalogue() if is_drill else [each.lesson.id for each in built_in_course().lessons]
+    return _Asked(id=next(iter(known)), is_drill=is_drill, word="anna", target="uml:")

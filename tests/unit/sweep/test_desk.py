@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from lab.errors import ResultError, RunCancelled
@@ -15,6 +16,7 @@ from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep.desk import SweepDesk
+from lab.sweep.measure import cell_store
 from lab.sweep.rows import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.spread import SpreadTask, TaskSpread
@@ -42,7 +44,8 @@ def begun(host: Host) -> Any:
 def test_what_comes_with_raidlab_is_listed_and_then_what_was_run(host: Host) -> None:
     assert [each.name for each in desk(host).entries()] == list(built_in_names())
     folder = begun(host)
-    folder.tell(SweepProgress(done=1, planned=2, is_over=True))
+    folder.tell(SweepProgress(done=0, planned=2, is_over=True))
+    put(host, "a" * 64)
     entries = desk(host).entries()
     assert [each.name for each in entries] == [*built_in_names(), folder.id]
     assert entries[-1].state == "1 of 2, broke off"
@@ -76,6 +79,46 @@ def test_one_that_runs_is_told_from_one_that_does_not(host: Host) -> None:
     # Its client was killed: it never told its end, and its lock is free.
     assert desk(host).going_run("chunks") == ""
     assert not desk(host).stand(folder.id).is_running
+
+
+def put(host: Host, key: str) -> None:
+    cell_store(host).add(key, b"looked for, not read")
+
+
+def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host) -> None:
+    folder = begun(host)
+    with folder.open():
+        assert folder.state_words() == ("", "running")
+        folder.tell(SweepProgress(done=0, planned=2, running=1, left_seconds=60.0, client=7))
+        put(host, "b" * 64)
+        put(host, "c" * 64)  # another sweep's
+        assert folder.stand() == folder.progress
+        assert folder.state_words()[0] == "0 of 2"
+    assert folder.state_words() == ("1 of 2", "broke off")
+    stand = desk(host).stand(folder.id).progress
+    assert stand == SweepProgress(done=1, planned=2, client=7)
+    # One that failed, and was measured by another sweep since, failed no more.
+    for key in "ab":
+        folder.add_failed(FailedCell(cell=key * 64, label=key, message="it broke"))
+    assert folder.state_words() == ("1 of 2", "1 failed")
+    put(host, "a" * 64)
+    assert folder.state_words() == ("2 of 2", "complete")
+    # What says itself that it is whole is not looked at cell by cell.
+    folder.tell(SweepProgress(done=2, planned=2, is_over=True))
+    cell_store(host).path("a" * 64).unlink()
+    assert folder.state_words() == ("2 of 2", "complete")
+
+
+def test_the_newest_run_of_the_same_id_is_found_whatever_its_file_says(host: Host) -> None:
+    sweep, text = find_sweep("chunks")
+    store = SweepStore(host)
+    assert store.of_id(sweep.id) is None
+    begun(host)
+    second = begun(host)
+    store.begin(msgspec.structs.replace(sweep, id=f"{sweep.id}-more"), text, (), is_virtual_time=True)
+    found = store.of_id(sweep.id)
+    assert found is not None
+    assert found.id == second.id
 
 
 def test_progress_of_an_earlier_raidlab_is_read(host: Host) -> None:
@@ -169,11 +212,12 @@ def test_what_somebody_left_among_sweeps_hides_none_of_them(host: Host) -> None:
         file.write(b'\xff\n{"cell": "b", "la')
     assert [each.label for each in folder.failed()] == ["one"]
     (folder.path / "progress.json").write_text('{"done": 1, "planned": 2, "left_seconds": 1e300}')
-    assert folder.state_words() == ("", "broke off")
+    assert folder.state_words() == ("0 of 2", "1 failed, broke off")
     text = (folder.path / "sweep.json").read_text()
     (folder.path / "sweep.json").write_text(text.replace("a" * 64, "../" * 8))
     with pytest.raises(ResultError, match="is damaged"):
         folder.result()
+    assert folder.state_words() == ("", "broke off")
     store.root.rename(store.root.with_name("elsewhere"))
     store.root.write_text("a file")
     assert store.ids() == ()

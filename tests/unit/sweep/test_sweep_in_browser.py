@@ -143,6 +143,16 @@ def test_a_heat_map_shows_each_cell_where_it_belongs(chromium: Browser, tmp_path
     assert len(chromium.says(text)) == 2
 
 
+@pytest.mark.parametrize(
+    ("cells", "told"), [(6, ""), (5, " 1 place without a cell."), (4, " 2 places without a cell.")]
+)
+def test_places_without_a_cell_are_counted(cells: int, told: str, chromium: Browser, tmp_path: Path) -> None:
+    places = [(level, members) for members in (4, 8) for level in ("raid1", "raid5", "raid6")]
+    shown(chromium, sweep([row(level, members=members) for level, members in places[:cells]]), tmp_path)
+    said = chromium.says('document.getElementById("heat-says").textContent')
+    assert said.endswith(f"colours by the logarithm.{told}")
+
+
 def test_cells_are_sorted_filtered_and_searched(chromium: Browser, tmp_path: Path) -> None:
     shown(chromium, known(), tmp_path)
     says = 'document.getElementById("cells-says").textContent'

@@ -95,6 +95,10 @@ def test_counts_and_how_it_was_measured() -> None:
     badges = re.findall(r"<li>([^<]*)</li>", page.partition('<ul class="badges">')[2].partition("</ul>")[0])
     assert badges[0] == "10 cells planned, 2 measured, 1 failed, 7 not yet measured"
     assert badges[1:] == ["3 figures", "virtual time", "2 computers", "6 repeats"]
+    page = sweep_page(sweep([row(repeats=1)]))
+    badges = re.findall(r"<li>([^<]*)</li>", page.partition('<ul class="badges">')[2].partition("</ul>")[0])
+    one = ["1 cell planned, 1 measured, 0 failed", "1 figure", "virtual time", "1 computer", "1 repeat"]
+    assert badges == one
 
 
 def test_several_computers_by_the_clock_are_a_warning() -> None:

@@ -15,6 +15,7 @@ from lab.sweep.cells import CellDone
 from lab.sweep.measure import cell_store
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import decode_sweep
+from lab.sweep.service import SweepOutcome
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
 from tests.unit.sweep.made_sweeps import row
 from tests.unit.sweep.test_schema import FILE, HERE
@@ -101,6 +102,68 @@ def test_a_folder_that_is_not_there_is_named(ending: str, tmp_path: Path, capfd:
     folder = begun()
     assert run(["report", folder.id, "-o", str(tmp_path / f"none/sweep.{ending}")]) != 0
     assert f"there is no folder '{tmp_path}/none'" in capfd.readouterr().err
+
+
+def test_a_sweep_that_is_not_whole_says_so_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = begun(rows=MEASURED[:2])
+    said = f"2 of 3 cells are measured; 'raidlab sweep {folder.id} --resume' measures the other"
+    for words in (["sweep", folder.id], ["report", folder.id], ["report", folder.id, "--format", "markdown"]):
+        assert run(words) == 0
+        assert capfd.readouterr().out.startswith(f"{said}\n\n"), words
+    with folder.open():
+        for words in (["sweep", folder.id], ["report", folder.id]):
+            assert run(words) == 0
+            assert capfd.readouterr().out.startswith("2 of 3 cells are measured; the sweep still runs\n\n"), words
+    assert run(["report", folder.id, "-o", str(tmp_path / "sweep.html")]) == 0
+    assert "3 cells planned, 2 measured, 0 failed, 1 not yet measured" in (tmp_path / "sweep.html").read_text()
+    begun(rows=MEASURED[:2])
+    capfd.readouterr()
+    assert run(["sweep"]) == 0
+    assert capfd.readouterr().out.count("2 of 3  broke off") == 2
+    assert run(["sweep", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["runs"][0]["progress"]["done"] == 2
+
+
+@pytest.mark.parametrize("name", ["unknown", "latest", ""])
+def test_what_is_no_sweep_cannot_be_a_parquet_file(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begun()
+    assert run(["report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet")]) != 0
+    said = capfd.readouterr().err
+    told = "there is no sweep 'unknown'" if name == "unknown" else "in a report 'latest' is a result, not a sweep"
+    assert f"{told}, and only a sweep can be a .parquet file" in said
+    assert "'raidlab sweep' lists sweeps and their ids; a result can be a .csv file" in said
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_resuming_what_was_never_begun_says_that_it_is_new(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
+    resumed: list[SweepFolder | None] = []
+
+    def measured(_plan: object, _request: object, folder: SweepFolder | None) -> SweepOutcome:
+        resumed.append(folder)
+        return SweepOutcome(folder or begun(), 0, 0, ())
+
+    monkeypatch.setattr("lab.sweep.command.run_sweep", measured)
+    path = tmp_path / "my.toml"
+
+    def said(text: str, *words: str) -> str:
+        path.write_text(text)
+        usual = ("--on", "uml:?time=virtual", "--allow", "too-short-for-latency")
+        assert run(["sweep", str(path), *words, *usual]) == 0
+        return capfd.readouterr().err
+
+    assert "so there is none to go on with: this is a new one" in said(FILE, "--resume")
+    newest = SweepStore(Host.real()).ids()[0]
+    assert "this is a new" not in said(f"# a remark\n{FILE}", "--resume")
+    changed = FILE.replace("[2, 4]", "[2, 3, 4]")
+    assert changed != FILE
+    assert f"{newest} was begun with another version of this file: this is a new sweep" in said(changed, "--resume")
+    assert "this is a new" not in said(changed)
+    assert [folder and folder.id for folder in resumed] == [None, newest, None, None]
 
 
 def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:

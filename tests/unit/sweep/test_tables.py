@@ -6,7 +6,15 @@ import pytest
 
 from lab.sweep.grid import SweepGrid
 from lab.sweep.rows import FailedCell
-from lab.sweep.tables import extreme_table, is_off, summary_tables, summary_text, surprise_table, surprises
+from lab.sweep.tables import (
+    extreme_table,
+    is_off,
+    missing_sentence,
+    summary_tables,
+    summary_text,
+    surprise_table,
+    surprises,
+)
 from tests.unit.sweep.made_sweeps import row, sweep
 
 LEVELS = {"raid0": 400.0, "raid10": 390.0, "raid5": 100.0, "raid6": 66.0, "raid1": 50.0}
@@ -45,7 +53,7 @@ def test_cells_that_may_be_as_fast_as_the_best_are_counted() -> None:
     speeds = {"raid0": (400.0, 380.0), "raid10": (390.0, 370.0), "raid5": (100.0, 90.0)}
     rows = [row(name, speed, iops_low=low, iops_high=speed + 5) for name, (speed, low) in speeds.items()]
     grid = SweepGrid(sweep(rows))
-    assert "intervals of 1 other cells" in extreme_table(grid, grid.pairs[0], 1).notes[1]
+    assert "the interval of 1 other cell reaches into" in extreme_table(grid, grid.pairs[0], 1).notes[1]
     once = SweepGrid(sweep(row(name, speed, repeats=1) for name, speed in LEVELS.items()))
     table = extreme_table(once, once.pairs[0], 1)
     assert len(table.notes) == 1
@@ -58,7 +66,27 @@ def test_one_cell_is_the_best_and_not_the_worst() -> None:
 
 def test_nothing_measured_has_no_tables_and_says_so() -> None:
     assert summary_tables(sweep([])) == ()
-    assert summary_text(sweep([], planned=3)) == "no cell of 3 is measured yet"
+    assert (
+        summary_text(sweep([], planned=3))
+        == "0 of 3 cells are measured; 'raidlab sweep s1 --resume' measures the others"
+    )
+
+
+def test_a_sweep_that_is_not_whole_says_so_first() -> None:
+    three = [row(level) for level in ("raid0", "raid1", "raid5")]
+    some = sweep(three, planned=20)
+    said = "3 of 20 cells are measured; 'raidlab sweep s1 --resume' measures the others"
+    assert summary_text(some).splitlines()[:2] == [said, ""]
+    assert summary_text(some, is_markdown=True).splitlines()[:2] == [said, ""]
+    assert summary_text(some, is_running=True).startswith("3 of 20 cells are measured; the sweep still runs\n\n")
+    failed = [FailedCell(cell="f", label="raid6", message="it broke")]
+    assert missing_sentence(sweep(three[:1], failed=failed)) == (
+        "1 of 2 cells is measured, 1 could not be; 'raidlab sweep s1 --resume' measures the other"
+    )
+    assert missing_sentence(sweep(three)) == ""
+    assert summary_text(sweep(three)).startswith("Best and worst cells")
+    marked = summary_text(sweep(three, planned=20, id="a_b_c"), is_markdown=True)
+    assert "sweep a\\_b\\_c --resume" in marked
 
 
 def test_what_could_not_be_measured_is_told_also_where_nothing_was() -> None:
