@@ -20,6 +20,7 @@ _LEAST_DECIMAL = 1e-3
 
 
 LABEL_CELLS = 19
+_CAUSES = {"failures": "failed drives", "sectors": "bad sectors"}
 
 
 def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[tuple[str, str], ...]:
@@ -32,6 +33,7 @@ def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[t
             ("an array, a year", _percent_text(found.loss_chance_per_array_year, digits)),
             ("nines of a year", _nines_text(found)),
             ("lost a year per PB", _bytes_text(found.lost_bytes_per_pb_year)),
+            *_seldom_lines(found),
         )
 
     return lines(3) if all(LABEL_CELLS + len(text) <= width for _, text in lines(3)) else lines(2)
@@ -39,8 +41,18 @@ def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[t
 
 def shares(found: ShownLosses) -> tuple[LossShare, ...]:
     """Where the losses come from; people are no part of it here."""
-    words = {"failures": "failed drives", "sectors": "bad sectors"}
-    return tuple(LossShare(words[cause], found.cause_losses.get(cause, 0.0)) for cause in words)
+    return tuple(LossShare(word, found.cause_losses.get(cause, 0.0)) for cause, word in _CAUSES.items())
+
+
+def _seldom_lines(found: ShownLosses) -> tuple[tuple[str, str], ...]:
+    """Causes that were hardly seen beside others; where no loss was seen at all, every figure is a bound anyway."""
+    if not found.losses_per_array_year.value:
+        return ()
+    return tuple(
+        (f"by {_CAUSES[cause]}", f"{'few' if each.value else 'none'} seen, at most {_bytes(each.high)}")
+        for cause, each in found.seldom.items()
+        if cause in _CAUSES
+    )
 
 
 def fleet_losses(choice: FleetChoice, found: ShownLosses) -> tuple[float, float, float]:

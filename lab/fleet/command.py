@@ -164,6 +164,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
             amounts,
             right=("failures", "sectors", "people"),
         ),
+        *filter(None, ["\n".join(line for name, (_, f) in found.items() for line in _seldom(name, f))]),
         table(
             (variant, "MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year", "simulated"),
             mttdl,
@@ -177,6 +178,17 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 def _shares(figures: LossFigures) -> list[str]:
     shares = figures.cause_losses.values()
     return [f"{100 * each:.3g} %" if figures.has_losses else "–" for each in shares]
+
+
+def _seldom(name: str, figures: LossFigures) -> list[str]:
+    """What the intervals know of causes that were hardly seen. Where no loss was seen at all, all is a bound anyway."""
+    more = "More --trials narrow that." if figures.is_biased else "More --trials, or run.method=biased, narrow that."
+    return [
+        f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "
+        f"seen; of a PB in a year at most {_bytes_text(bytes_lost.high)} are lost so. {more}"
+        for cause, bytes_lost in figures.seldom.items()
+        if figures.has_losses
+    ]
 
 
 def _percent(interval: Interval) -> str:

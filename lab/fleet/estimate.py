@@ -7,19 +7,21 @@ meaningless", HotStorage 2010): bytes that are expected to be lost in the years 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from lab.fleet.markov import array_chain
 from lab.fleet.model import HOURS_PER_YEAR, FleetModel
-from lab.fleet.sums import BlockSums, Cause, Moments
+from lab.fleet.sums import BlockSums, ByCause, Cause, Moments
 
 PB = 10**15
 TB = 10**12
 _Z = 1.959963984540054
 _DENSE = 0.05
 """From this part of the sum of squares on, a sum is no longer one of rare events."""
+_SELDOM = 10.0
+"""A cause that was seen less often has an interval of more than a power of two up and down."""
 _LEAST = 1e-100
 """A smaller mean is told as a bound: the squares of such weights are below what floating point holds."""
 MOST_NINES = 300.0
@@ -69,6 +71,8 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Cause -> share of the losses."""
     cause_bytes: Mapping[str, float]
     """Cause -> share of the lost bytes."""
+    seldom: Mapping[str, Interval] = msgspec.field(default_factory=dict)
+    """Cause that can lose data and was hardly seen, or never -> bytes that it costs, of 10^15 in a year."""
     mttdl_years: float
     """At most 1e300."""
     losses_to_mttdl: float
@@ -93,7 +97,7 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
     """
     from scipy.special import gammaincinv
 
-    total, squares, largest = moments.total, moments.squares, moments.largest or one
+    total, squares, largest = moments.total, moments.squares, moments.largest or max(one, _LEAST)
     if 0 < total < _LEAST:
         return Interval(0.0, 0.0, _LEAST)
     low = squares / total * float(gammaincinv(total**2 / squares, 0.025)) if total else 0.0
@@ -114,13 +118,53 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
     return Interval(mean, max(mean - half, 0.0), mean + half)
 
 
+def most_lost(model: FleetModel) -> dict[Cause, tuple[float, float]]:
+    """Causes that can happen -> what one loss by it is at most, as a chance and in bytes.
+
+    With a spare, who replaces a drive does so when the group is whole again, and pulls none too many.
+    """
+    most = {Cause.FAILURES: (1.0, model.usable_bytes)}
+    if model.tolerance and (model.defects_per_hour or model.read_errors_per_byte):
+        most[Cause.SECTORS] = 1.0, model.usable_bytes
+    if model.tolerance and not model.spares and model.wrong_disk and model.loses_data:
+        most[Cause.PEOPLE] = model.loses_data, model.loses_data * model.usable_bytes
+    return most
+
+
+def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
+    """Interval of a mean to which causes of very different sizes and frequencies add.
+
+    The spread of the sum says nothing of a cause that was hardly seen. So each has its own interval, those never seen
+    have one together, and the distances from the estimates to their ends are added up by their squares (MOVER: Zou and
+    Donner, Statistics in Medicine 27, 2008, 1693-1702). Where the interval of the sum reaches farther, that holds.
+
+    Args:
+        whole: of all causes together.
+        causes: of each.
+        trials: independent arrays.
+        most: causes that can happen, and what one event is at most.
+    """
+    found = mean_of(whole, trials, max(most.values()))
+    parts = [mean_of(causes[cause], trials) for cause in most if causes[cause].total]
+    unseen = [one for cause, one in most.items() if not causes[cause].total]
+    if unseen:
+        parts.append(mean_of(Moments(), trials, max(unseen)))
+    below = math.hypot(*(each.value - each.low for each in parts))
+    above = math.hypot(*(each.high - each.value for each in parts))
+    return Interval(found.value, min(found.low, max(found.value - below, 0.0)), max(found.high, found.value + above))
+
+
 def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
     """What was simulated, as figures of a fleet of so many arrays."""
     years = model.years
-    in_mission = _within_one(mean_of(sums.first, sums.trials))
+    most = most_lost(model)
+    chances = {cause: chance for cause, (chance, _) in most.items()}
+    amounts = {cause: amount for cause, (_, amount) in most.items()}
+    in_mission = _within_one(mean_of_causes(sums.first, sums.cause_first, sums.trials, chances))
     per_year = _each(in_mission, lambda chance: -math.expm1(math.log1p(-min(chance, 1 - 1e-15)) / years))
-    losses = mean_of(sums.losses, sums.trials).times(1 / years)
-    lost_bytes = mean_of(sums.lost_bytes, sums.trials, one=model.usable_bytes)
+    losses = mean_of_causes(sums.losses, sums.cause_losses, sums.trials, chances).times(1 / years)
+    lost_bytes = mean_of_causes(sums.lost_bytes, sums.cause_bytes, sums.trials, amounts)
+    of_pb_year = PB / model.usable_bytes / years
     mttdl = mttdl_years(model)
     mean = sums.copy_weights / sums.copies if sums.copies else 1.0
     spread = max(sums.copy_squares / sums.copies - mean**2, 0.0) / sums.copies if sums.copies else 0.0
@@ -133,10 +177,15 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
         fleet_loss_chance=_each(in_mission, lambda chance: at_least_once(chance, arrays)),
         nines_per_array_year=_nines(per_year),
         nines_per_fleet_year=_nines(_each(per_year, lambda chance: at_least_once(chance, arrays))),
-        lost_bytes_per_pb_year=lost_bytes.times(PB / model.usable_bytes / years),
+        lost_bytes_per_pb_year=lost_bytes.times(of_pb_year),
         nomdl_bytes_per_tb=lost_bytes.times(TB / model.usable_bytes),
         cause_losses=_shares(sums.cause_losses),
         cause_bytes=_shares(sums.cause_bytes),
+        seldom={
+            cause.name.lower(): mean_of(sums.cause_bytes[cause], sums.trials, amount).times(of_pb_year)
+            for cause, amount in amounts.items()
+            if sums.cause_losses[cause].seen < _SELDOM
+        },
         mttdl_years=mttdl,
         losses_to_mttdl=losses.value * mttdl,
         is_biased=sums.copies > 0,
@@ -176,6 +225,6 @@ def _nines(chance: Interval) -> Interval:
     return Interval(nines(chance.value or chance.high), nines(chance.high), nines(chance.low))
 
 
-def _shares(values: tuple[float, ...]) -> dict[str, float]:
-    whole = math.fsum(values)
-    return {cause.name.lower(): values[cause] / whole if whole else 0.0 for cause in Cause}
+def _shares(causes: Sequence[Moments]) -> dict[str, float]:
+    whole = math.fsum(each.total for each in causes)
+    return {cause.name.lower(): causes[cause].total / whole if whole else 0.0 for cause in Cause}

@@ -24,7 +24,7 @@ class Cause(IntEnum):
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """Of a figure of each array: sum, sum of squares, and the largest."""
+    """Of a figure of each array: sum, sum of squares, and the largest. All 0: it was never seen."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -32,6 +32,16 @@ class Moments(msgspec.Struct, frozen=True):
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.total + other.total, self.squares + other.squares, max(self.largest, other.largest))
+
+    @property
+    def seen(self) -> float:
+        """As many events of one weight have this spread: the count itself without weights."""
+        return self.total**2 / self.squares if self.squares else 0.0
+
+
+ByCause = tuple[Moments, Moments, Moments]
+"""In the order of `Cause`."""
+_NEVER: ByCause = (Moments(), Moments(), Moments())
 
 
 class BlockSums(msgspec.Struct, frozen=True):
@@ -45,9 +55,9 @@ class BlockSums(msgspec.Struct, frozen=True):
     first: Moments = Moments()
     """Weighted chance of each array to lose data at all."""
     lost_bytes: Moments = Moments()
-    cause_losses: tuple[float, ...] = (0.0, 0.0, 0.0)
-    """In the order of `Cause`."""
-    cause_bytes: tuple[float, ...] = (0.0, 0.0, 0.0)
+    cause_losses: ByCause = _NEVER
+    cause_first: ByCause = _NEVER
+    cause_bytes: ByCause = _NEVER
     copies: int = 0
     copy_weights: float = 0.0
     """Sum of the weights that copies ended with; their mean is 1."""
@@ -64,13 +74,18 @@ def summed(parts: Iterable[BlockSums]) -> BlockSums:
             whole.losses + part.losses,
             whole.first + part.first,
             whole.lost_bytes + part.lost_bytes,
-            tuple(a + b for a, b in zip(whole.cause_losses, part.cause_losses, strict=True)),
-            tuple(a + b for a, b in zip(whole.cause_bytes, part.cause_bytes, strict=True)),
+            _both(whole.cause_losses, part.cause_losses),
+            _both(whole.cause_first, part.cause_first),
+            _both(whole.cause_bytes, part.cause_bytes),
             whole.copies + part.copies,
             whole.copy_weights + part.copy_weights,
             whole.copy_squares + part.copy_squares,
         )
     return whole
+
+
+def _both(ones: ByCause, others: ByCause) -> ByCause:
+    return ones[0] + others[0], ones[1] + others[1], ones[2] + others[2]
 
 
 class LossTally:
@@ -81,7 +96,7 @@ class LossTally:
 
         self._losses = numpy.zeros((len(Cause), trials))
         self._bytes = numpy.zeros((len(Cause), trials))
-        self._first = numpy.zeros(trials)
+        self._first = numpy.zeros((len(Cause), trials))
         self._copies, self._weights, self._squares = 0, 0.0, 0.0
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
@@ -90,7 +105,7 @@ class LossTally:
 
         numpy.add.at(self._losses[cause], trials, weights * chance)
         numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
-        numpy.add.at(self._first, trials, weights * alive * chance)
+        numpy.add.at(self._first[cause], trials, weights * alive * chance)
 
     def end_copies(self, weights: Floats) -> None:
         """Copies came to the end of their episode with these weights."""
@@ -101,17 +116,22 @@ class LossTally:
     def sums(self, failures: int) -> BlockSums:
         """Everything together."""
         return BlockSums(
-            len(self._first),
+            self._first.shape[1],
             failures,
             _moments(self._losses.sum(axis=0)),
-            _moments(self._first),
+            _moments(self._first.sum(axis=0)),
             _moments(self._bytes.sum(axis=0)),
-            tuple(self._losses.sum(axis=1).tolist()),
-            tuple(self._bytes.sum(axis=1).tolist()),
+            _by_cause(self._losses),
+            _by_cause(self._first),
+            _by_cause(self._bytes),
             self._copies,
             self._weights,
             self._squares,
         )
+
+
+def _by_cause(values: Floats) -> ByCause:
+    return _moments(values[0]), _moments(values[1]), _moments(values[2])
 
 
 def _moments(values: Floats) -> Moments:

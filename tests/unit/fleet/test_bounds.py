@@ -211,7 +211,8 @@ def test_weights_below_what_squares_can_be_are_a_bound() -> None:
     tiny = Moments(1e-170, 0.0, 1e-170)
     assert mean_of(tiny, 1000).value == 0
     assert 0 < mean_of(tiny, 1000).high <= 1e-100
-    sums = BlockSums(trials=1000, losses=tiny, first=tiny, lost_bytes=tiny, cause_losses=(1e-170, 0.0, 0.0), copies=1)
+    causes = (tiny, Moments(), Moments())
+    sums = BlockSums(1000, 0, tiny, tiny, tiny, causes, causes, causes, copies=1)
     found = figures_of(exponential(60, 59, 1e6, 1e-3), sums, 1)
     assert not found.has_losses
     assert found.nines_per_array_year.high == MOST_NINES
@@ -257,12 +258,14 @@ def test_a_short_scrub_of_a_long_interval_keeps_its_digits() -> None:
 def test_defects_lose_no_more_than_the_array_holds() -> None:
     model = exponential(4, 1, 1e5, 1e3, defects_per_hour=1.0, defect_bytes=2.0**30, is_biased=False)
     sums = simulate_block(model, Block(0, 2000))
-    assert sums.cause_losses[Cause.SECTORS] > 100
+    assert sums.cause_losses[Cause.SECTORS].total > 100
     # A loss by a sector is counted where a drive fails, and then it is sure: a thousand defects wait.
-    assert sums.cause_bytes[Cause.SECTORS] == pytest.approx(
-        sums.cause_losses[Cause.SECTORS] * model.usable_bytes, rel=0.1
+    assert sums.cause_bytes[Cause.SECTORS].total == pytest.approx(
+        sums.cause_losses[Cause.SECTORS].total * model.usable_bytes, rel=0.1
     )
-    assert sums.cause_bytes[Cause.SECTORS] <= sums.cause_losses[Cause.SECTORS] * model.usable_bytes * (1 + 1e-12)
+    assert sums.cause_bytes[Cause.SECTORS].total <= sums.cause_losses[Cause.SECTORS].total * model.usable_bytes * (
+        1 + 1e-12
+    )
 
 
 def test_an_age_below_zero_is_that_of_a_new_drive() -> None:

@@ -109,7 +109,7 @@ def test_importance_sampling_agrees_with_plain_counting(changes: dict[str, Any])
         there, other = mean_and_error(getattr(biased, figure), biased.trials)
         assert abs(here - there) < FAR * math.hypot(its_error, other), figure
     for cause in Cause:
-        shares = [sums.cause_losses[cause] / sum(sums.cause_losses) for sums in (plain, biased)]
+        shares = [sums.cause_losses[cause].total / sums.losses.total for sums in (plain, biased)]
         assert shares[0] == pytest.approx(shares[1], abs=0.05)
 
 
@@ -136,7 +136,7 @@ def test_defects_without_scrub_follow_the_closed_form() -> None:
     truth = 2 * rate * float(numpy.trapezoid(1 - alive, times))
     sums = simulated(model, 8)
     assert deviations(sums.losses, sums.trials, truth) < FAR
-    assert sums.cause_losses[Cause.SECTORS] / sum(sums.cause_losses) > 0.999
+    assert sums.cause_losses[Cause.SECTORS].total / sums.losses.total > 0.999
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_lost_bytes_are_the_defects_that_waited() -> None:
     sums = simulated(model, 6)
     # All drives are old but those of the first interval and the few that were replaced within one.
     each_failure = 5 * defects * interval / 2 * 512
-    assert sums.cause_bytes[Cause.SECTORS] / sums.failures == pytest.approx(each_failure, rel=0.02)
+    assert sums.cause_bytes[Cause.SECTORS].total / sums.failures == pytest.approx(each_failure, rel=0.02)
 
 
 def test_defects_that_come_during_a_rebuild_are_read_half_way() -> None:
@@ -177,7 +177,7 @@ def test_defects_that_come_during_a_rebuild_are_read_half_way() -> None:
     )
     sums = simulated(model, 1)
     each_failure = 5 * defects * lasts / 2 * model.defect_bytes
-    assert sums.cause_bytes[Cause.SECTORS] / sums.failures == pytest.approx(each_failure, rel=0.02)
+    assert sums.cause_bytes[Cause.SECTORS].total / sums.failures == pytest.approx(each_failure, rel=0.02)
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_rebuild_finds_what_waits() -> None:
     rate, end = members / life, model.mission_hours
     truth = (members - 1) * defects * (end + math.expm1(-rate * end) / rate) * model.defect_bytes
     sums = simulated(model, 4)
-    assert sums.cause_bytes[Cause.SECTORS] / sums.trials == pytest.approx(truth, rel=0.02)
+    assert sums.cause_bytes[Cause.SECTORS].total / sums.trials == pytest.approx(truth, rel=0.02)
 
 
 def test_a_wrong_disk_in_an_array_without_redundancy_stops_it() -> None:
@@ -206,10 +206,10 @@ def test_a_wrong_disk_in_an_array_without_redundancy_stops_it() -> None:
         4, 1, 100_000, 10, wrong_disk=0.2, loses_data=0.5, replenish_hours=24.0, is_biased=False, years=10.0
     )
     sums = simulated(model, 2)
-    errors = sums.cause_losses[Cause.PEOPLE] / 0.5
+    errors = sums.cause_losses[Cause.PEOPLE].total / 0.5
     # Pulled drives are counted among the failures, and replacements follow only those that failed.
     assert errors / (sums.failures - errors) == pytest.approx(0.2, rel=0.05)
-    assert sums.cause_bytes[Cause.PEOPLE] == pytest.approx(errors * 0.5 * model.usable_bytes)
+    assert sums.cause_bytes[Cause.PEOPLE].total == pytest.approx(errors * 0.5 * model.usable_bytes)
 
 
 @pytest.mark.wide
@@ -264,8 +264,8 @@ def test_variants_meet_the_same_failures() -> None:
     never = msgspec.structs.replace(rare, scrub=Scrubbing())
     scrubbed, bare = simulate_block(rare, Block(0, 2000)), simulate_block(never, Block(0, 2000))
     assert scrubbed.failures == bare.failures
-    assert scrubbed.cause_losses[Cause.FAILURES] == bare.cause_losses[Cause.FAILURES]
-    assert scrubbed.cause_losses[Cause.SECTORS] < bare.cause_losses[Cause.SECTORS]
+    assert scrubbed.cause_losses[Cause.FAILURES].total == bare.cause_losses[Cause.FAILURES].total
+    assert scrubbed.cause_losses[Cause.SECTORS].total < bare.cause_losses[Cause.SECTORS].total
 
 
 @pytest.mark.slow
