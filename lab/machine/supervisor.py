@@ -20,6 +20,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import sys
 
 TYPE_CHECKING = False
@@ -38,13 +39,15 @@ PR_SET_CHILD_SUBREAPER = 36
 # sys/personality.h
 ADDR_NO_RANDOMIZE = 0x0040000
 KICK_SECONDS = 0.2
+MOST_KERNELS_A_PROCESSOR = 64
+PROCESSOR_NAME = "raidlab-processor"
 HALF_CONFINED = b"without namespace"
 
 
 def start_kernel(
-    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]]
+    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], processor: int | None
 ) -> tuple[int, int, list[str]]:
-    """Fork the kernel into a process group of its own, confined; it dies with the supervisor.
+    """Fork the kernel into a process group of its own, confined, on one processor; it dies with the supervisor.
 
     Returns the child to wait for, the kernel's process (the same without a namespace) and the layers that confine it.
     """
@@ -53,7 +56,7 @@ def start_kernel(
     if child == 0:
         os.close(said)
         os.close(tell)
-        become_kernel(argv, kept_fds, confinement, told, say)
+        become_kernel(argv, kept_fds, confinement, processor, told, say)
     os.close(say)
     os.close(told)
     with open(said, "rb", buffering=0) as words, open(tell, "wb", buffering=0) as go:
@@ -61,7 +64,7 @@ def start_kernel(
         if answer == HALF_CONFINED:
             os.waitpid(child, 0)
             rest = [layer for layer in confinement.get("layers", LAYERS) if layer != NAMESPACE]
-            return start_kernel(argv, kept_fds, {**confinement, "layers": rest})
+            return start_kernel(argv, kept_fds, {**confinement, "layers": rest}, processor)
         awaited, layers = json.loads(answer or f"[{child}, []]")
         if awaited != child:
             # Its parent ends at once, and then it is this process's own child.
@@ -74,7 +77,12 @@ def start_kernel(
 
 
 def become_kernel(
-    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], told: int, say: int
+    argv: list[str],
+    kept_fds: Sequence[int],
+    confinement: Mapping[str, Sequence[str]],
+    processor: int | None,
+    told: int,
+    say: int,
 ) -> NoReturn:
     """Say which process is to be waited for and what confines it; after the word to go, which process the kernel is.
 
@@ -102,7 +110,9 @@ def become_kernel(
         os.chdir("/")
         # A panic ends in abort(), and a core file would be as large as the guest's memory.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        stay_on_one_processor()
+        if processor is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, {processor})
         if is_virtual_time(argv):
             # User Mode Linux gives its guest as much memory more as lies between its program and its heap, by chance.
             ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
@@ -142,18 +152,30 @@ def stay_as_init() -> None:
             os._exit(os.waitstatus_to_exitcode(status) % 256)
 
 
-def stay_on_one_processor() -> None:
-    """Pin this process, and what it starts, to the processor that the scheduler has just chosen for it.
+def own_processor() -> tuple[int | None, socket.socket | None]:
+    """The processor on which a kernel, and what it starts, is to stay, and what keeps others from choosing it too.
 
     The kernel and its guest's processes take turns and never run at once; handing the turn to another processor costs
     more than the turn itself (linux.uml(1) advises it too; measured on an idle computer of two processors: boot 1.4 s
-    instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k).
+    instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two kernels that
+    start at once would often choose the same one, and the other stood idle. So each takes a name for its processor, of
+    which there is one in a computer, and which ends with its holder (unix(7), the abstract namespace).
     """
-    with contextlib.suppress(OSError, IndexError, ValueError):
+    try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as stat:
             # proc(5), field 39: the processor that it last ran on.
-            processor = int(stat.read().rpartition(")")[2].split()[36])
-        os.sched_setaffinity(0, {processor})
+            last = int(stat.read().rpartition(")")[2].split()[36])
+        # That one first, which the scheduler has just chosen.
+        processors = sorted(os.sched_getaffinity(0), key=lambda each: each != last)
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    except (OSError, IndexError, ValueError):
+        return None, None
+    for place in range(MOST_KERNELS_A_PROCESSOR):
+        for processor in processors:
+            with contextlib.suppress(OSError):
+                name.bind(f"\0{PROCESSOR_NAME}-{processor}-{place}")
+                return processor, name
+    return last, name
 
 
 def start_ticks(pid: int) -> int:
@@ -265,7 +287,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: told_to_end.append(received))
-    child, kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]))
+    processor, _name = own_processor()
+    child, kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]), processor)
     status = None
     try:
         write_record(record, kernel, layers)
