@@ -40,7 +40,7 @@ def swept(folder: Path, depths: int, workers: int) -> tuple[float, dict[str, str
     begin = time.monotonic()
     found = digests(sweeps.run("--cluster", f"local:{workers}", *ALLOWED))
     seconds = time.monotonic() - begin
-    say(f"{workers} workers: {seconds:.0f} s")
+    say(f"workers: {workers}, {seconds:.0f} s")
     return seconds, found
 
 
