@@ -165,7 +165,7 @@ async def test_a_lost_machine_keeps_the_screen_and_starts_again(app_on: AppMaker
 async def test_the_next_step_after_a_lost_machine_is_to_start_it(app_on: AppMaker, fake_lab: FakeLab) -> None:
     async with with_a_lost_machine(app_on, fake_lab) as (app, pilot):
         for mode in app.MODES:
-            app.switch_mode(mode)
+            await app.switch_mode(mode)
             await pilot.pause()
             app.show_now()
             await pilot.pause()

@@ -127,7 +127,7 @@ def test_a_change_is_worked_out_within_a_frame(tmp_path: Path) -> None:
         times = []
         for _ in range(12):
             started = time.process_time()
-            screen.on_choices_changed(Choices.Changed("level", screen.draft.rows()[0].step(1)))
+            screen.on_choices_stepped(Choices.Stepped("level", 1))
             times.append(time.process_time() - started)
         # Preview, diagram and the table of levels together; measured: 2 to 4 ms.
         assert sorted(times)[len(times) // 2] < 0.05
@@ -175,12 +175,12 @@ def test_disks_toggled_faster_than_the_screen_answers_stay_as_they_were_toggled(
         rack.action_choose()
         rack.move_to("disk04")
         rack.action_choose()
-        told: list[tuple[str, ...]] = []
+        told: list[Rack.Toggled] = []
         post = rack.post_message
 
         def count(message: Message) -> bool:
             if isinstance(message, Rack.Toggled):
-                told.append(message.chosen)
+                told.append(message)
             return post(message)
 
         rack.post_message = count  # type: ignore[method-assign]
@@ -191,16 +191,42 @@ def test_disks_toggled_faster_than_the_screen_answers_stay_as_they_were_toggled(
     run_app(still_app(tmp_path, "build"), act)
 
 
+def test_a_disk_that_is_toggled_while_news_of_the_lab_comes_stays_toggled(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        rack, screen = app.screen.query_one(Rack), screen_of(app)
+        rack.move_to("disk03")
+        rack.action_choose()
+        # Before the screen has heard of it.
+        screen.update_from(app.lab)
+        rack.move_to("disk04")
+        rack.action_choose()
+        await quiet(app, pilot)
+        assert rack.chosen == screen.draft.disks == ("disk01", "disk02")
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
+def test_two_quick_steps_are_two_steps(tmp_path: Path) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        screen = screen_of(app)
+        level = screen.draft.rows()[0]
+        form = screen.query_one(Choices)
+        form.action_step(1)
+        form.action_step(1)
+        await quiet(app, pilot)
+        assert screen.draft.rows()[0].current == level.step(2)
+
+    run_app(still_app(tmp_path, "build"), act)
+
+
 def test_the_next_step_is_that_of_what_is_shown(tmp_path: Path) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         screen = screen_of(app)
         screen.action_level(1)
         assert "builds it" in str(screen.query_one(HintLine).visual)
-        screen.query_one(Rack).action_choose_none()
-        screen.on_rack_toggled()
+        screen.on_rack_toggled(Rack.Toggled(removed=screen.draft.disks))
         assert "Space takes one into the array" in str(screen.query_one(HintLine).visual)
-        screen.query_one(Rack).action_choose_free()
-        screen.on_rack_toggled()
+        screen.on_rack_toggled(Rack.Toggled(added=("disk01", "disk02", "disk03", "disk04")))
         assert "builds it" in str(screen.query_one(HintLine).visual)
 
     run_app(still_app(tmp_path, "build"), act)

@@ -35,7 +35,7 @@ STANDINGS = (None, DRILL, replace(DRILL, touched_bytes=512), replace(DRILL, is_c
 
 async def each_screen(app: RaidlabApp, pilot: Pilot[object], look: Callable[[ModeScreen], None]) -> None:
     for entry in SCREENS:
-        app.switch_mode(entry.mode)
+        await app.switch_mode(entry.mode)
         await quiet(app, pilot)
         assert isinstance(app.screen, ModeScreen)
         app.screen.update_from(app.lab)

@@ -22,7 +22,7 @@ from tui.state import LabState
 from tui.tones import Tone
 from tui.views import bays_of
 from tui.volume_views import planned_picture
-from tui.widgets.choices import Choices
+from tui.widgets.choices import Choices, stepped
 from tui.widgets.level_table import LevelTable
 from tui.widgets.plan_view import PlanView
 from tui.widgets.rack import Bay, BayState, Rack
@@ -219,14 +219,13 @@ class BuildScreen(ModeScreen):
         write.say(cost, note="for one write")
         why.update(f"A small write: {reason}." if reason else "")
 
-    def on_choices_changed(self, event: Choices.Changed) -> None:
-        self._take(self._draft.changed(event.key, event.value))
+    def on_choices_stepped(self, event: Choices.Stepped) -> None:
+        if value := stepped(self._draft.rows(), event.key, event.by):
+            self._take(self._draft.changed(event.key, value))
 
-    def on_rack_toggled(self) -> None:
-        # What is chosen by now: with quick keys more may have been toggled since this was posted.
-        chosen = self.query_one(Rack).chosen
-        if chosen != self._draft.disks:
-            self._take(self._draft.with_disks(chosen))
+    def on_rack_toggled(self, event: Rack.Toggled) -> None:
+        kept = [name for name in self._draft.disks if name not in event.removed]
+        self._take(self._draft.with_disks(tuple(dict.fromkeys((*kept, *event.added)))))
 
     def on_plan_view_copied(self) -> None:
         self.notify("The commands are on the clipboard, if the terminal allows it")

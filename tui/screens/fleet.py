@@ -15,7 +15,7 @@ from tui.fleet import SCRUBS, FleetChoice
 from tui.fleet_words import LABEL_CELLS, compared, figure_lines, loss_rows, mttdl_words, shares
 from tui.screens.mode import ModeScreen
 from tui.tones import Tone
-from tui.widgets.choices import Choices
+from tui.widgets.choices import Choices, stepped
 from tui.widgets.loss_chart import LossChart, ShareBars
 from tui.widgets.tiles import VerdictBanner
 from tui.widgets.words import ChangingText, titled
@@ -86,8 +86,10 @@ class FleetScreen(ModeScreen):
     def choice(self) -> FleetChoice:
         return self._choice
 
-    def on_choices_changed(self, event: Choices.Changed) -> None:
-        self._take(event.key, self._choice.changed(event.key, event.value, self.app.fleets.rates or ()))
+    def on_choices_stepped(self, event: Choices.Stepped) -> None:
+        rates = self.app.fleets.rates or ()
+        if value := stepped(self._choice.rows(rates), event.key, event.by):
+            self._take(event.key, self._choice.changed(event.key, value, rates))
 
     def action_scrub(self, by: int) -> None:
         order = list(SCRUBS)

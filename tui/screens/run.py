@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 from lab.errors import LabError
 from tui.runs import RunItem, RunKind, experiment_items, sweep_items, workload_items
 from tui.screens.mode import ModeScreen
-from tui.widgets.choices import ChoiceRow, Choices
+from tui.widgets.choices import ChoiceRow, Choices, stepped
 from tui.widgets.run_panel import RunPanel
 from tui.widgets.sweep_panel import SweepPanel
 from tui.widgets.words import titled
@@ -144,17 +144,20 @@ class RunScreen(ModeScreen):
         if self.check_action("run", ()):
             self.action_run()
 
-    def on_choices_changed(self, event: Choices.Changed) -> None:
+    def on_choices_stepped(self, event: Choices.Stepped) -> None:
+        value = stepped(self._rows(self.app.lab), event.key, event.by)
+        if value is None:
+            return
         if event.key == "array":
-            self.app.select(array=event.value)
+            self.app.select(array=value)
         else:
-            self._runtime = event.value
+            self._runtime = value
         self.update_from(self.app.lab)
 
     def show_state(self, state: LabState) -> None:
         if self._listed != self.app.sweeps.entries:
             self._fill(self._item.option_id if self._item else _FIRST)
-        self._show_form(state)
+        self.query_one(Choices).show(self._rows(state))
         item, panel = self._item, self.query_one(RunPanel)
         if item is None:
             return
@@ -174,20 +177,18 @@ class RunScreen(ModeScreen):
         view = self.app.sweeps.view
         return view if view and view.name == item.id else None
 
-    def _show_form(self, state: LabState) -> None:
+    def _rows(self, state: LabState) -> list[ChoiceRow]:
         if self._item and self._item.kind is RunKind.SWEEP:
-            rows = [ChoiceRow("lab", "On", (), "machines of its own"), ChoiceRow("time", "For", (), "as planned")]
-        elif self._item and self._item.kind is RunKind.EXPERIMENT:
+            return [ChoiceRow("lab", "On", (), "machines of its own"), ChoiceRow("time", "For", (), "as planned")]
+        if self._item and self._item.kind is RunKind.EXPERIMENT:
             time = self._item.facts.partition(",")[0]
-            rows = [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), time)]
-        else:
-            names = tuple(status.name for status in state.arrays)
-            selected = state.selected.name if state.selected else ""
-            rows = [
-                ChoiceRow("array", "On", names, selected, "" if names else "no array yet"),
-                ChoiceRow("time", "For", tuple(_RUNTIMES), self._runtime),
-            ]
-        self.query_one(Choices).show(rows)
+            return [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), time)]
+        names = tuple(status.name for status in state.arrays)
+        selected = state.selected.name if state.selected else ""
+        return [
+            ChoiceRow("array", "On", names, selected, "" if names else "no array yet"),
+            ChoiceRow("time", "For", tuple(_RUNTIMES), self._runtime),
+        ]
 
     def _forecast(self, item: RunItem, state: LabState) -> Forecast | None:
         """What theory says; asked for once for each array and workload as they are."""

@@ -33,6 +33,12 @@ class ChoiceRow:
         return self.values[(self.values.index(self.current) + by) % len(self.values)]
 
 
+def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
+    """The value so many steps on from the one that a row has now; None if it offers nothing to step through."""
+    values = [row.step(by) for row in rows if row.key == key and len(row.values) > 1]
+    return values[0] if values else None
+
+
 class Choices(LineWidget, can_focus=True):
     """Rows of values. Up and down walk through the rows, left and right through a row's values."""
 
@@ -57,11 +63,11 @@ class Choices(LineWidget, can_focus=True):
     ]
 
     @dataclass
-    class Changed(Message):
-        """A row was given another value."""
+    class Stepped(Message):
+        """A row is to have another value: how many on, since with quick keys what it has may have changed by then."""
 
         key: str
-        value: str
+        by: int
 
     def __init__(self, rows: Sequence[ChoiceRow] = (), *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)
@@ -84,7 +90,7 @@ class Choices(LineWidget, can_focus=True):
     def action_step(self, by: int) -> None:
         row = self._rows[self._cursor] if self._rows else None
         if row and len(row.values) > 1:
-            self.post_message(self.Changed(row.key, row.step(by)))
+            self.post_message(self.Stepped(row.key, by))
 
     def on_click(self, event: Click) -> None:
         offset = event.get_content_offset(self)

@@ -82,9 +82,10 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Toggled(Message):
-        """Other disks are chosen now."""
+        """Disks that were chosen, or left out: what came before may not have been taken by the screen yet."""
 
-        chosen: tuple[str, ...]
+        added: tuple[str, ...] = ()
+        removed: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -146,7 +147,9 @@ class Rack(LineWidget, can_focus=True):
         before = self._chosen
         self.choose(names)
         if self._chosen != before:
-            self.post_message(self.Toggled(self._chosen))
+            added = tuple(name for name in self._chosen if name not in before)
+            removed = tuple(name for name in before if name not in self._chosen)
+            self.post_message(self.Toggled(added, removed))
 
     def move_to(self, name: str) -> None:
         """Put the cursor on a disk."""

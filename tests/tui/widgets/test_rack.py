@@ -104,11 +104,12 @@ def test_moving_and_opening_are_told() -> None:
 def test_space_chooses_and_leaves_out_in_order() -> None:
     rack = Rack(DISKS, toggles=True)
     told = messages_of(rack, press("end", "space", "home", "space", "end", "space"), Rack.Toggled, (120, 40))
-    assert [message.chosen for message in told if isinstance(message, Rack.Toggled)] == [
-        ("disk09",),
-        ("disk09", "disk01"),
-        ("disk01",),
+    assert [(message.added, message.removed) for message in told if isinstance(message, Rack.Toggled)] == [
+        (("disk09",), ()),
+        (("disk01",), ()),
+        ((), ("disk09",)),
     ]
+    assert rack.chosen == ("disk01",)
 
 
 def test_only_free_disks_can_be_chosen() -> None:
@@ -130,7 +131,7 @@ def test_the_mouse_chooses_and_opens() -> None:
         await pilot.click(Rack, offset=(30, 2))
 
     told = messages_of(rack, click, Rack.Toggled, (120, 40))
-    assert [message.chosen for message in told if isinstance(message, Rack.Toggled)] == [("disk02",)]
+    assert [message.added for message in told if isinstance(message, Rack.Toggled)] == [("disk02",)]
 
     async def double_click(pilot: Pilot[None]) -> None:
         await pilot.click(Rack, offset=(30, 7), times=2)
