@@ -26,6 +26,7 @@ from benchmarks.support.rig import measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
 from lab.results.ratios import paired_ratio
 from lab.results.statistics import Estimate
@@ -154,7 +155,7 @@ def main() -> None:
     options = parser.parse_args()
     wanted = planned(options.repeats)
     lines = options.points.read_text().splitlines() if options.points and options.points.exists() else []
-    found = dict(msgspec.json.decode(line, type=tuple[Cell, float]) for line in lines)
+    found = dict(decode_json(line, tuple[Cell, float]) for line in lines)
     missing = [cell for cell in wanted if cell not in found]
     for cell, iops in measured_now(missing, options) if missing else ():
         found[cell] = iops

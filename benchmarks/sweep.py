@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.support.report import finish, private_state
+from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
 from lab.sweep.cells import CellDone, unpacked_cell
 from lab.sweep.cluster import parse_cluster
@@ -121,7 +122,7 @@ def command(*words: str) -> tuple[float, int, str]:
 def fill(plan: SweepPlan, host: Host, like: bytes) -> None:
     """Put every cell of a plan into the store, as one that was measured."""
     head, _, record = gzip.decompress(like).partition(b"\n")
-    done = msgspec.json.decode(head, type=CellDone)
+    done = decode_json(head, CellDone)
     store = cell_store(host)
     for task in plan.tasks:
         rows = tuple(msgspec.structs.replace(row, cell=task.key) for row in done.rows)

@@ -24,6 +24,7 @@ from benchmarks.support.rig import Measured, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
 from lab.theory.model import DiskRates, predict_load
 from lab.units import MIB
@@ -145,7 +146,7 @@ def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) 
 def measured_before(path: Path | None) -> dict[Cell, Point]:
     """What an earlier run left in its file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    found = [msgspec.json.decode(line, type=Point) for line in lines]
+    found = [decode_json(line, Point) for line in lines]
     return {Cell(each.level, each.failed, each.direction, each.depth): each for each in found}
 
 

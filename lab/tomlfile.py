@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 
 from lab.errors import LabError, SpecError
+from lab.gates.decoding import convert
 from lab.gates.files import MOST_TOML_BYTES, read_text
 from lab.gates.numbers import bounds, parse_bytes, shown
 from lab.gates.text import shortened
@@ -87,7 +88,7 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
     _look(tree, kind, "", problems)
     if not problems.count:
         try:
-            return msgspec.convert(tree, kind)
+            return convert(tree, kind)
         except (msgspec.ValidationError, LabError, OverflowError) as error:
             text = _readable(error)
             problems.add(lambda: text)
@@ -175,7 +176,7 @@ def _look(value: Any, wanted: Any, path: str, problems: _Problems) -> None:
     if value is _NO_SIZE:
         return
     try:
-        msgspec.convert(value, wanted)
+        convert(value, wanted)
     except (msgspec.ValidationError, OverflowError) as error:
         told, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
         within = bounds(wanted) if is_number else ""

@@ -16,6 +16,7 @@ import msgspec
 
 from lab.adapt.interleave import VolumeLayout
 from lab.adapt.windows import AdaptLevel, Composition
+from lab.gates.decoding import decode_json
 from lab.units import KIB
 
 LABEL_OFFSET_BYTES = 4 * KIB
@@ -119,7 +120,7 @@ def decode(data: bytes) -> Label | None:
     if hashlib.sha256(body).hexdigest().encode() != words[2]:
         return None
     try:
-        label = msgspec.json.decode(body, type=Label)
+        label = decode_json(body, Label)
     except msgspec.MsgspecError:
         return None
     return label if label.format == FORMAT else None

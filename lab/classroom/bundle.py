@@ -33,6 +33,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import LabError, ResultError
+from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, open_plain
 from lab.gates.names import is_name
 from lab.gates.own import MOST_OWN_BYTES
@@ -365,8 +366,7 @@ def _is_practice(place: str, manifest: Manifest) -> bool:
 
 def _parted(place: str, file: Path) -> tuple[str, str]:
     """Id and path in the result's folder."""
-    folder, _, rest = place.partition("/")
-    result_id, _, path = rest.partition("/")
+    folder, result_id, path = [*place.split("/", 2), "", ""][:3]
     if folder != "results" or not (path == RECORD_NAME or is_document(path)):
         raise ResultError(f"'{file}' holds '{place}', which belongs to no result", hint="do not use this file")
     return checked_id(result_id), path
@@ -384,13 +384,13 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     """The manifest, if its own key signed it; the format is looked at first, since a newer one may sign otherwise."""
     data = _read_entry(archive, MANIFEST, _MOST_DIRECTORY_BYTES)
     try:
-        header = msgspec.json.decode(data, type=_Header)
+        header = decode_json(data, _Header)
         if header.kind != KIND:
             raise ResultError(f"'{file}' is no export of raidlab", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
         if header.format_version < RESULTS_VERSION:
             raise ResultError(f"'{file}' is not signed: an older raidlab made it", hint="export its results again")
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = decode_json(data, Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{file}' is no export of raidlab: {error}", hint="check the path") from None
     if SIGNATURE not in archive.namelist():

@@ -17,6 +17,7 @@ from lab.drills import proof as drill_proof
 from lab.drills.proof import DrillProof
 from lab.drills.schema import Drill, find_drill, read_drill, ready
 from lab.errors import LabError, LessonError, RequirementMissing, UnfitVersion
+from lab.gates.decoding import decode_json
 from lab.lessons.course import LessonFiles
 from lab.lessons.proof import PROOF_SEEDS, Proof, prove_apart, side_by_side
 from lab.lessons.student import Student
@@ -77,7 +78,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def prove_asked(payload: bytes) -> bytes:
     """On a worker: prove it, and tell."""
-    asked = msgspec.json.decode(payload, type=_Asked)
+    asked = decode_json(payload, _Asked)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(asked.target), host)
 
@@ -98,7 +99,7 @@ def prove_asked(payload: bytes) -> bytes:
 
 
 def _called(calls: Callable[[str, bytes], bytes], asked: _Asked) -> AnyProof:
-    answer = msgspec.json.decode(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), type=_Answer)
+    answer = decode_json(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), _Answer)
     found = answer.lesson or answer.drill or answer.told
     if found is None:
         raise LabError("a worker gave no proof", hint="install the same raidlab there")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import msgspec
 import platformdirs
 
 from lab.errors import CommandFailed, LabError, SpecError, ToolMissing
+from lab.gates.decoding import convert
 from lab.gates.numbers import Milliseconds, PartCount, QueueDepth, Rate, Share, SizeBytes
 from lab.host.files import replace_file, storage_error
 from lab.machine import Machine
@@ -208,7 +210,7 @@ def all_drive_models() -> dict[str, DriveModel]:
     Raises SpecError for a file that is no drive model.
     """
     here = Path(__file__).parent
-    constant = msgspec.toml.decode((here / "drive_models.toml").read_bytes(), type=dict[str, DriveModel])
+    constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
     earlier = _read_folder(user_folder().with_name(OLD_DRIVES_FOLDER))
     return {**constant, **_read_folder(here / "drives"), **earlier, **_read_folder(user_folder())}
 

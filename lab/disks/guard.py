@@ -10,6 +10,7 @@ import msgspec
 from lab.disks.inventory import MAPPER, BlockDevice, kernel_names, read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.errors import DeviceRefused
+from lab.gates.decoding import decode_json
 from lab.machine import RUN_FOLDER, Machine
 from lab.plans import Step
 
@@ -164,7 +165,7 @@ class Guard:
     def _signatures(self, nodes: tuple[str, ...]) -> dict[str, list[str]]:
         result = self._machine.run(("wipefs", "--json", *nodes), check=False)
         try:
-            listed = msgspec.json.decode(result.stdout or '{"signatures":[]}', type=_Signatures).signatures
+            listed = decode_json(result.stdout or '{"signatures":[]}', _Signatures).signatures
         except msgspec.MsgspecError:
             listed = None
         # wipefs that could not read a disk prints nothing, which must not pass for "no signatures".

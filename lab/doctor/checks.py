@@ -24,6 +24,7 @@ from lab.doctor.programs import (
 )
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
 from lab.errors import LabError
+from lab.gates.decoding import decode_json
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
 from lab.machine.opening import Host
@@ -176,7 +177,7 @@ def _confinement(host: Host) -> Found:
     """What the layers are, and which of them are enough, stands in lab/machine/confinement.py; it tries each."""
     said = host.processes.run([guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS)
     with suppress(msgspec.DecodeError):
-        reasons = msgspec.json.decode(said.stdout, type=dict[str, str])
+        reasons = decode_json(said.stdout, dict[str, str])
         missing = "".join(f"; no {_LAYERS[layer]}: {reason}" for layer, reason in reasons.items() if reason)
         there = [layer for layer, reason in reasons.items() if not reason]
         if "namespace" in there or {"landlock", "seccomp"} <= set(there):

@@ -24,6 +24,7 @@ import msgspec
 from lab.drills.pictures import MemberPicture
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
+from lab.gates.decoding import decode_json
 from lab.gates.files import read_plain
 from lab.gates.names import checked_name
 from lab.gates.own import read_own_json
@@ -154,7 +155,7 @@ class DrillCase:
         found = []
         for line in data.splitlines():
             with suppress(msgspec.MsgspecError):
-                found.append(msgspec.json.decode(line, type=DrillCommand))
+                found.append(decode_json(line, DrillCommand))
         return tuple(found)
 
     def forget(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from lab.errors import DrillError, LabError, SpecError
+from lab.gates.decoding import convert
 from lab.gates.numbers import DiskCount, digits
 from lab.gates.text import visible
 from lab.lessons.checks import LessonCheck
@@ -158,7 +159,7 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
         )
     values = draw(drill, seed)
     tree = fill_tree(msgspec.to_builtins({name: getattr(drill, name) for name in _FILLED}), values)
-    filled = msgspec.structs.replace(drill, **msgspec.convert(tree, _Filled).fields())
+    filled = msgspec.structs.replace(drill, **convert(tree, _Filled).fields())
     checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
     return ReadyDrill(filled, path, seed, values, checks)
 

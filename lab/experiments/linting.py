@@ -17,6 +17,7 @@ from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.schema import Cache, Experiment, Order
+from lab.gates.decoding import decode_json
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
 from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
 from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
@@ -100,7 +101,7 @@ def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
 @lru_cache(maxsize=4096)
 def _usable_bytes(shape: bytes) -> int:
     """Of an array and its disks, as JSON. The cells of a sweep have few arrays, and thousands of loads on them."""
-    array, plan = msgspec.json.decode(shape, type=tuple[ArrayPlan, DiskPlan])
+    array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)
 

@@ -23,6 +23,7 @@ from lab.fault_lab.history import Bounds, FaultHistory, FindingId, kept_word, pa
 from lab.fault_lab.history_play import Arena, HistoryOutcome, play, replayed
 from lab.fault_lab.place import with_own_kernel
 from lab.fault_lab.shrink import MOST_PLAYS, Shrinker
+from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
 
 BATCH = 20
@@ -328,7 +329,7 @@ class _BatchAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 def play_asked(payload: bytes) -> bytes:
     """On a worker of a cluster: a batch, as it is asked for by a campaign elsewhere."""
-    asked = msgspec.json.decode(payload, type=_BatchAsked)
+    asked = decode_json(payload, _BatchAsked)
     host = Host.real("raidlab fault campaign")
     arena = Arena(with_own_kernel(parse_target(asked.target), host), host, asked.planted)
     outcomes = played_batch(arena, Bounds(asked.level, asked.policy), asked.seeds, lambda: False)

@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from lab.errors import ResultError, SpecError
+from lab.gates.decoding import convert, decode_json
 from lab.gates.files import read_plain
 from lab.gates.names import Name
 from lab.gates.numbers import Seed
@@ -104,7 +105,7 @@ def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[Campaig
             folder.mkdir(mode=0o700)
             break
         folder = root / f"{name}-{number}"
-    run = msgspec.convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
+    run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
     with _held(folder):
         write_file(folder / _RUN, msgspec.json.format(msgspec.json.encode(run), indent=1))
         yield CampaignJournal(folder, run, [])
@@ -147,7 +148,7 @@ def _read_done(path: Path) -> list[SeedDone]:
     found = []
     for line in whole.splitlines():
         with suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(line, type=SeedDone))
+            found.append(decode_json(line, SeedDone))
     if len(whole) < len(data):
         os.truncate(path, len(whole))
     return found

@@ -16,6 +16,7 @@ from lab.fault_lab.configuration import CutConfiguration, find_configuration
 from lab.fault_lab.place import FaultPlace, open_place
 from lab.fault_lab.promise import Judge, PointVerdict, Tally
 from lab.fault_lab.recording import judge_points, make_recording
+from lab.gates.decoding import decode_json
 from lab.machine import Host, Target, parse_target
 
 MOST_DRIVES = 8
@@ -120,7 +121,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 def explore_asked(payload: bytes) -> bytes:
     """On a worker of a cluster: one configuration, as it is asked for elsewhere."""
-    asked = msgspec.json.decode(payload, type=_Asked)
+    asked = decode_json(payload, _Asked)
     host = Host.real("raidlab fault points")
     exploration = Exploration(parse_target(asked.target), host, asked.points, asked.operations)
     found = exploration.one(find_configuration(asked.configuration), asked.seed)

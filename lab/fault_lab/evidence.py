@@ -19,6 +19,7 @@ from lab.fault_lab.history_play import Arena, HistoryOutcome, play
 from lab.fault_lab.history_steps import node
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.plain_script import plain_script
+from lab.gates.decoding import convert
 from lab.host.clock import utc_second_text
 from lab.measure.conditions import read_conditions
 from lab.units import MIB
@@ -108,7 +109,7 @@ def record_of(
         "created_utc": utc_second_text(arena.host.clock),
         **more,
     }
-    return msgspec.convert(fields, FindingRecord)
+    return convert(fields, FindingRecord)
 
 
 def script_of(record: FindingRecord, history: FaultHistory) -> bytes:

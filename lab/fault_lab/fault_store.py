@@ -22,6 +22,7 @@ from lab import __version__
 from lab.errors import ResultError
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome
+from lab.gates.decoding import decode_json
 from lab.gates.files import read_plain
 from lab.gates.names import Name
 from lab.gates.own import read_own_json
@@ -179,6 +180,6 @@ def _outcomes(path: Path) -> tuple[ScenarioOutcome, ...]:
         return ()
     lines = data[: data.rfind(b"\n") + 1].splitlines()
     try:
-        return tuple(msgspec.json.decode(line, type=ScenarioOutcome) for line in lines)
+        return tuple(decode_json(line, ScenarioOutcome) for line in lines)
     except msgspec.MsgspecError as error:
         raise ResultError(f"'{path}' is damaged: {error}", hint="play the scenarios again") from None

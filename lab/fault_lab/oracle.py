@@ -27,6 +27,7 @@ from lab.fault_lab.files_plan_program import FilePlan
 from lab.fault_lab.ledger_program import ACKNOWLEDGED, FAILED, FLUSH, WRITE, Ledger
 from lab.fault_lab.oracle_verdict import BLOCK_BYTES, BadPlace, OracleVerdict, place_of
 from lab.fault_lab.program import run_program
+from lab.gates.decoding import decode_json
 from lab.gates.files import read_plain
 from lab.gates.numbers import digits
 from lab.host.files import storage_error, write_all, write_file
@@ -320,8 +321,8 @@ def _lines(file: Path) -> tuple[OracleRegion, list[_Asked], bytes]:
     """
     try:
         first, *lines, torn = read_plain(file, MOST_LEDGER_BYTES, is_own=True).split(b"\n")
-        region = msgspec.json.decode(first, type=OracleRegion)
-        return region, [msgspec.json.decode(line, type=_Asked) for line in lines], torn
+        region = decode_json(first, OracleRegion)
+        return region, [decode_json(line, _Asked) for line in lines], torn
     except OSError as error:
         raise storage_error(f"the oracle's ledger '{file}' cannot be read", error) from error
     except (msgspec.MsgspecError, ValueError) as error:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.decoding import convert
 from lab.gates.numbers import MOST_DISKS, bounds, shown
 
 MOST_TRIALS = 10**9
@@ -48,7 +49,7 @@ ReadErrorBits = Annotated[float, msgspec.Meta(ge=10**9, le=10**21)]
 def within(value: float, kind: Any, what: str) -> float:
     """``value`` again. Raises SpecError: with the bounds in its message, since Structs are told without hints."""
     try:
-        return msgspec.convert(value, kind)  # type: ignore[no-any-return]
+        return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
         told = f"{what}: {shown(value)} is not possible: write {bounds(kind)}"
         raise SpecError(told, hint="write what a drive can have") from None

@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 
 from lab.errors import LabError, SpecError
+from lab.gates.decoding import convert
 from lab.gates.text import shortened
 
 N = TypeVar("N", int, float)
@@ -152,7 +153,7 @@ def parse_bytes(text: str | int, *, what: str = "size") -> int:
 def checked(value: N, kind: Any, what: str) -> N:
     """``value``, if it is within one of the types above. Raises SpecError with the bound."""
     try:
-        return msgspec.convert(value, kind)  # type: ignore[no-any-return]
+        return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
         told = shown(value)
         raise SpecError(f"{what} {told} is not possible", hint=f"write {_range(kind)}") from None

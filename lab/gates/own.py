@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lab.errors import LabError, ResultError
+from lab.gates.decoding import convert
 from lab.gates.files import read_plain
 from lab.units import MIB
 
@@ -96,6 +97,6 @@ def read_own_json(
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
     """Raises ValueError for what is no JSON of this kind, or is nested too deeply."""
     try:
-        return msgspec.convert(converted(msgspec.json.decode(data)), kind)
+        return convert(converted(msgspec.json.decode(data)), kind)
     except (msgspec.MsgspecError, RecursionError) as failure:
         raise ValueError(str(failure)) from None

@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost
+from lab.gates.decoding import convert
 from lab.machine.agent import MESSAGE_LIMIT_BYTES
 
 PROTOCOL_VERSION = 2
@@ -65,7 +66,7 @@ _OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("
 def is_understood(verb: str, message: Message) -> bool:
     """Whether a message can be an answer to a request of this verb."""
     try:
-        msgspec.convert(message, _Answer)
+        convert(message, _Answer)
     except msgspec.ValidationError:
         return False
     if "error" in message:

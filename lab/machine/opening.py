@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.errors import LabError
+from lab.gates.decoding import convert
 from lab.gates.numbers import SizeBytes, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
@@ -125,7 +126,7 @@ class _FactsSaid(msgspec.Struct, frozen=True):
 
 def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
     try:
-        said = msgspec.convert(hello.get("facts"), _FactsSaid)
+        said = convert(hello.get("facts"), _FactsSaid)
     except msgspec.ValidationError as error:
         raise LabError(
             f"the agent's greeting is not understood: {error}", hint="see that it is raidlab that answers there"

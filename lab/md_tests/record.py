@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import ResultError, SpecError
+from lab.gates.decoding import decode_json
 from lab.gates.files import read_plain
 from lab.gates.names import Name
 from lab.gates.own import read_own_json
@@ -222,7 +223,7 @@ def _read_results(path: Path) -> list[SuiteResult]:
         return []
     whole = data[: data.rfind(b"\n") + 1]
     try:
-        found = [msgspec.json.decode(line, type=SuiteResult) for line in whole.splitlines()]
+        found = [decode_json(line, SuiteResult) for line in whole.splitlines()]
     except msgspec.MsgspecError as error:
         raise ResultError(f"'{path}' is damaged: {error}", hint="begin anew: the same without --resume") from None
     if len(whole) < len(data):

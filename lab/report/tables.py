@@ -6,6 +6,7 @@ import msgspec
 
 from lab.errors import SpecError
 from lab.experiments.published import find_published
+from lab.gates.decoding import convert
 from lab.gates.toml import parse_toml
 from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
@@ -35,7 +36,7 @@ class _Told(msgspec.Struct):
 def _told(record: ResultRecord) -> _Told:
     try:
         # Only these keys: an experiment that another raidlab ran may have keys that this one does not know.
-        return msgspec.convert(parse_toml(record.experiment_toml), _Told)
+        return convert(parse_toml(record.experiment_toml), _Told)
     except (SpecError, msgspec.ValidationError):
         return _Told()
 

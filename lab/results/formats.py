@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lab.errors import ResultError
+from lab.gates.decoding import convert, decode_json
 from lab.gates.text import visible
 from lab.units import MIB
 
@@ -35,14 +36,14 @@ def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] |
     if change is not None:
         if len(data) > _MOST_CHANGED_BYTES:
             raise msgspec.ValidationError("too large for its format")
-        return msgspec.convert(change(_visible(msgspec.json.decode(data))), kind)
+        return convert(change(_visible(msgspec.json.decode(data))), kind)
     # Decoded as what it is first: of what is no part of it, however much, nothing is kept.
-    found = msgspec.json.decode(data, type=kind)
+    found = decode_json(data, kind)
     # Each a search of its own, which takes a tenth of what one of a regular expression does.
     if data.isascii() and not any(escape in data for escape in _ESCAPES):
         # Nearly always: no character of control can be in it but line ends and tabulators.
         return found
-    return msgspec.convert(_visible(msgspec.to_builtins(found)), kind)
+    return convert(_visible(msgspec.to_builtins(found)), kind)
 
 
 def _visible(value: Any, *, lines: bool = False) -> Any:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.decoding import convert
 from lab.gates.numbers import MOST_REPEATS
 from lab.gates.toml import parse_toml
 
@@ -104,7 +105,7 @@ def looks_of(record: ResultRecord) -> tuple[InterimLook, ...]:
 @cache
 def _looks_in(experiment_toml: str) -> tuple[InterimLook, ...]:
     try:
-        lengths = msgspec.convert(parse_toml(experiment_toml), _Lengths)
+        lengths = convert(parse_toml(experiment_toml), _Lengths)
     except (SpecError, msgspec.ValidationError):
         # Written by another raidlab in another way.
         return ()

@@ -29,6 +29,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import ResultError
+from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, gunzip, read_inside
 from lab.gates.names import checked_name
 from lab.gates.text import visible
@@ -121,7 +122,7 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
     Raises ResultError if it is none, is damaged, or was written by a newer raidlab.
     """
     try:
-        header = msgspec.json.decode(data, type=_Header)
+        header = decode_json(data, _Header)
         if header.kind != KIND:
             raise ResultError(f"'{source}' is not a raidlab result", hint="check the path")
         refuse_newer(source, "result", header.schema_version, SCHEMA_VERSION)
@@ -298,7 +299,7 @@ class ResultStore:
         folder = self.root / record_id
         try:
             name = RECORD_NAME if is_there(folder / RECORD_NAME) else DRAFT_NAME
-            header = msgspec.json.decode(read_inside(folder, name, MOST_RECORD_BYTES), type=_Header)
+            header = decode_json(read_inside(folder, name, MOST_RECORD_BYTES), _Header)
         except (ResultError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
             return ""
         return header.created_utc if header.id == record_id and _MOMENT.fullmatch(header.created_utc) else ""

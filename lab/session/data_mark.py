@@ -11,6 +11,7 @@ import msgspec
 
 from lab.arrays.filesystem import free_bytes
 from lab.errors import ArrayError, CommandFailed, LabError
+from lab.gates.decoding import decode_json
 from lab.gates.numbers import SizeBytes
 from lab.gates.own import read_own_json
 from lab.host.clock import utc_text
@@ -209,7 +210,7 @@ def _call(session: LabSession, action: str, mark: DataMark) -> _Found:
     except CommandFailed as error:
         what = f"the data mark of {mark.array} could not be {_PAST[action]}"
         raise LabError(f"{what}: {error.stderr_tail}", hint="see the array's state") from error
-    return msgspec.json.decode(found, type=_Found)
+    return decode_json(found, _Found)
 
 
 _PAST = {"write": "written", "verify": "read"}

@@ -25,6 +25,7 @@ from lab.errors import ResultError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import FORMAT_VERSION, Experiment, JobPlan
+from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, gunzip, read_plain
 from lab.gates.own import make_own_folder
 from lab.host.files import write_file
@@ -102,7 +103,7 @@ def unpacked_cell(data: bytes, source: str) -> CellDone:
     """What is known of a cell. Raises ResultError for a damaged file."""
     try:
         head = gunzip(data, MOST_RECORD_BYTES, source).partition(b"\n")[0]
-        done = msgspec.json.decode(head, type=CellDone)
+        done = decode_json(head, CellDone)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise ResultError(f"{source} is damaged: {error}", hint="delete it; it is measured again") from None
     if done.format != _CELL_FORMAT:

@@ -18,6 +18,7 @@ import msgspec
 
 from lab.errors import LabError, RunCancelled, ToolMissing
 from lab.experiments.service import RunRequest, run_experiment
+from lab.gates.decoding import decode_json
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
@@ -113,7 +114,7 @@ def measured(payload: bytes) -> bytes:
 
     Raises LabError for a computer that has something else than the cell depends on, and for what stops a run.
     """
-    task = msgspec.json.decode(payload, type=CellTask)
+    task = decode_json(payload, CellTask)
     host = Host.real(COMMAND)
     store = cell_store(host)
     with claimed(task.key, host):

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from lab.gates.decoding import decode_json
 from lab.host.clock import HostClock
 
 SCHEDULER = "scheduler"
@@ -157,7 +158,7 @@ def main() -> None:
     line = commands.readline()
     if not line:
         return
-    settings = msgspec.json.decode(line, type=NodeSettings)
+    settings = decode_json(line, NodeSettings)
     serving: list[Any] = []
     threading.Thread(target=_watch, args=(commands.fileno(), serving), daemon=True).start()
     import dask.config

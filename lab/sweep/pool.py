@@ -18,9 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import msgspec
-
 from lab.errors import LabError, RequirementMissing, RunCancelled
+from lab.gates.decoding import decode_json
 from lab.host.pool import processors
 from lab.machine import Host
 from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables
@@ -338,7 +337,7 @@ class Pool:
                     hint=f"{'--dashboard none leaves the pages away; ' if pages else ''}the whole is in {node.log}",
                 )
             self._pause()
-        return msgspec.json.decode(line, type=NodeReady)
+        return decode_json(line, NodeReady)
 
     def _worker_makers(self, address: str) -> Iterator[Callable[[], WorkerHandle]]:
         match self.spec.kind:

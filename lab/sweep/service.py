@@ -15,6 +15,7 @@ from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, LabError, ResultError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.gates.decoding import decode_json
 from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
@@ -244,7 +245,7 @@ class _Run:
         keys = msgspec.json.encode([task.key for task in missing])
         by_key = {task.key: task for task in missing}
         for address, there in _asked(pool, have, keys).items():
-            names = msgspec.json.decode(there, type=list[str]) if isinstance(there, bytes) else []
+            names = decode_json(there, list[str]) if isinstance(there, bytes) else []
             for key in filter(by_key.__contains__, names):
                 task = by_key[key]
                 data = _asked(pool, given, key.encode(), [address]).get(address, b"")
@@ -305,7 +306,7 @@ def _tasks(cells: Iterable[CellTask]) -> Iterator[SpreadTask]:
 
 def look(payload: bytes) -> str:
     """On a worker: why it would measure something else than was planned; empty: it would not."""
-    wanted, is_virtual_time = msgspec.json.decode(payload, type=tuple[dict[str, dict[str, str]], bool])
+    wanted, is_virtual_time = decode_json(payload, tuple[dict[str, dict[str, str]], bool])
     try:
         for kernel, depends_on in wanted.items():
             if different := differing(depends_on, facts(kernel, is_virtual_time=is_virtual_time)):
@@ -317,7 +318,7 @@ def look(payload: bytes) -> str:
 
 def have(payload: bytes) -> bytes:
     """On a worker: which of these cells it has."""
-    keys = msgspec.json.decode(payload, type=list[str])
+    keys = decode_json(payload, list[str])
     return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
 
 

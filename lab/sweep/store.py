@@ -24,6 +24,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from lab.errors import MachineBusy, ResultError
+from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, read_plain
 from lab.gates.names import checked_name, is_name
 from lab.gates.own import make_own_folder
@@ -328,12 +329,12 @@ def _failed_in(text: bytes) -> Iterator[FailedCell]:
     """A line that a computer's failure tore is left out: that cell is tried again like the others."""
     for line in text.splitlines():
         with suppress(msgspec.MsgspecError, UnicodeError):
-            yield msgspec.json.decode(line, type=FailedCell)
+            yield decode_json(line, FailedCell)
 
 
 def _decoded(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(read_plain(path, _MOST_FAILED_BYTES, is_own=True), type=kind)
+        return decode_json(read_plain(path, _MOST_FAILED_BYTES, is_own=True), kind)
     except OSError as error:
         raise ResultError(f"'{path}' cannot be read: {error.strerror}", hint="restore it, or sweep anew") from None
     except (msgspec.MsgspecError, UnicodeError) as error:

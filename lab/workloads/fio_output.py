@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.errors import WorkloadError
+from lab.gates.decoding import decode_json
 from lab.gates.numbers import Figure, SizeBytes
 
 INTERRUPTED_STATUS = 128
@@ -164,7 +165,7 @@ class DocumentSplitter:
 def decode_document(text: str) -> FioDocument:
     """One document. Raises WorkloadError if it is not what fio prints."""
     try:
-        return msgspec.json.decode(text, type=FioDocument)
+        return decode_json(text, FioDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise WorkloadError(f"fio's JSON cannot be read: {error}\n{_tail(text)}", hint="run the job by hand") from None
 

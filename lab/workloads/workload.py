@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import SpecError
+from lab.gates.decoding import convert
 from lab.gates.names import is_name
 from lab.gates.numbers import (
     BlockBytes,
@@ -141,7 +142,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def changed(workload: Workload, **changes: object) -> Workload:
     """The workload with other values, checked as one that is read. Raises SpecError."""
     try:
-        return msgspec.convert({**msgspec.structs.asdict(workload), **changes}, Workload)
+        return convert({**msgspec.structs.asdict(workload), **changes}, Workload)
     except msgspec.ValidationError as error:
         raise SpecError(
             f"workload '{workload.id}' cannot be changed so: {error}", hint="choose values that it can have"

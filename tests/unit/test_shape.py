@@ -91,6 +91,19 @@ def test_only_the_clock_waits(trees: Trees) -> None:
     assert called(others, {"time.sleep"}) == []
 
 
+def test_types_are_decoded_where_threads_may_begin_it(trees: Trees) -> None:
+    """See lab.gates.decoding; without a type there is nothing to work out."""
+    wrong = [
+        f"{name}:{call.lineno} calls {called}"
+        for name, tree in trees.items()
+        if name != "lab/gates/decoding.py"
+        for called, call in calls(tree)
+        if called in ("msgspec.convert", "msgspec.json.Decoder", "msgspec.toml.decode")
+        or (called == "msgspec.json.decode" and (call.keywords or len(call.args) > 1))
+    ]
+    assert not wrong, "use lab.gates.decoding: " + ", ".join(wrong)
+
+
 def test_only_the_command_line_prints_and_exits(trees: Trees) -> None:
     # lab.host.signals ends a process that has nothing to close, lab.sweep.node one of a cluster whose client is gone.
     talkers = (*STAND_ALONE, "lab/cli/", "lab/host/signals", "lab/sweep/node", "tui/__main__")
