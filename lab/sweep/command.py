@@ -19,7 +19,7 @@ from lab.results.store import LATEST
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.desk import plan_lines
 from lab.sweep.pool import DASHBOARD
-from lab.sweep.schema import built_in_names, decode_sweep, find_sweep
+from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
 
@@ -61,26 +61,26 @@ def sweep(
     if folder and not resume and not plan:
         _show(folder, context)
         return ExitCode.DONE
+    text = folder.record.toml if folder else find_sweep(name or "")[1]
+    meant = decode_sweep(text, folder.id if folder else name or "")
+    if resume and folder is None:
+        folder = _resumed(meant, text, store, context)
     request = SweepRequest(
-        target=context.target,
+        target=folder.in_its_time(context.target) if folder else context.target,
         host=context.host,
         cluster=parse_cluster(cluster),
         dashboard="" if dashboard == "none" else _checked_dashboard(dashboard),
         on_notice=context.narrator.notice,
         allowed_rules=frozenset(allow or ()),
     )
-    text = folder.record.toml if folder else find_sweep(name or "")[1]
-    meant = decode_sweep(text, folder.id if folder else name or "")
     with ProgressBar(quiet=context.quiet) as bar:
         planned = plan_sweep(meant, text, replace(request, on_planned=planning_shown(bar, context.host.clock)))
     for line in plan_lines(planned, request):
         context.narrator.notice(line)
+    if plan and context.json:
+        out_json(_plan_document(planned))
     if plan:
-        if context.json:
-            out_json(_plan_document(planned))
         return ExitCode.DONE
-    if resume and folder is None:
-        folder = _resumed(planned, store, context)
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _tell_outcome(outcome, context)
@@ -117,12 +117,12 @@ def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepF
     return store.find(name)
 
 
-def _resumed(plan: SweepPlan, store: SweepStore, context: Context) -> SweepFolder | None:
+def _resumed(sweep: Sweep, text: str, store: SweepStore, context: Context) -> SweepFolder | None:
     """The newest sweep of a file; None, and a notice that says why, where a new one must begin."""
-    if folder := store.of_text(plan.text):
+    if folder := store.of_text(text, context.target.options.get("time")):
         return folder
     told = "no sweep of this file was begun before, so there is none to go on with: this is a new one"
-    if newest := store.of_id(plan.sweep.id):
+    if newest := store.of_id(sweep.id):
         told = (
             f"{newest.id} was begun with another version of this file: this is a new sweep; "
             f"'raidlab sweep {newest.id} --resume' goes on with that one"

@@ -105,7 +105,8 @@ class SweepDesk:
     def work(self, name: str) -> SweepWork:
         """What ``run`` would do. Raises SpecError, ExperimentError, ToolMissing as planning does."""
         sweep, text, folder = self._find(name)
-        plan, request = self._plan(sweep, text, SweepRequest(self._target, self._host, parse_cluster("local")))
+        request = SweepRequest(self._time_of(folder), self._host, parse_cluster("local"))
+        plan, request = self._plan(sweep, text, request)
         return SweepWork(
             lines=tuple(plan_lines(plan, request))[1:],
             cells=len(plan.tasks),
@@ -145,15 +146,15 @@ class SweepDesk:
         is_cancelled: Callable[[], bool],
     ) -> SweepOutcome:
         """Measure what is missing, as the newest run of this file if there is one. Raises as ``run_sweep``."""
+        sweep, text, folder = self._find(name)
         request = SweepRequest(
-            self._target,
+            self._time_of(folder),
             self._host,
             parse_cluster("local"),
             on_progress=on_progress,
             on_notice=on_notice,
             is_cancelled=is_cancelled,
         )
-        sweep, text, folder = self._find(name)
         plan, request = self._plan(sweep, text, request)
         return run_sweep(plan, request, folder)
 
@@ -164,10 +165,13 @@ class SweepDesk:
             request = replace(request, cluster=parse_cluster("local:1"))
         return plan, request
 
+    def _time_of(self, folder: SweepFolder | None) -> Target:
+        return folder.in_its_time(self._target) if folder else self._target
+
     def _find(self, name: str) -> tuple[Sweep, str, SweepFolder | None]:
         if name in built_in_names():
             sweep, text = find_sweep(name)
-            return sweep, text, self._store.of_text(text)
+            return sweep, text, self._store.of_text(text, self._target.options.get("time"))
         folder = self._store.find(name)
         text = folder.record.toml
         return decode_sweep(text, f"{name}/sweep"), text, folder

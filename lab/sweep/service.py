@@ -152,7 +152,7 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         folder = store.begin(plan.sweep, plan.text, cells, is_virtual_time=plan.is_virtual_time)
     with folder.open():
         if folder.record.cells != cells:
-            store.plan_anew(folder, cells, is_virtual_time=plan.is_virtual_time)
+            store.plan_anew(folder, cells)
         folder.forget_failed()
         sweep_work(host)
         run = _Run(plan, request, folder)

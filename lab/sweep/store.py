@@ -23,14 +23,14 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from lab.errors import MachineBusy, ResultError
+from lab.errors import MachineBusy, ResultError, SpecError
 from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, read_plain
 from lab.gates.names import checked_name, is_name
 from lab.gates.own import make_own_folder
 from lab.host.clock import utc_second_text
 from lab.host.files import replace_file, storage_error, write_file
-from lab.machine import Host
+from lab.machine import Host, Target, TargetKind
 from lab.results.leftovers import locked
 from lab.results.store import LATEST
 from lab.sweep.cells import CELL_KEY, CellStore
@@ -108,6 +108,21 @@ class SweepFolder:
     def record(self) -> SweepRecord:
         """Raises ResultError if it is damaged."""
         return _decoded(self.path / _RECORD, SweepRecord)
+
+    def in_its_time(self, target: Target) -> Target:
+        """To go on in the time in which it was begun, also if a new sweep would have the other now.
+
+        Raises SpecError if ``target`` asks for the other: all cells would be measured anew. ResultError as ``record``.
+        """
+        time, asked = _time_of(self.record), target.options.get("time")
+        if target.kind is not TargetKind.UML or asked == time:
+            return target
+        if asked:
+            raise SpecError(
+                f"{self.id} was begun in {time} time, and {target} asks for {asked} time",
+                hint=f"go on with --on 'uml:?time={time}'; 'raidlab sweep FILE' without --resume begins a new one",
+            )
+        return target.with_option("time", time)
 
     @property
     def progress(self) -> SweepProgress | None:
@@ -266,12 +281,13 @@ class SweepStore:
             raise ResultError(f"'{name}' may be {len(found)} sweeps: {', '.join(found)}", hint="write more of the id")
         raise ResultError(f"there is no sweep '{name}'", hint="'raidlab sweep' lists them")
 
-    def of_text(self, text: str) -> SweepFolder | None:
-        """The newest sweep of this file."""
+    def of_text(self, text: str, time: str | None = None) -> SweepFolder | None:
+        """The newest sweep of this file; ``time``, ``real`` or ``virtual``: that was begun in it."""
         meant = as_meant(text)
         for each in self.ids():
             with suppress(ResultError):
-                if as_meant(self._folder(each).record.toml) == meant:
+                record = self._folder(each).record
+                if time in (None, _time_of(record)) and as_meant(record.toml) == meant:
                     return self._folder(each)
         return None
 
@@ -298,9 +314,9 @@ class SweepStore:
             raise storage_error(f"no sweep can be stored in '{self.root}'", error) from error
         return self._folder(name)
 
-    def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> None:
+    def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
         """What it depends on has changed since: its cells have other keys."""
-        record = msgspec.structs.replace(folder.record, cells=cells, is_virtual_time=is_virtual_time)
+        record = msgspec.structs.replace(folder.record, cells=cells)
         write_file(folder.path / _RECORD, msgspec.json.encode(record))
 
     def delete(self, folder: SweepFolder) -> None:
@@ -310,6 +326,11 @@ class SweepStore:
 
     def _folder(self, name: str) -> SweepFolder:
         return SweepFolder(self.root / checked_name(name, "sweep"), cell_store(self._host))
+
+
+def _time_of(record: SweepRecord) -> str:
+    """As a target's option says it."""
+    return "virtual" if record.is_virtual_time else "real"
 
 
 def _word(sweep_id: str) -> str:

@@ -19,6 +19,7 @@ from lab.sweep.desk import SweepDesk
 from lab.sweep.measure import cell_store
 from lab.sweep.rows import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
+from lab.sweep.service import SweepRequest
 from lab.sweep.spread import SpreadTask, TaskSpread
 from lab.sweep.store import LatestCell, PlannedCell, SweepProgress, SweepStore
 from tests.unit.fakes import FakeClock
@@ -63,6 +64,27 @@ def test_the_newest_run_of_the_same_file_is_found_by_either_name(host: Host) -> 
     assert desk(host).newest_run("levels") == ""
     with pytest.raises(ResultError):
         desk(host).newest_run("nothing")
+
+
+def test_a_run_in_the_other_time_is_not_gone_on_with(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = begun(host)
+    asked: list[bool] = []
+
+    def planned(_sweep: object, _text: object, request: SweepRequest) -> None:
+        asked.append(request.target.is_virtual_time)
+        raise RunCancelled("seen")
+
+    monkeypatch.setattr("lab.sweep.desk.plan_sweep", planned)
+    for text, name, found, is_virtual in (
+        ("uml:", "chunks", folder.id, True),
+        ("uml:?time=virtual", "chunks", folder.id, True),
+        ("uml:?time=real", "chunks", "", False),
+    ):
+        other = SweepDesk(parse_target(text), host)
+        assert other.newest_run(name) == found
+        with pytest.raises(RunCancelled):
+            other.work(name)
+        assert asked.pop() is is_virtual
 
 
 def test_one_that_runs_is_told_from_one_that_does_not(host: Host) -> None:

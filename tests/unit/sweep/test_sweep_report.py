@@ -15,7 +15,7 @@ from lab.sweep.cells import CellDone
 from lab.sweep.measure import cell_store
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import decode_sweep
-from lab.sweep.service import SweepOutcome
+from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
 from tests.unit.sweep.made_sweeps import row
 from tests.unit.sweep.test_schema import FILE, HERE
@@ -164,6 +164,42 @@ def test_resuming_what_was_never_begun_says_that_it_is_new(
     assert f"{newest} was begun with another version of this file: this is a new sweep" in said(changed, "--resume")
     assert "this is a new" not in said(changed)
     assert [folder and folder.id for folder in resumed] == [None, newest, None, None]
+
+
+def test_it_is_gone_on_with_in_the_time_in_which_it_was_begun(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
+    resumed: list[tuple[bool, str]] = []
+
+    def measured(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None) -> SweepOutcome:
+        folder = folder or SweepStore(Host.real()).begin(
+            plan.sweep, plan.text, (), is_virtual_time=plan.is_virtual_time
+        )
+        resumed.append((plan.is_virtual_time, folder.id))
+        return SweepOutcome(folder, 0, 0, ())
+
+    monkeypatch.setattr("lab.sweep.command.run_sweep", measured)
+    path = tmp_path / "my.toml"
+    path.write_text(FILE)
+    allow = ("--allow", "too-short-for-latency")
+
+    def gone_on(name: str, *on: str) -> tuple[bool, str]:
+        assert run(["sweep", name, "--resume", *on, *allow]) == 0
+        return resumed[-1]
+
+    real, virtual = ("--on", "uml:?time=real"), ("--on", "uml:?time=virtual")
+    in_real, first = gone_on(str(path), *real)
+    in_virtual, second = gone_on(str(path), *virtual)
+    assert (in_real, in_virtual) == (False, True)
+    assert first != second, "in the other time it is another sweep"
+    assert gone_on(first) == gone_on(str(path), *real) == (False, first)
+    assert gone_on(second) == gone_on(str(path)) == gone_on(str(path), *virtual) == (True, second)
+    capfd.readouterr()
+    assert run(["sweep", first, "--resume", *virtual, *allow]) != 0
+    said = capfd.readouterr().err
+    assert f"{first} was begun in real time, and uml:?time=virtual asks for virtual time" in said
+    assert "go on with --on 'uml:?time=real'" in said
 
 
 def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
