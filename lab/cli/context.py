@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from lab.host import signals
 from lab.parts import added
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lab.disks import Lab, Opener
     from lab.machine import Host, Machine, Target
     from lab.machine.api import CommandResult
@@ -127,6 +129,17 @@ def current() -> Context:
 
 
 CLUSTER_HELP = "Spread it: local[:N], ssh:HOST,HOST, or a scheduler's address. Nothing: as a part of this command."
+
+
+def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:
+    """Raises SpecError for what a cluster cannot prove: it has what comes with raidlab, not a file of this computer."""
+    if not is_proof:
+        raise SpecError("--cluster spreads proofs, and none is asked for", hint="add --prove, or leave --cluster out")
+    own = {path.resolve() for path in known}
+    if strange := next((path for path in files if path.resolve() not in own), None):
+        raise SpecError(
+            f"the workers of a cluster do not have '{strange}'", hint="leave --cluster out to prove it here"
+        )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import Context, current
+from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.lesson_text import PASSED, say
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import open_session
@@ -219,9 +219,12 @@ def verify(
         bool, Parameter(negative="", show_default=False, help="Also take every way in it, on machines of its own.")
     ] = False,
     seed: Annotated[list[str] | None, Parameter(help="For these words; without any: two.")] = None,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Check drill files: all that is wrong, with its remedy."""
     context = current()
+    if cluster:
+        require_shared(files, catalogue().values(), is_proof=prove)
     chosen = {path: read_drill(path) for path in files or catalogue().values()}
     if not prove:
         names = [drill.id for drill in chosen.values()]
@@ -229,7 +232,7 @@ def verify(
         return
     from lab.cli.proofs import prove_and_tell
 
-    prove_and_tell(context, (), chosen, seed)
+    prove_and_tell(context, (), chosen, seed, cluster)
 
 
 def _folder(context: Context) -> Path:

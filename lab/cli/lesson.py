@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lab.cli import lesson_text
-from lab.cli.context import CLUSTER_HELP, Context, current
+from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.cli.session import open_session
@@ -226,6 +226,8 @@ def verify(
     """Check lesson files: everything that is wrong, with file, step and remedy."""
     context = current()
     course = Student(context.host).course
+    if cluster:
+        require_shared(files, (each.path for each in course.lessons), is_proof=prove)
     if files:
         chosen: tuple[LessonFiles, ...] = tuple(check_file(path) for path in files)
     else:
@@ -238,9 +240,6 @@ def verify(
     if prove:
         from lab.cli.proofs import prove_and_tell
 
-        own = {each.path.resolve() for each in course.lessons}
-        if cluster and any(path.resolve() not in own for path in files):
-            raise SpecError("a cluster proves the lessons that all its workers have", hint="leave --cluster out")
         prove_and_tell(context, chosen, drills, seed, cluster)
         return
     names = [*(each.lesson.id for each in chosen), *(drill.id for drill in drills.values())]

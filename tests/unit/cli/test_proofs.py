@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from lab.cli.main import run
 from lab.cli.proofs import AnyProof, _Asked, _attempt, _called, prove_asked
 from lab.drills.proof import DrillProof
 from lab.drills.schema import catalogue
@@ -78,3 +80,22 @@ def test_what_comes_to_no_end_on_a_worker_is_told_as_here(error: LabError, monke
 def asked(*, is_drill: bool) -> _Asked:
     known = catalogue() if is_drill else [each.lesson.id for each in built_in_course().lessons]
     return _Asked(id=next(iter(known)), is_drill=is_drill, word="anna", target="uml:")
+
+
+@pytest.mark.parametrize("kind", ["drill", "lesson"])
+def test_a_cluster_proves_what_its_workers_have(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("lab.cli.proofs.prove_and_tell", lambda *given: asked.append(given[-1]))
+    own = next(iter(catalogue().values())) if kind == "drill" else built_in_course().lessons[0].path
+    mine = tmp_path / own.name
+    mine.write_text(own.read_text())
+    cluster = ("--cluster", "local:2")
+    assert run([kind, "verify", "--prove", *cluster, str(own)]) == 0
+    assert asked == ["local:2"]
+    assert run([kind, "verify", "--prove", *cluster, str(mine)]) == 2
+    assert f"the workers of a cluster do not have '{mine}'" in capfd.readouterr().err
+    assert run([kind, "verify", *cluster]) == 2
+    assert "add --prove" in capfd.readouterr().err
+    assert len(asked) == 1
