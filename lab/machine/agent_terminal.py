@@ -142,7 +142,7 @@ class PseudoTerminal:
         try:
             self.typed = self.typed[os.write(self.master, self.typed) :] if self.typed else b""
         except BlockingIOError:
-            return
+            pass
         except OSError:
             self.typed = b""
         if not self.typed:

@@ -41,7 +41,8 @@ class Sitting:
             self.failure = error
 
     def until(self, is_reached: Callable[[], bool], what: str) -> None:
-        wait_for(lambda: None, lambda _: is_reached(), what=what, timeout_seconds=20, clock=HostClock())
+        seen = lambda: (bytes(self.shown[-1000:]), self.commands[-2:], self.failure)  # noqa: E731
+        wait_for(seen, lambda _: is_reached(), what=what, timeout_seconds=20, clock=HostClock())
 
     def run(self, line: str) -> tuple[TypedCommand, str]:
         """Type a line and wait for its end; what it printed, the line itself left out."""
