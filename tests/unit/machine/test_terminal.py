@@ -48,9 +48,13 @@ class Sitting:
         """Type a line and wait for its end; what it printed, the line itself left out."""
         count, start = len(self.commands), len(self.shown)
         self.terminal.type(f"{line}\r".encode())
-        self.until(lambda: len(self.commands) > count and self.shown.endswith(b"# "), line)
+        self.until(lambda: len(self.commands) > count and self._is_at_prompt(), line)
         printed = bytes(self.shown[start:]).partition(b"\x1b[?2004l\r")[2].partition(b"\x1b[?2004h")[0]
         return self.commands[-1], printed.decode()
+
+    def _is_at_prompt(self) -> bool:
+        # Behind one that is just as wide as the terminal, readline goes to the next line.
+        return self.shown.rpartition(b"\x1b[?2004h")[2].rstrip(b" \r").endswith(b"#")
 
     def leave(self) -> None:
         self.terminal.stop()
@@ -90,6 +94,13 @@ def test_what_is_typed_is_told_when_it_has_ended_and_kept_in_a_history(sitting: 
     assert kept[-1] == told.line
     assert kept[-2].startswith("#")
     assert abs(int(kept[-2][1:]) - time.time()) < 60
+
+
+def test_a_prompt_may_be_just_as_wide_as_the_terminal(sitting: Sitting, tmp_path: Path) -> None:
+    name = "x" * (80 - len("lab:~/# "))
+    sitting.run(f"HOME={tmp_path}; mkdir ~/{name}; cd ~/{name}")
+    assert not sitting.shown.endswith(b"# "), "the case that is meant"
+    assert sitting.run("echo ${#PWD}")[1] == f"{len(str(tmp_path)) + 73}\r\n"
 
 
 def test_its_users_own_start_file_is_not_read(sitting: Sitting) -> None:
