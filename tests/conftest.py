@@ -74,13 +74,15 @@ SLOW = (
     "unit/sweep/test_sweep_in_browser.py",
 )
 
-# Files that try every combination of something of which another file tries the usual ones: marked wide as a whole.
+# Files that try every combination of something of which another file tries the usual ones, or hunt for bugs: marked
+# wide as a whole.
 WIDE = (
     "hardening/test_promises.py",
     "kernel/test_adapt.py",
     "kernel/test_app_kills.py",
     "kernel/test_app_pace.py",
     "kernel/test_breaking.py",
+    "kernel/test_drill_page.py",
     "kernel/test_drill_proofs.py",
     "kernel/test_fault_files.py",
     "kernel/test_fault_files_broken.py",
@@ -95,6 +97,8 @@ WIDE = (
     "kernel/test_rebuild.py",
     "kernel/test_spread.py",
     "kernel/test_sweep.py",
+    "unit/results/test_fuzzed_results.py",
+    "unit/sweep/test_pool_starts.py",
 )
 
 # Marker -> programs that its tests start.

@@ -186,6 +186,7 @@ def test_only_the_parts_concerned_are_written_again(
     assert {path.name for path in kept_in(cache).iterdir()} == {"parts.json", "lock"}
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_small_parts_are_joined(original: Path, cache: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bundles"

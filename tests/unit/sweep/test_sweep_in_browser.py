@@ -143,6 +143,7 @@ def test_a_heat_map_shows_each_cell_where_it_belongs(chromium: Browser, tmp_path
     assert len(chromium.says(text)) == 2
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("cells", "told"), [(6, ""), (5, " 1 place without a cell."), (4, " 2 places without a cell.")]
 )
@@ -233,6 +234,7 @@ def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> Non
     assert EVIL + "@c1" in chromium.says('document.getElementById("multiples-key").textContent')
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "result",
     [
