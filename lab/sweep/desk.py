@@ -105,7 +105,7 @@ class SweepDesk:
     def work(self, name: str) -> SweepWork:
         """What ``run`` would do. Raises SpecError, ExperimentError, ToolMissing as planning does."""
         sweep, text, folder = self._find(name)
-        request = SweepRequest(self._time_of(folder), self._host, parse_cluster("local"))
+        request = SweepRequest(self._target_for(folder), self._host, parse_cluster("local"))
         plan, request = self._plan(sweep, text, request)
         return SweepWork(
             lines=tuple(plan_lines(plan, request))[1:],
@@ -148,7 +148,7 @@ class SweepDesk:
         """Measure what is missing, as the newest run of this file if there is one. Raises as ``run_sweep``."""
         sweep, text, folder = self._find(name)
         request = SweepRequest(
-            self._time_of(folder),
+            self._target_for(folder),
             self._host,
             parse_cluster("local"),
             on_progress=on_progress,
@@ -165,7 +165,7 @@ class SweepDesk:
             request = replace(request, cluster=parse_cluster("local:1"))
         return plan, request
 
-    def _time_of(self, folder: SweepFolder | None) -> Target:
+    def _target_for(self, folder: SweepFolder | None) -> Target:
         return folder.in_its_time(self._target) if folder else self._target
 
     def _find(self, name: str) -> tuple[Sweep, str, SweepFolder | None]:

@@ -224,9 +224,11 @@ def test_the_next_step_is_that_of_what_is_shown(tmp_path: Path) -> None:
         screen = screen_of(app)
         screen.action_level(1)
         assert "builds it" in str(screen.query_one(HintLine).visual)
-        screen.on_rack_toggled(Rack.Toggled(removed=screen.draft.disks))
+        screen.query_one(Rack).action_choose_none()
+        await quiet(app, pilot)
         assert "Space takes one into the array" in str(screen.query_one(HintLine).visual)
-        screen.on_rack_toggled(Rack.Toggled(added=("disk01", "disk02", "disk03", "disk04")))
+        screen.query_one(Rack).action_choose_free()
+        await quiet(app, pilot)
         assert "builds it" in str(screen.query_one(HintLine).visual)
 
     run_app(still_app(tmp_path, "build"), act)
