@@ -19,6 +19,8 @@ from lab.gates.decoding import decode_json
 from lab.host.clock import HostClock
 
 SCHEDULER = "scheduler"
+JOINED = "raidlab-joined"
+"""The scheduler's topic that has the name of each worker that ever was connected, once for each time."""
 CLEARING_SECONDS = 10.0
 NO_PAGES = "127.0.0.1:0"
 """Where Dask's web server listens that has none: without an address on every interface."""
@@ -124,8 +126,18 @@ def _leave(serving: list[Any]) -> None:
 
 def _scheduler(settings: NodeSettings) -> Any:
     from distributed import Scheduler
+    from distributed.diagnostics.plugin import SchedulerPlugin
+
+    base: Any = SchedulerPlugin
+
+    class Joined(base):  # type: ignore[misc] # it comes without types
+        """Notes each worker before it is given a task: one that dies of it was connected all the same."""
+
+        def add_worker(self, scheduler: Any, worker: str) -> None:
+            scheduler.log_event(JOINED, str(scheduler.workers[worker].name))
 
     return Scheduler(
+        plugins=[Joined()],
         host=settings.listen,
         security=security_of(settings.keys),
         dashboard=bool(settings.dashboard),

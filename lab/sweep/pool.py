@@ -24,7 +24,7 @@ from lab.host.pool import processors
 from lab.machine import Host
 from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables
 from lab.sweep.launch import LOOPBACK, Launcher, NodeProcess
-from lab.sweep.node import Keys, NodeReady, security_of
+from lab.sweep.node import JOINED, Keys, NodeReady, security_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -116,8 +116,8 @@ class Pool:
         """Worker -> when it may be started again."""
         self._stillborn: dict[int, int] = {}
         """Worker -> how often in a row it has ended before it was connected."""
-        self._connected: set[str] = set()
-        """Names of the workers that were seen since they were started."""
+        self._joined: dict[str, int] = {}
+        """Name -> how often a worker had been connected when its predecessor ended."""
         self._heard: dict[str, float] = {}
         """Name -> when the scheduler last heard of a worker, by the scheduler's clock."""
         self._suspected: dict[str, float] = {}
@@ -153,7 +153,6 @@ class Pool:
                 found = self.client.scheduler_info(n_workers=-1).get("workers", {})
                 self._seen = {str(address): str(each["name"]) for address, each in found.items()}
                 self._heard = {str(each["name"]): float(each["last_seen"]) for each in found.values()}
-                self._connected.update(self._seen.values())
             self._seen_at = now
         return self._seen
 
@@ -200,8 +199,10 @@ class Pool:
         return START_SECONDS if self.spec.kind is ClusterKind.LOCAL else FIRST_WORKER_SECONDS
 
     def _replace(self, number: int, handle: WorkerHandle, end: str) -> None:
-        self._stillborn[number] = 0 if handle.name in self._connected else self._stillborn.get(number, 0) + 1
-        self._connected.discard(handle.name)
+        joined = self._joined_so_far(handle.name)
+        was_connected = joined > self._joined.get(handle.name, 0)
+        self._stillborn[number] = 0 if was_connected else self._stillborn.get(number, 0) + 1
+        self._joined[handle.name] = joined
         now = self._host.clock.monotonic_seconds()
         self._restarts.append(now)
         # Jobs of a queue end with their time, all through a long sweep.
@@ -220,6 +221,14 @@ class Pool:
             self._handles[number] = self._makers[number]()
         except LabError as error:
             self._later(number, f"{handle.name} cannot be started: {error.message}")
+
+    def _joined_so_far(self, name: str) -> int:
+        """As the scheduler knows it, whose list of workers may have been looked at too seldom to see one."""
+        # A scheduler that is gone has none; ``tend`` says so.
+        with suppress(OSError):
+            events = self.client.get_events(JOINED)
+            return sum(joined == name for _, joined in events)
+        return 0
 
     def _later(self, number: int, why: str) -> None:
         """Its computer may come back. Meanwhile the others go on."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,6 +169,8 @@ def test_a_task_whose_worker_dies_again_and_again_is_reported(tmp_path: Path) ->
         assert "ended meanwhile" in answer.failure
         ((_, after),) = TaskSpread(pool, f"{TASKS}:echo").run([SpreadTask(key="more", payload=b"x")])
         assert after.data.startswith(b"x ")
+        # Two at the start, and those that died were connected before they did.
+        assert sum(map(pool._joined_so_far, ("worker-0", "worker-1"))) >= 5
     assert len(heard) >= 4
 
 
@@ -267,19 +270,32 @@ def one_that_works(folder: Path, clock: FakeClock, heard: list[str]) -> Any:
 
 
 def test_jobs_that_end_with_their_time_are_replaced_for_ever_and_not_in_a_row(tmp_path: Path) -> None:
-    clock, heard = FakeClock(), list[str]()
+    clock, heard, joined = FakeClock(), list[str](), list[tuple[float, str]]()
     pool = one_that_works(tmp_path, clock, heard)
+    pool.client = SimpleNamespace(get_events=lambda _: joined)
 
     def ends(times: int, after_seconds: float) -> None:
         for _ in range(times):
             clock.sleep(after_seconds)
-            pool._connected.add("worker-0")
+            joined.append((clock.monotonic_seconds(), "worker-0"))
             pool.tend()
 
     ends(3 * pools.MOST_RESTARTS, 60.0)
     assert len(heard) == 3 * pools.MOST_RESTARTS
     with pytest.raises(ClusterLost, match="again and again"):
         ends(pools.MOST_RESTARTS + 1, 2.0)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_one_that_dies_before_the_client_has_looked_again_was_connected(tmp_path: Path, *, is_connected: bool) -> None:
+    clock, heard, joined = FakeClock(), list[str](), list[tuple[float, str]]()
+    pool = one_that_works(tmp_path, clock, heard)
+    pool.client = SimpleNamespace(get_events=lambda _: joined)
+    for _ in range(pools.MOST_STILLBORN):
+        clock.sleep(2.0)
+        joined += [(0.0, "worker-0")] * is_connected
+        pool.tend()
+    assert ("tried again" in heard[-1]) is not is_connected
 
 
 def test_one_that_cannot_be_ended_keeps_no_other_from_it(tmp_path: Path) -> None:
