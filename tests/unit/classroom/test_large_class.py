@@ -212,6 +212,8 @@ folder._KEEP_AFTER = folder._AT_ONCE = 5
 way, number = sys.argv[3], int(sys.argv[4])
 add, write = kept.KeptClass.add, kept.KeptClass._written
 done = []
+# Ignored where the tests run in the background, and then nobody interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def kill():
     os.kill(os.getpid(), number)
