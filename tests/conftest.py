@@ -96,7 +96,6 @@ WIDE = (
     "kernel/test_microscope_writes.py",
     "kernel/test_rebuild.py",
     "kernel/test_spread.py",
-    "kernel/test_stand_still.py",
     "kernel/test_sweep.py",
     "unit/results/test_fuzzed_results.py",
     "unit/sweep/test_pool_starts.py",

@@ -221,10 +221,11 @@ def test_what_emulated_drives_show_carries_over_to_the_embedded_kernel(lab: Virt
         lab.computer.run(raidlab, "export", record["id"], "--to", bundles[-1])
     compared = json.loads(lab.computer.run(raidlab, "--quiet", "--json", "compare", *bundles).text)
     conclusions = compared["experiments"]["vm-drives"]["conclusions"]
-    # Several times apart, so that a busy computer, which makes parity dear, cannot turn them round.
-    assert {(each["faster"], each["slower"]): each["transfers"] for each in conclusions} == {
-        ("raid0", "raid5"): ["carries over"]
-    }
+    found = {(each["faster"], each["slower"]): each["transfers"] for each in conclusions}
+    assert found["raid0", "raid5"] == ["carries over"]
+    assert found["raid0", "single"] == ["carries over"]
+    # RAID 5 writes a third faster than one drive: a busy computer may leave that open, but must not turn it round.
+    assert ["flips"] not in found.values()
 
 
 def test_disks_fail_and_are_replaced_by_hand(lab: VirtualLab) -> None:
