@@ -51,7 +51,12 @@ def read_array(machine: Machine, name: str) -> ArrayStatus:
 
 
 def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[ArrayStatus, ...]:
-    """State of every array of the machine, sorted by number, or of those of these ``names`` that are there."""
+    """State of every array of the machine, sorted by number, or of those of these ``names`` that are there.
+
+    What is ``clear`` is none: a name without members, or one that was stopped. md takes its folder, and those of its
+    members, away a little after ``mdadm --stop`` has ended, and refuses reads meanwhile (mddev_put() and
+    md_attr_show() in drivers/md/md.c).
+    """
     if names is None:
         blocks = machine.list_dirs(("/sys/block",))["/sys/block"]
         found = [block for block in blocks if is_array_name(block)]
@@ -62,7 +67,10 @@ def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[A
     present = [name for name in names if folders[md_path(name)]]
     paths = [path for name in present for path in array_paths(name, folders[md_path(name)])]
     texts = machine.read(paths) if paths else {}
-    return tuple(parse_array(name, folders[md_path(name)], texts, folders[_holders(name)]) for name in present)
+    standing = (
+        name for name in present if (texts[md_path(name, "array_state")] or "clear").strip() != ArrayState.CLEAR
+    )
+    return tuple(parse_array(name, folders[md_path(name)], texts, folders[_holders(name)]) for name in standing)
 
 
 def _holders(name: str) -> str:

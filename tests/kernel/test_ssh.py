@@ -146,16 +146,23 @@ def test_nobody_there_is_a_lost_machine(tmp_path: Path) -> None:
 
 
 LOCAL_CLIENT = """
-import json
+import fcntl, json, os
+from lab.arrays.state import read_arrays
 from lab.machine import Host, open_machine, parse_target
+FOLDER, STOP_ARRAY = "/sys/block/md0/md", 0x932
 with open_machine(parse_target("local:"), Host.real()) as machine:
-    members = ["/dev/ubda", "/dev/ubdb"]
     machine.run(["mdadm", "--create", "/dev/md0", "--run", "--assume-clean", "--level=1", "--raid-devices=2",
-                 "--metadata=1.2", *members])
-    state = machine.read(["/sys/block/md0/md/level", "/sys/block/md0/md/degraded", "/sys/block/md0/md/raid_disks"])
-    machine.run(["mdadm", "--stop", "/dev/md0"])
-    print(json.dumps({"state": list(state.values()), "facts": machine.facts.host_name,
-                      "left": machine.list_dirs(["/sys/block/md0/md"])["/sys/block/md0/md"]}))
+                 "--metadata=1.2", "/dev/ubda", "/dev/ubdb"])
+    state = machine.read([f"{FOLDER}/level", f"{FOLDER}/degraded", f"{FOLDER}/raid_disks"])
+    running = [array.name for array in read_arrays(machine)]
+    # Stopped as mdadm does it; as long as the node is open, md keeps the folder of what it stopped.
+    node = os.open("/dev/md0", os.O_RDONLY)
+    fcntl.ioctl(node, STOP_ARRAY)
+    folder = machine.list_dirs([FOLDER])[FOLDER]
+    stopped = [array.name for array in read_arrays(machine)]
+    os.close(node)
+    print(json.dumps({"state": list(state.values()), "facts": machine.facts.host_name, "running": running,
+                      "folder": folder, "stopped": stopped}))
 """
 
 
@@ -186,4 +193,6 @@ def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Pa
     answer = json.loads(said.stdout)
     assert [text.strip() for text in answer["state"]] == ["raid1", "0", "2"]
     assert answer["facts"] == "raidlab"
-    assert answer["left"] == []
+    assert answer["running"] == ["md0"]
+    assert "array_state" in answer["folder"]
+    assert answer["stopped"] == []

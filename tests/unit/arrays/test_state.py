@@ -40,6 +40,15 @@ def test_all_arrays_take_one_batch_of_reads() -> None:
     assert read_arrays(FakeMachine(dirs={"/sys/block": ("sda", "md_d0")})) == ()
 
 
+@pytest.mark.parametrize("state_text", ["clear\n", None])
+def test_what_was_just_stopped_is_no_array_although_its_folder_is_still_there(state_text: str | None) -> None:
+    fake = machine_with("raid1")
+    fake.files["/sys/block/md0/md/array_state"] = state_text
+    assert read_arrays(fake) == ()
+    with pytest.raises(ArrayError, match="no array md0"):
+        read_array(fake, "md0")
+
+
 def test_an_array_that_is_not_there() -> None:
     with pytest.raises(ArrayError, match="no array md7") as caught:
         read_array(machine_with("raid1"), "md7")
