@@ -221,11 +221,12 @@ def test_what_emulated_drives_show_carries_over_to_the_embedded_kernel(lab: Virt
         lab.computer.run(raidlab, "export", record["id"], "--to", bundles[-1])
     compared = json.loads(lab.computer.run(raidlab, "--quiet", "--json", "compare", *bundles).text)
     conclusions = compared["experiments"]["vm-drives"]["conclusions"]
-    found = {(each["faster"], each["slower"]): each["transfers"] for each in conclusions}
-    assert found["raid0", "raid5"] == ["carries over"]
-    assert found["raid0", "single"] == ["carries over"]
-    # RAID 5 writes a third faster than one drive: a busy computer may leave that open, but must not turn it round.
-    assert ["flips"] not in found.values()
+    # One write is one, two and four requests of members: who is slower on the drives is slower on a busy processor too.
+    assert {(each["faster"], each["slower"]): each["transfers"] for each in conclusions} == {
+        ("raid0", "raid10"): ["carries over"],
+        ("raid0", "raid5"): ["carries over"],
+        ("raid10", "raid5"): ["carries over"],
+    }
 
 
 def test_disks_fail_and_are_replaced_by_hand(lab: VirtualLab) -> None:
