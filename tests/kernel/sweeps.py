@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,17 @@ members = [2, 3, 4]
 queue_depth = {depths}
 drive = ["hdd-10k"]
 """
+
+
+@contextmanager
+def _not_left_behind(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Whoever stops waiting for a sweep, or is interrupted, ends it: alone it would go on for minutes."""
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,8 @@ class Sweeps:
     def run(self, *words: str, status: int = 0) -> dict[str, Any]:
         """To its end. The document that it prints."""
         process = self.start(*words)
-        printed, said = process.communicate(timeout=self.patience_seconds)
+        with _not_left_behind(process):
+            printed, said = process.communicate(timeout=self.patience_seconds)
         assert process.returncode == status, said
         document: dict[str, Any] = json.loads(printed)
         return document
@@ -83,10 +96,11 @@ class Sweeps:
 
     def until(self, is_so: Callable[[], object], process: subprocess.Popen[str]) -> None:
         deadline = time.monotonic() + self.patience_seconds
-        while not is_so():
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < deadline, self.progress()
-            time.sleep(0.02)
+        with _not_left_behind(process):
+            while not is_so():
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline, self.progress()
+                time.sleep(0.02)
 
     def kill(self, name: str, process: subprocess.Popen[str]) -> None:
         """``client``, ``scheduler``, or a worker by its name: with SIGKILL."""
