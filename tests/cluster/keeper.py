@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 END_SECONDS = 20
 SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
@@ -151,12 +152,23 @@ def _end_all() -> None:
 
 
 def _obey(order: str) -> int:
-    wanted = json.loads(order)
-    # Should the keeper itself be killed, the daemons follow it.
-    argv = ["setpriv", "--pdeathsig", "KILL", *wanted["argv"]]
+    wanted, libc, keeper = json.loads(order), ctypes.CDLL(None), os.getpid()
+
+    def follow_the_keeper() -> None:
+        """In the daemon, before its program begins: should the keeper itself be killed, the daemon ends too."""
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != keeper:
+            os._exit(1)
+
     with open(wanted["log"], "ab") as log:
         daemon = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=wanted["environment"], start_new_session=True
+            wanted["argv"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=wanted["environment"],
+            start_new_session=True,
+            preexec_fn=follow_the_keeper,  # the keeper has no threads
         )
     return daemon.pid
 
