@@ -10,6 +10,7 @@ differences of the histogram bins, never from averages. Facts checked with fio 3
 - the very first document can have I/Os with runtime 0: it has no rate yet;
 - after the run the last document is printed once more, with the same counters, or with a few ms more than the last
   interval's: such a sliver is held back until ``finish``;
+- or with less time than the one before, whose clock ran on after the last answer: 38 ms of 1.4 s (fio 3.39);
 - SIGINT and SIGTERM print one last complete document, after a note on a line of its own, and end with status 128.
 """
 
@@ -24,6 +25,7 @@ from lab.workloads.fio_output import (
     FioDirection,
     FioDocument,
     JobFigures,
+    answered_ios,
     bin_percentile,
     decode_document,
     latency_section,
@@ -43,6 +45,7 @@ class LiveDirection:
     iops: float
     bandwidth_bytes_per_second: float
     ios: int
+    """Answered in the interval; requests where they have several sizes."""
     p50_seconds: float | None
     p99_seconds: float | None
 
@@ -88,7 +91,7 @@ class LiveFeed:
         found = self._intervals(list(self.splitter.finish()))
         sliver = difference(self._before, self._held_back) if self._held_back else None
         self._held_back = None
-        return [*found, sliver] if sliver and _ios(sliver) else found
+        return [*found, sliver] if sliver and _has_answers(sliver) else found
 
     def figures(self, *, exit_status: int, stderr_text: str, accept_interrupted: bool = False) -> JobFigures:
         """What came of the whole run, or of its measured stretch. Raises WorkloadError as ``parse_figures`` does."""
@@ -128,17 +131,18 @@ def difference(before: FioDocument | None, after: FioDocument) -> LiveInterval |
     if milliseconds <= 0:
         return None
     seconds = milliseconds / 1000
+    block_bytes = after.jobs[0].block_bytes if len(after.jobs) == 1 else None
     return LiveInterval(
         time_seconds=after.timestamp_ms / 1000,
         interval_seconds=seconds,
-        reads=_direction(read_before, read, seconds),
-        writes=_direction(write_before, write, seconds),
+        reads=_direction(read_before, read, seconds, block_bytes),
+        writes=_direction(write_before, write, seconds, block_bytes),
         is_warmup=_is_warmup(after),
     )
 
 
-def _ios(interval: LiveInterval) -> int:
-    return sum(each.ios for each in (interval.reads, interval.writes) if each)
+def _has_answers(interval: LiveInterval) -> bool:
+    return any(each.ios or each.bandwidth_bytes_per_second for each in (interval.reads, interval.writes) if each)
 
 
 def _sections(document: FioDocument, name: str) -> FioDirection:
@@ -159,11 +163,14 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
     pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
-    return any(new.total_ios < old.total_ios or new.runtime < old.runtime for old, new in pairs)
+    # Of time alone that is said where nothing had been counted: the last document may have less of it.
+    return any(new.total_ios < old.total_ios or (new.runtime < old.runtime and not old.total_ios) for old, new in pairs)
 
 
-def _direction(before: FioDirection, after: FioDirection, seconds: float) -> LiveDirection | None:
-    ios = after.total_ios - before.total_ios
+def _direction(
+    before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
+) -> LiveDirection | None:
+    ios = answered_ios(before, after, block_bytes)
     if ios <= 0 and not after.total_ios:
         return None
     bins = new_samples(before, after)

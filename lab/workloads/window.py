@@ -21,6 +21,7 @@ from lab.workloads.fio_output import (
     FioDirection,
     FioDocument,
     JobFigures,
+    answered_ios,
     bin_percentile,
     decode_document,
     latency_section,
@@ -114,10 +115,8 @@ class WindowCut:
         begin, end = decode_document(self._begin), decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
         before, after = begin.jobs[0], end.jobs[0]
-        block = after.options.get("bs", "")
-        block_bytes = int(block) if block.isdecimal() else None
-        reads = _difference(before.read, after.read, seconds, block_bytes)
-        writes = _difference(before.real_write, after.real_write, seconds, block_bytes)
+        reads = _difference(before.read, after.read, seconds, after.block_bytes)
+        writes = _difference(before.real_write, after.real_write, seconds, after.block_bytes)
         if reads is None and writes is None:
             raise WorkloadError(
                 f"not one I/O was answered in the {seconds:.3g} s that were measured",
@@ -141,8 +140,7 @@ def _difference(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> DirectionFigures | None:
     size = after.io_bytes - before.io_bytes
-    # Bytes count answers, and at the very moment of the clock; I/Os count requests, and a little later (stat.c).
-    ios = size // block_bytes if block_bytes else after.total_ios - before.total_ios
+    ios = answered_ios(before, after, block_bytes)
     if ios <= 0 or seconds <= 0:
         return None
     bins = new_samples(before, after)

@@ -101,9 +101,53 @@ def test_backwards_counters_start_anew() -> None:
     assert found.reads.ios == 5
 
 
-def document(ios: int, bins: dict[str, int]) -> FioDocument:
+@pytest.mark.parametrize("block", ["4096", "4k"])
+def test_answers_after_the_last_count_of_requests_are_told(block: str) -> None:
+    # As a busy computer gives it: the requests of the second document were counted when all of them had been answered.
+    feed = LiveFeed()
+    found = [
+        interval
+        for clock, requests, answers in ((1000, 90, 80), (2000, 200, 160), (2020, 200, 200))
+        for interval in feed.feed(printed(clock, requests, answers, block))
+    ]
+    found += feed.finish()
+    assert [each.interval_seconds for each in found] == pytest.approx([1, 1, 0.02])
+    reads = [each.reads for each in found if each.reads]
+    moved = [part.bandwidth_bytes_per_second * each.interval_seconds for part, each in zip(reads, found, strict=True)]
+    assert sum(moved) == pytest.approx(200 * 4096)
+    assert [part.ios for part in reads] == ([80, 80, 40] if block == "4096" else [90, 110, 0])
+
+
+def test_a_last_document_with_less_time_tells_nothing_twice() -> None:
+    # fio 3.39: a document that was printed while threads ended has more time than the run took.
+    feed = LiveFeed()
+    found = [
+        interval
+        for clock, answers in ((1000, 90), (2040, 200), (2000, 200))
+        for interval in feed.feed(printed(clock, answers, answers, "4096"))
+    ]
+    found += feed.finish()
+    assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [(1.0, 90), (1.04, 110)]
+
+
+def test_a_warmup_without_an_answer_is_left_behind_by_its_clock() -> None:
+    found = difference(document(0, {}, clock=145), document(40, {"100": 40}, clock=100))
+    assert found is not None
+    assert found.interval_seconds == pytest.approx(0.1)
+
+
+def printed(clock_milliseconds: int, requests: int, answers: int, block: str) -> str:
+    read = {"io_bytes": answers * 4096, "total_ios": requests, "runtime": clock_milliseconds}
+    latency = {"lat_ns": {"N": requests, "bins": {"100": requests}}}
+    job = {"jobname": "x", "read": read | latency, "job options": {"bs": block}}
+    return json.dumps({"fio version": "fio-3.39", "timestamp_ms": 0, "jobs": [job]}, indent=1) + "\n"
+
+
+def document(ios: int, bins: dict[str, int], clock: int | None = None) -> FioDocument:
+    """After so many milliseconds; None: as many as I/Os."""
     latency = FioLatency(N=sum(bins.values()), bins=bins)
-    return FioDocument((FioJob("x", read=FioDirection(total_ios=ios, runtime=ios, lat_ns=latency)),), "", 0)
+    runtime = ios if clock is None else clock
+    return FioDocument((FioJob("x", read=FioDirection(total_ios=ios, runtime=runtime, lat_ns=latency)),), "", 0)
 
 
 @given(st.dictionaries(st.integers(1, 10**9), st.integers(0, 1000)), st.floats(0.1, 100))
