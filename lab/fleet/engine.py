@@ -50,7 +50,7 @@ BIASED_WRONG_DISK = 0.25
 """Chance of pulling a wrong disk in copies; the true one if that is higher."""
 _KEPT_SHARE = 0.75
 """Arrays that are done are dropped when fewer than this share go on."""
-_MOST_HELD = 1 << 20
+_MOST_HELD = 1 << 17
 """Members of arrays that wait for their copies: some hundred bytes each."""
 
 
@@ -119,14 +119,14 @@ class _Walk:
 
         while True:
             arrays = self._arrays
-            soonest = arrays.due.min(axis=0)
-            going = numpy.flatnonzero(soonest < self._model.mission_hours)
+            now, slots = arrays.next_events()
+            going = numpy.flatnonzero(now < self._model.mission_hours)
             if not len(going):
                 return
+            now, slots = now[going], slots[going]
             if len(going) < _KEPT_SHARE * arrays.count:
-                self._arrays = arrays = arrays.take(going)
-                soonest, going = soonest[going], numpy.arange(len(going))
-            self._step(going, soonest[going])
+                self._arrays, going = arrays.take(going), numpy.arange(len(going))
+            self._step(going, slots, now)
 
     def run_copies(self, slots: Columns, now: Floats) -> None:
         """From the failure of one member of each array to the end of its episode, or of the mission."""
@@ -139,22 +139,28 @@ class _Walk:
                 self._arrays, now = self._arrays.take(going), now[going]
                 self._over = numpy.zeros(len(going), bool)
             choose_bias(self._model, self._rng, self._arrays, now, AIM)
-            now = numpy.minimum(self._arrays.due.min(axis=0), self._model.mission_hours)
+            now, slots = self._arrays.next_events()
+            now = numpy.minimum(now, self._model.mission_hours)
             settle_weights(self._model, self._arrays, now)
             self._over = now >= self._model.mission_hours
             self._tally.end_copies(self._weights(self._over))
             going = numpy.flatnonzero(~self._over)
-            self._step(going, now[going])
+            self._step(going, slots[going], now[going])
 
-    def _step(self, going: Columns, now: Floats) -> None:
-        """The next event of each of these arrays."""
+    def _step(self, going: Columns, slots: Columns, now: Floats) -> None:
+        """The next event of each of these arrays, of one member each."""
         import numpy
 
-        slots = self._arrays.due.argmin(axis=0)[going]
         states = self._arrays.state[slots, going]
         for state, act in ((UP, self._fail), (REBUILDING, self._rebuilt), (WAITING, self._start_rebuild)):
             if (which := numpy.flatnonzero(states == state)).size:
                 act(going[which], slots[which], now[which])
+
+    def _of_group(self, values: Any, columns: Columns, groups: Columns) -> Any:
+        """The rows of these groups' members."""
+        if self._model.groups == 1:
+            return values.take(columns, axis=-1)
+        return values[groups * self._model.group_members + self._inside, columns]
 
     def _weights(self, columns: Any) -> Floats:
         """Likelihood ratio of what has happened: true law over the one that was drawn from. It is settled."""
@@ -258,7 +264,7 @@ class _Walk:
         if arrays.pulled is not None:
             arrays.pulled[slots, columns] = False
         factor = None if arrays.factor is None else arrays.factor[slots, columns]
-        lived = cumulative_hazard(self._model, now - arrays.born[slots, columns], factor)
+        lived = cumulative_hazard(self._model, now, arrays.born[slots, columns], factor)
         more = self._rng.standard_exponential(len(columns))
         if arrays.before is not None and arrays.bias is not None:
             arrays.before[slots, columns] = lived
@@ -313,10 +319,9 @@ class _Walk:
         import numpy
 
         model, arrays = self._model, self._arrays
-        slots = groups * model.group_members + self._inside
-        state, due = arrays.state[slots, columns], arrays.due[slots, columns]
+        state, due, born = (self._of_group(each, columns, groups) for each in (arrays.state, arrays.due, arrays.born))
         is_up = state == UP
-        clean = numpy.maximum(now - numpy.maximum(arrays.born[slots, columns], arrays.clean[groups, columns]), 0)
+        clean = numpy.maximum(now - numpy.maximum(born, arrays.clean[groups, columns]), 0)
         phase = numpy.zeros_like(now)
         if model.scrub.interval_hours:
             phase = (now + arrays.phase[columns]) % model.scrub.interval_hours
@@ -324,7 +329,8 @@ class _Walk:
         if model.counts_new_defects:
             left = due - now
             if arrays.work is not None:
-                left = numpy.where(state == WAITING, left, 0) + arrays.work[slots, columns] * model.tolerance
+                work = self._of_group(arrays.work, columns, groups)
+                left = numpy.where(state == WAITING, left, 0) + work * model.tolerance
             # A place is read some time during the rebuild, on average half way.
             hours = hours + numpy.maximum(numpy.where(is_up, numpy.inf, left).min(axis=0), 0) / 2
         mean = numpy.where(is_up, model.defects_per_hour * hours + model.read_errors_per_byte * model.disk_bytes, 0)

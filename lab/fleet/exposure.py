@@ -7,7 +7,7 @@ waits at a moment is Poisson too, with the mean that is computed here: no defect
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.fleet.model import FleetModel, Scrubbing, ScrubKind, Spread
 
@@ -55,19 +55,27 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
     """
     import numpy
 
-    lasting = scrub.duration_hours
-    if lasting <= _AT_ONCE * scrub.interval_hours:
+    lasting, interval = scrub.duration_hours, scrub.interval_hours
+    if lasting <= _AT_ONCE * interval:
         at_most: Floats = numpy.minimum(clean, phase)
         return at_most
-    ends = (
-        (numpy.maximum(phase - lasting, 0), phase),
-        (numpy.minimum(phase + scrub.interval_hours - lasting, scrub.interval_hours), scrub.interval_hours),
-    )
-    found: Floats = numpy.zeros_like(clean)
-    for low, high in ends:
-        middle = numpy.clip(clean, low, high)
-        found = found + (middle - low) * (middle + low) / 2 + clean * (high - middle)
-    return found / lasting
+
+    def mean(age: Any, phase: Floats) -> Floats:
+        ends = (
+            (numpy.maximum(phase - lasting, 0), phase),
+            (numpy.minimum(phase + interval - lasting, interval), interval),
+        )
+        found = numpy.zeros_like(phase)
+        for low, high in ends:
+            middle = numpy.clip(age, low, high)
+            found = found + (middle - low) * (middle + low) / 2 + age * (high - middle)
+        return found / lasting
+
+    # Most drives are older than an interval, and then it does not matter by how much.
+    found = numpy.broadcast_to(mean(interval, phase), clean.shape).copy()
+    young = numpy.nonzero(clean < interval)
+    found[young] = mean(clean[young], numpy.broadcast_to(phase, clean.shape)[young])
+    return found
 
 
 def _undetected(delay: Spread, ages: Floats) -> Floats:

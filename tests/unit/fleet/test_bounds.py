@@ -270,7 +270,7 @@ def test_defects_lose_no_more_than_the_array_holds() -> None:
 
 def test_an_age_below_zero_is_that_of_a_new_drive() -> None:
     model = exponential(4, 1, 1e5, 1e3, life=Spread(shape=1.2, scale_hours=1e5))
-    assert cumulative_hazard(model, numpy.array([-1e-12, 0.0]), None).tolist() == [0.0, 0.0]
+    assert cumulative_hazard(model, numpy.zeros(2), numpy.array([1e-12, 0.0]), None).tolist() == [0.0, 0.0]
 
 
 def test_only_the_pair_that_lost_a_member_is_hurried() -> None:
