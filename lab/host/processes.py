@@ -57,7 +57,7 @@ class Processes(Protocol):
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess: ...
     def kill_group(self, group_id: int) -> None: ...
-    def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None: ...
+    def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None: ...
 
 
 class HostProcesses:
@@ -124,16 +124,16 @@ class HostProcesses:
         except (ProcessLookupError, PermissionError):
             return
 
-    def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None:
+    def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
         """SIGKILL to every process that keeps a file below a folder open for writing, but this one and the spared.
 
         Ends when none is left: one that starts others has more of them by the time it dies, and on a busy computer
-        dying takes a while. Gives up after some seconds on what not even that ends. Who is met once may be another
-        command, which opens a lock to see whether it is free.
+        dying takes a while. Gives up after some seconds on what not even that ends. A file by the name of ``but`` does
+        not count: another command opens that to see whether it is free, however long it takes for it.
         """
         clock, before = HostClock(), set[int]()
         until = clock.monotonic_seconds() + DYING_SECONDS
-        while found := _writers(folder.resolve()) - {os.getpid(), *spared}:
+        while found := _writers(folder.resolve(), but) - {os.getpid(), *spared}:
             for process_id in found & before:
                 with suppress(OSError):
                     os.kill(process_id, signal.SIGKILL)
@@ -148,16 +148,17 @@ def ended_how(status: int) -> str:
     return signal.Signals(-status).name if status < 0 else f"status {status}"
 
 
-def _writers(folder: Path) -> set[int]:
-    return {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/")}
+def _writers(folder: Path, but: str) -> set[int]:
+    return {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/", but)}
 
 
-def _writes_below(process: Path, folder: str) -> bool:
+def _writes_below(process: Path, folder: str, but: str) -> bool:
     """Of a file that was removed the name is still told (proc(5), /proc/PID/fd and fdinfo)."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError, IndexError, ValueError):
-                if str(descriptor.readlink()).startswith(folder):
+                name = str(descriptor.readlink()).removesuffix(" (deleted)")
+                if name.startswith(folder) and name != f"{folder}{but}":
                     flags = (process / "fdinfo" / descriptor.name).read_text("ascii").split("flags:")[1].split()[0]
                     if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
                         return True

@@ -208,7 +208,7 @@ def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -
     # A program of the guest that is not traced any more goes on as one of this computer, may leave the group and start
     # others. Lock and console it has by inheritance.
     owner = read_owner(folder)
-    processes.kill_writers(folder, spared=[owner.process_id] if owner else [])
+    processes.kill_writers(folder, but=LOCK, spared=[owner.process_id] if owner else [])
     return True
 
 

@@ -62,7 +62,7 @@ class FakeProcesses:
         if group_id in self.held_fds:
             os.close(self.held_fds.pop(group_id))
 
-    def kill_writers(self, folder: Path, *, spared: Collection[int]) -> None:
+    def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
         self.writers_below.append((folder, tuple(spared)))
 
 
