@@ -157,7 +157,8 @@ class Vigil:
         if not console_of(self._folder).exists():
             # A state folder with a path too long for a socket (unix(7)): what the kernel does cannot be told.
             return self._lost(group, f"no answer for {seconds} s") if _MAY_WAIT.isdisjoint(awaited) else None
-        if ask_management_console(self._folder, _ALIVE) is None:
+        # Twice, since one question may fall into a moment in which the computer lets nothing run.
+        if all(ask_management_console(self._folder, _ALIVE) is None for _ in range(2)):
             return self._lost(group, f"no answer for {seconds} s, and its management console gives none either")
         if _MAY_WAIT.isdisjoint(awaited):
             return self._lost(group, f"it runs, but its agent has given no answer for {seconds} s")

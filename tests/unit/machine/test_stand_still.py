@@ -171,6 +171,28 @@ def test_a_kernel_that_lives_is_told_apart_and_asked_for_all_it_knows(
     assert console[-1] == "sysrq t"
 
 
+@pytest.mark.parametrize(
+    ("misses", "second", "said"),
+    [(1, SILENT_SECONDS + 1, "no answer for 120 s"), (2, STILL_SECONDS + 1, "console gives")],
+)
+def test_one_question_may_fall_into_a_moment_in_which_nothing_runs(
+    computer: Computer, vigil: Vigil, monkeypatch: pytest.MonkeyPatch, misses: int, second: int, said: str
+) -> None:
+    console_of(computer.machine).parent.mkdir(parents=True)
+    console_of(computer.machine).touch()
+    asked: list[str] = []
+
+    def ask(_folder: Path, command: str) -> str | None:
+        asked.append(command)
+        return None if (len(asked) - 1) % 2 < misses else "6.1"
+
+    monkeypatch.setattr("lab.machine.stand_still.ask_management_console", ask)
+    found = judged(computer, vigil, awaited="write")
+    assert found
+    assert found[0] == second
+    assert said in found[1].message
+
+
 DISKSTATS = """\
   98       0 ubda 10 0 80 1 20 0 160 2 {under_way} 3 4 5 0 40 1 6 7
   98      16 ubdb 1 0 8 0 0 0 0 0 0 0 0 0 0 0 0 0 0
