@@ -28,7 +28,7 @@ from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, read_plain
 from lab.gates.names import checked_name, is_name
 from lab.gates.own import make_own_folder
-from lab.host.clock import utc_second_text
+from lab.host.clock import HostClock, utc_second_text
 from lab.host.files import replace_file, storage_error, write_file
 from lab.machine import Host, Target, TargetKind
 from lab.results.leftovers import locked
@@ -43,6 +43,8 @@ from lab.units import human_seconds
 T = TypeVar("T")
 _RECORD, _FAILED, _PROGRESS, _LOCK = "sweep.json", "failed.jsonl", "progress.json", "lock"
 _MOST_FAILED_BYTES = 4 * MOST_RECORD_BYTES
+_LOOKING_SECONDS = 1.0
+"""Who only looks whether a sweep runs holds its lock for no longer, even on a busy computer."""
 
 
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,14 +154,23 @@ class SweepFolder:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Hold it alone. Raises MachineBusy, ResultError."""
+        clock = HostClock()
+        until = clock.monotonic_seconds() + _LOOKING_SECONDS
         with ExitStack() as held:
             try:
-                held.enter_context(locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB))
-            except BlockingIOError:
-                raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it") from None
+                while not self._taken(held):
+                    if clock.monotonic_seconds() > until:
+                        raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it")
+                    clock.sleep(0.02)
             except OSError as error:
                 raise storage_error(f"'{self.path}' cannot be locked", error) from error
             yield
+
+    def _taken(self, held: ExitStack) -> bool:
+        with suppress(BlockingIOError):
+            held.enter_context(locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            return True
+        return False
 
     def tell(self, progress: SweepProgress) -> None:
         """Write how far it is; what keeps that from being written stops nothing."""

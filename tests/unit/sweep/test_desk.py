@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.errors import ResultError, RunCancelled
+from lab.errors import MachineBusy, ResultError, RunCancelled
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
@@ -194,6 +197,19 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
 
 def test_two_that_begin_in_one_second_have_folders_of_their_own(host: Host) -> None:
     assert len({begun(host).id, begun(host).id, begun(host).id}) == 3
+
+
+def test_who_only_looks_keeps_nobody_from_going_on(host: Host) -> None:
+    folder = begun(host)
+    lock = os.open(folder.path / "lock", os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    threading.Timer(0.3, os.close, [lock]).start()
+    with (
+        folder.open(),
+        pytest.raises(MachineBusy, match="runs in another raidlab"),
+        SweepStore(host).find(folder.id).open(),
+    ):
+        pass
 
 
 def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_sweep(
