@@ -119,6 +119,8 @@ class LabClient:
         self._making_host = threading.Lock()
         self._monitor: Monitor | None = None
         self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
+        self._at_the_door = threading.Lock()
+        """Held where a session ends or a job comes in: no job may wait for the next session, of another machine."""
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._has_let_go = threading.Event()
@@ -143,11 +145,12 @@ class LabClient:
 
     def submit(self, job: Job[Any]) -> None:
         """Do this when its turn comes. Without an open session it fails at once."""
-        if self.session is None:
-            hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
-            self._post(messages.JobFailed(job, MachineLost("the machine does not run", hint=hint)))
-            return
-        self._queue.put(job)
+        with self._at_the_door:
+            if self.session is not None:
+                self._queue.put(job)
+                return
+        hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
+        self._post(messages.JobFailed(job, MachineLost("the machine does not run", hint=hint)))
 
     def restart(self) -> None:
         """Open the lab anew, after it was lost or could not be opened. Does nothing while it is open."""
@@ -204,7 +207,8 @@ class LabClient:
                 return
             self._has_let_go.clear()
             error = self._one_session()
-            was_open, self.session = self.session is not None, None
+            with self._at_the_door:
+                was_open, self.session = self.session is not None, None
             self._wake.clear()
             self._fail_waiting(error or MachineLost("the lab was closed"))
             if self._closing.is_set():
