@@ -62,10 +62,14 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"{path}: {error.strerror}\n")
         return 1
-    child = os.fork()
-    if child:
-        note.write_text(f"{child} {name}\n")
+    heard, told = os.pipe()
+    if os.fork():
+        # Its first word, or its end, comes when the note is there: nobody reads of a child that has already ended.
+        os.close(told)
+        os.read(heard, 1)
         return 0
+    note.write_text(f"{os.getpid()} {name}\n")
+    os.close(told)
     os.setsid()
     silence = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
