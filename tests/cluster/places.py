@@ -29,8 +29,8 @@ def over_ssh(
 ) -> Sweeps:
     """``--cluster ssh:node1,node2``: a worker on each. ``state``: the folder of both; without, that of the client."""
     sweeps = sweeps_in(folder, depths=depths, patience_seconds=patience_seconds)
-    there = f'state = "{state}"\n' if state else ""
-    return _with_table(sweeps, f'[cluster.ssh]\nconfig = "{rig.config}"\nworkers = 1\n{there}')
+    table = f'[cluster.ssh]\nconfig = "{rig.config}"\nworkers = 1\nstate = "{state or sweeps.state}"\n'
+    return _with_table(sweeps, table)
 
 
 def _with_table(sweeps: Sweeps, table: str) -> Sweeps:

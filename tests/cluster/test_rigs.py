@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -46,8 +46,11 @@ def listening(pids: Iterable[int]) -> set[str]:
     """Addresses, in hexadecimal as in /proc/net/tcp (proc(5)), at which these processes take connections."""
     inodes = set()
     for pid in pids:
-        for entry in Path(f"/proc/{pid}/fd").glob("*"):
-            inodes.add(entry.readlink().name.removeprefix("socket:[").removesuffix("]"))
+        # What is closed meanwhile takes no connections.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(FileNotFoundError):
+                    inodes.add(entry.readlink().name.removeprefix("socket:[").removesuffix("]"))
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()]
     return {words[1].partition(":")[0] for words in lines if words[3] == "0A" and words[9] in inodes}
 
@@ -82,7 +85,7 @@ def test_a_cancelled_job_ends_its_processes(slurm: SlurmRig, tmp_path: Path) -> 
     wait_until(said.exists, 20, slurm.tails)
     pid = int(said.read_text())
     assert alive([pid])
-    assert slurm.run("squeue", "--noheader", "--format=%i").split() == [str(job)]
+    assert slurm.run("squeue", "--noheader", "--states=RUNNING", "--format=%i").split() == [str(job)]
     slurm.run("scancel", str(job))
     slurm.wait_for_job(job, "CANCELLED")
     wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")

@@ -116,7 +116,11 @@ class Sweeps:
 
     def kernels(self) -> list[int]:
         """Embedded kernels that run now."""
-        return [number for number, words in self.processes().items() if "/linux " in words and "umid=" in words]
+        return [
+            number
+            for number, words in self.processes().items()
+            if words.partition(" ")[0].endswith("/linux") and "umid=" in words
+        ]
 
     def left(self) -> list[str]:
         """Processes of this state folder that are there: kernels, workers, schedulers."""

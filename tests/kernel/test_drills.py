@@ -235,8 +235,8 @@ def test_a_reset_takes_everything_back_in_seconds(made: Host) -> None:
 def test_what_cannot_be_stopped_is_named(made: Host) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, "mdadm --stop --scan; mdadm --assemble --force --run /dev/md3 $members")
-        holder = session.machine.stream(("bash", "-c", "exec 7< /dev/md3; sleep 600"))
-        time.sleep(0.5)
+        holder = session.machine.stream(("bash", "-c", "exec 7< /dev/md3; echo open; sleep 600"))
+        assert next(holder.chunks()) == "open\n"
         with pytest.raises(DrillError, match="md3"):
             desk.reset()
         holder.stop(signal_number=9)

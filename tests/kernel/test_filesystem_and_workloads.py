@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import pytest
 
@@ -13,7 +12,7 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.state import read_arrays
 from lab.errors import WorkloadError
 from lab.measure.job import BackgroundLoad, LoadTarget, Measured, MeasureOptions, run_workload
-from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, Recorder, Sample
+from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, TICKS_PER_SECOND, Recorder
 from lab.units import MIB
 from lab.workloads.fio_job import FioPhase, fio_invocations
 from lab.workloads.fio_output import parse_figures
@@ -77,17 +76,10 @@ def test_every_workload_gives_its_directions_and_an_account(
     # It has one processor, which cannot have worked for longer than it was looked at.
     assert 0 < measured.cpu.cpu_seconds_total <= measured.samples[-1].time_seconds - measured.samples[0].time_seconds
     # The few requests of a trace, or of a computer that is busy with other things, cost fewer ticks than tell anything.
-    is_told = busy_ticks(measured.samples) >= FEWEST_TICKS
+    is_told = round(measured.cpu.cpu_seconds_total * TICKS_PER_SECOND) >= FEWEST_TICKS
     assert bool(measured.cpu.cpu_microseconds_per_io) is is_told
     if is_told and not workload.trace:
         assert (measured.cpu.md_thread_cpu_seconds > 0) is workload.writes
-
-
-def busy_ticks(samples: Sequence[Sample]) -> int:
-    first, last = samples[0].cpu, samples[-1].cpu
-    assert first
-    assert last
-    return last.busy - first.busy
 
 
 def file_bytes(workload: Workload) -> int:
@@ -192,7 +184,8 @@ def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> N
     assert sum(interval.interval_seconds for interval in inside) == pytest.approx(part.runtime_seconds)
     assert sum(map(live_bytes, inside)) == pytest.approx(part.io_bytes)
     assert part.total_ios == part.io_bytes // workload.block_bytes
-    assert begin == pytest.approx(0.5, abs=0.5)
+    # It begins with the first document that is not too early for the end of the warm-up.
+    assert begin == pytest.approx(min(clock for clock in clocks if clock >= 0.5 - 0.2 * 0.25))
 
 
 def live_bytes(interval: LiveInterval) -> float:

@@ -12,6 +12,7 @@ import pytest
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
+from textual.widgets import Markdown
 
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
@@ -128,6 +129,19 @@ async def looked(pilot: AppPilot, app: RaidlabApp, fake_lab: FakeLab, count: int
     await pilot.pause()
     app.show_now()
     await pilot.pause()
+
+
+async def read_out(pilot: AppPilot, app: RaidlabApp) -> None:
+    """Show what is new, and wait until texts in Markdown stand there too: a thread parses them."""
+    app.show_now()
+    await pilot.pause()
+    await until(pilot, lambda: not is_parsing(app), "the texts are parsed")
+
+
+def is_parsing(app: RaidlabApp) -> bool:
+    """Whether a text in Markdown is on its way to the screen."""
+    texts = app.screen.query(Markdown)
+    return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in app.workers)
 
 
 def _has_seen(app: RaidlabApp, seconds: float) -> bool:

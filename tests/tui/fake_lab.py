@@ -105,6 +105,8 @@ class FakeLab:
             raise self.failure
         self.opened += 1
         self.machine.is_lost = False
+        # What the session before sampled is not this one's.
+        self.machine.stream_of_samples = None
         on_machine(self.machine)
         yield Lab(self.machine, self.host, self.disks)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.conftest import AppPilot, looked, until
+from tests.tui.conftest import AppPilot, looked, read_out, until
 from tests.tui.fake_lab import FakeLab
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
 from tui.app import RaidlabApp
@@ -55,9 +55,7 @@ async def do_first_step(app: RaidlabApp, pilot: AppPilot, fake_lab: FakeLab, *, 
 
 
 async def shown(app: RaidlabApp, pilot: AppPilot) -> None:
-    app.show_now()
-    await pilot.pause()
-    await pilot.pause()
+    await read_out(pilot, app)
 
 
 def view_of(app: RaidlabApp) -> LessonView:

@@ -82,6 +82,7 @@ async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     from lab.machine import TypedCommand
     from tests.tui.conftest import until
     from tests.tui.still import text_of
+    from tui.state import Origin
 
     await looked(pilot, app, lab)
     await until(pilot, lambda: bool(lab.machine.terminals), "a terminal")
@@ -94,7 +95,8 @@ async def typed(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     terminal.put(TypedCommand("cat /proc/mdstat", 0, 0.02, "/"))
     terminal.put(TypedCommand("ls -d /etc /proc/mdstat", 0, 0.02, "/"))
     await until(pilot, lambda: "unused devices" in text_of(app), "its output")
-    await until(pilot, lambda: len(app.lab.commands) > 0, "the command has ended")
+    typed = Origin.SHELL
+    await until(pilot, lambda: [each.origin for each in app.lab.commands].count(typed) == 2, "both commands have ended")
     await idle(pilot, app)
 
 

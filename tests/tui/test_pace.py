@@ -212,10 +212,12 @@ def test_a_step_is_told_in_lines(talk: Talk, fake_lab: FakeLab) -> None:
     talk.type("step")
     talk.hear("goes to the next event.")
     assert talk.app.lab.pace == STEP
+    start = len(talk.said.getvalue())
     fake_lab.finish_sync()
     fake_lab.machine.may_pass.set()  # type: ignore[attr-defined]
     talk.hear("stands still.")
-    talk.hear("md0")
+    # Two threads tell, each in its own time.
+    talk.wait(lambda: "md0 is ready" in talk.said.getvalue()[start:], "the array is told of")
 
 
 def test_where_time_is_everybodys_lines_say_why(talk: Talk) -> None:

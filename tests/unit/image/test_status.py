@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.host.clock import HostClock, wait_for
 from tests.unit.image.conftest import Clone
 
 MADE_FROM = [
@@ -187,6 +188,10 @@ class TestRecovery:
         ours = subprocess.Popen(["bash", "-c", script, str(program), f"{folder}/machine/lab.qcow2"])
         other = subprocess.Popen([str(program), "60"])
         try:
+            name = Path(f"/proc/{ours.pid}/comm")
+            wait_for(
+                name.read_text, lambda name: "qemu" in name, what="its name", timeout_seconds=10, clock=HostClock()
+            )
             assert clone.run("packer/steps/recover.sh").returncode == 0
             assert ours.wait(timeout=10) != 0
             assert other.poll() is None

@@ -34,7 +34,7 @@ $(objects):
 \t@echo '  CC      $@'
 \t@echo $@ >> $(COMPILED)
 \t@test $@ = one.o || until test -e one.o -o -e $(GATE); do sleep 0.05; done
-\t@test $@ = one.o || { echo $$$$ > $(HELD); until test -e $(GATE); do sleep 0.05; done; }
+\t@test $@ = one.o || { echo $$$$ >> $(HELD); until test -e $(GATE); do sleep 0.05; done; }
 \t@test ! -e wrong.c || { echo 'wrong.c:1: error: no such thing' >&2; exit 1; }
 \t@touch $@
 modules_install:
@@ -84,7 +84,7 @@ class Workshop:
 
     @property
     def held(self) -> Path:
-        """The number of a process that waits for it."""
+        """The numbers of the processes that wait for it, a line each."""
         return self.root / "held"
 
     @property
@@ -201,7 +201,7 @@ def wait_until(what: Callable[[], object]) -> None:
 def is_alive(process: str) -> bool:
     """Whether a process still runs; one that has ended and is only not yet waited for does not."""
     try:
-        state = Path(f"/proc/{process.strip()}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{int(process)}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"

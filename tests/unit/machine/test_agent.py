@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
+from lab.host.clock import HostClock, wait_for
 from lab.machine.api import AgentProgram, CommandResult, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel
@@ -62,6 +63,11 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def wait_until_gone(pid: int) -> None:
+    """A process that was killed ends when it next gets a processor."""
+    wait_for(lambda: is_running(pid), lambda runs: not runs, what="its end", timeout_seconds=10, clock=HostClock())
+
+
 def test_it_greets_with_facts(here: AgentHere) -> None:
     assert here.hello["facts"]["kernel_release"] == os.uname().release
     assert here.hello["facts"]["memory_bytes"] > 0
@@ -87,11 +93,11 @@ def test_failures_name_the_command(machine: ChannelMachine) -> None:
 def test_a_time_out_ends_the_whole_group(machine: ChannelMachine, tmp_path: Path) -> None:
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; sleep 60' & sleep 60"
     started = time.monotonic()
-    with pytest.raises(CommandTimedOut, match=r"within 0\.3 s") as timed_out:
-        machine.run(["sh", "-c", script], timeout_seconds=0.3)
-    assert time.monotonic() - started < 6
+    with pytest.raises(CommandTimedOut, match=r"within 2 s") as timed_out:
+        machine.run(["sh", "-c", script], timeout_seconds=2)
+    assert time.monotonic() - started < 30
     assert timed_out.value.hint
-    assert not is_running(int((tmp_path / "pid").read_text()))
+    wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_output_streams_and_a_signal_stops_it(machine: ChannelMachine) -> None:
@@ -124,6 +130,8 @@ def main(arguments, is_stopped):
         raise OSError(f"{place}: gone")
     if what == "crash":
         sys.exit(place)
+    if what == "wait":
+        open(f"{place}.begun", "w").close()
     while what == "wait" and not is_stopped():
         time.sleep(0.01)
     if what == "wait":
@@ -169,15 +177,17 @@ def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over
 
     def call() -> None:
         with pytest.raises(CommandTimedOut, match="agent:trial wait") as timed_out:
-            machine.call(program, ("wait", str(told)), timeout_seconds=0.5)
+            machine.call(program, ("wait", str(told)), timeout_seconds=5)
         late.append(timed_out.value)
 
     thread = threading.Thread(target=call)
     thread.start()
+    while not (tmp_path / "told.begun").exists():
+        time.sleep(0.01)
     assert machine.call(program, ("quick", "")).startswith("quick ")
     assert machine.run(["echo", "hi"]).stdout == "hi\n"
     assert not told.exists()
-    thread.join(10)
+    thread.join(20)
     assert late
     while not told.exists():
         time.sleep(0.01)
@@ -303,7 +313,7 @@ def test_the_end_of_the_channel_ends_what_still_runs(here: AgentHere, tmp_path: 
         time.sleep(0.01)
     here.channel.close()
     here.process.wait(timeout=5)
-    assert not is_running(int((tmp_path / "pid").read_text()))
+    wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -163,6 +163,7 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
     ends: list[LabError | None] = []
     monitor = Monitor(session, on_look=looks.append, on_end=ends.append)
     monitor.start()
+    wait_for(lambda: len(looks), lambda count: count == 2, what="both looks", timeout_seconds=10, clock=HostClock())
     monitor.stop()
     assert [look.time_seconds for look in looks] == [0.0, 0.25]
     assert ends == [None]

@@ -139,7 +139,7 @@ def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, told: To
     machine.acts = {4: rebuilt, 5: lambda: machine.put("degraded", "0\n")}
     told.pacer.go(STEP)
     told.pacer.start()
-    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
     assert told.paces[-1] == ("paused", "")
     # What follows at once belongs to the event: two more sleeps, in the first of which something still changed.
     assert len(machine.sleeps) == 6
@@ -154,7 +154,7 @@ def test_a_write_to_a_clean_array_is_no_event_and_an_hour_is_the_end(machine: Vi
     machine.acts = {3: lambda: machine.put("array_state", "active\n")}
     told.pacer.go(STEP)
     told.pacer.start()
-    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
     assert told.paces[-1] == ("paused", "Nothing has happened to an array for an hour of the machine.")
     assert LONGEST_STEP_SECONDS <= sum(seconds for seconds, _ in machine.sleeps) < LONGEST_STEP_SECONDS + 1
 
@@ -163,7 +163,7 @@ def test_without_an_array_a_step_passes_nothing(machine: VirtualMachine, told: T
     machine.dirs["/sys/block"] = ("ubda",)
     told.pacer.go(STEP)
     told.pacer.start()
-    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
     assert told.paces[-1][1].startswith("There is no array")
     assert machine.sleeps == []
 
@@ -188,7 +188,7 @@ def test_an_array_that_goes_is_an_event(machine: VirtualMachine, told: Told) -> 
     machine.acts = {3: gone, 4: back}
     told.pacer.go(STEP)
     told.pacer.start()
-    told.wait(lambda: told.pacer.pace.is_paused, "the step ends")
+    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
     assert told.paces[-1] == ("paused", "")
     assert told.ends == []
 

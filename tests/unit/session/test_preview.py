@@ -82,7 +82,7 @@ def test_what_cannot_be_built_says_why_and_never_raises(spec: ArraySpec, file_sy
 
 def test_every_level_on_every_number_of_disks_is_judged_in_milliseconds() -> None:
     choices = [(level, count) for level in LevelName for count in range(len(NODES) + 1)]
-    begin = time.perf_counter()
+    begin = time.process_time()
     for level, count in choices:
         ArraySpec(level.value, NODES[:count]).preview(DISKS, FileSystem.EXT4)
-    assert (time.perf_counter() - begin) / len(choices) < 0.005
+    assert (time.process_time() - begin) / len(choices) < 0.005
