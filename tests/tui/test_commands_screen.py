@@ -82,6 +82,7 @@ async def test_a_machine_that_answers_late_holds_up_nothing_and_no_key_is_lost(
         await pilot.resize_terminal(100, 30)
         may_open.set()
         terminal = await terminal_of(pilot, app, fake_lab)
+        await until(pilot, lambda: terminal.typed.endswith(b"\r"), "what was pressed early is typed")
         assert (terminal.typed, terminal.sizes[-1]) == (b"ls\r", app.screen.query_one(TerminalView).size)
         assert len(fake_lab.machine.terminals) == 1
 
@@ -184,8 +185,8 @@ async def test_a_lost_machine_says_so_and_ctrl_r_brings_a_new_one(app_on: AppMak
         await looked(pilot, app, fake_lab)
         terminal = await terminal_of(pilot, app, fake_lab)
         await printed(pilot, app, terminal, b"what was there", "what was there")
-        fake_lab.lose()
         terminal.put(MachineLost("it was killed"))
+        fake_lab.lose()
         await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the loss")
         await until(pilot, lambda: "The machine is gone: it was killed" in text_of(app), "the news")
         assert "what was there" in text_of(app)

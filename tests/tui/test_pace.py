@@ -50,7 +50,7 @@ async def paced(pilot: AppPilot, app: RaidlabApp, words: str) -> None:
 async def test_the_header_shows_the_machines_clock_and_its_pace_whole(
     size: tuple[int, int], app_on: AppMaker, fake_lab: FakeLab
 ) -> None:
-    fake_lab.seconds = 12 * 3600 + 34 * 60 + 56
+    fake_lab.seconds = 12 * 3600 + 34 * 60
     app = app_on()
     async with running(app, size) as pilot:
         await paced(pilot, app, "1x")
@@ -60,7 +60,7 @@ async def test_the_header_shows_the_machines_clock_and_its_pace_whole(
         app.show_now()
         shown = bar(app)
         assert len(shown) == size[0]
-        assert " 12:34:5" in shown
+        assert " 12:34:" in shown
         assert " paused  ✔" in shown
         assert "…" not in shown or size[0] > 80
 

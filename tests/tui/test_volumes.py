@@ -178,9 +178,8 @@ async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(
         }
         done: list[bool] = []
         PlanRun(app, PLAN, on_done=(lambda: done.append(True),)).go_on()
-        for _ in range(4):
-            await idle(pilot, app)
-            await pilot.pause(0.05)
+        await until(pilot, lambda: not app.plan_runs, "the end of the plan")
+        await idle(pilot, app)
         assert done == [True], "whoever asked hears of it when the first part has run"
         assert [argv[0] for argv in fake_lab.machine.runs if argv[0] in ("first", "second")] == ran
         session = app.client.session
