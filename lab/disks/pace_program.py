@@ -64,17 +64,17 @@ def main() -> int:
         return 1
     heard, told = os.pipe()
     if os.fork():
-        # Its first word, or its end, comes when the note is there: nobody reads of a child that has already ended.
+        # Its word comes when the note is there, and no note of one that has ended stays; without a word it failed.
         os.close(told)
-        os.read(heard, 1)
-        return 0
-    note.write_text(f"{os.getpid()} {name}\n")
-    os.close(told)
+        return 0 if os.read(heard, 1) else 1
     os.setsid()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    note.write_text(f"{os.getpid()} {name}\n")
+    os.write(told, b".")
+    os.close(told)
     silence = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(silence, number)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         keep_pace(control, period)
     except OSError:

@@ -206,7 +206,8 @@ def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -
         return False
     processes.kill_group(group)
     # A program of the guest that is not traced any more goes on as one of this computer, may leave the group and start
-    # others. Lock and console it has by inheritance.
+    # others. Lock and console it has by inheritance. The lock does not tell it from who looks; one that has closed the
+    # console under all its numbers and kept the lock would not be found.
     owner = read_owner(folder)
     processes.kill_writers(folder, but=LOCK, spared=[owner.process_id] if owner else [])
     return True

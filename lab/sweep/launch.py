@@ -113,13 +113,15 @@ class Launcher:
         )
         forwards = (f"-R{LOOPBACK}:{back}:{LOOPBACK}:{port}", f"-L{LOOPBACK}:{ours}:{LOOPBACK}:{there}")
         options = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", *forwards)
-        argv = (*self._ssh(host, *options), _remote(self._ssh_table, ("-m", "lab.sweep.node")))
+        argv = (*self._ssh(host, *options), remote_line(self._ssh_table, ("-m", "lab.sweep.node")))
         return self._node(name, argv, settings)
 
     def processors_of(self, host: str) -> int:
         """How many processors a host has. Raises LabError if raidlab is not there."""
         code = "import os, lab.sweep.node, distributed; print('processors', len(os.sched_getaffinity(0)))"
-        found = self._host.processes.run((*self._ssh(host), _remote(self._ssh_table, ("-c", code))), timeout_seconds=60)
+        found = self._host.processes.run(
+            (*self._ssh(host), remote_line(self._ssh_table, ("-c", code))), timeout_seconds=60
+        )
         word, _, count = found.stdout.strip().rpartition("processors ")
         said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
         if found.status == SSH_FAILED:
@@ -151,7 +153,7 @@ class Launcher:
         return node
 
 
-def _remote(table: SshTable, arguments: tuple[str, ...]) -> str:
+def remote_line(table: SshTable, arguments: tuple[str, ...]) -> str:
     """A line for the other computer's shell."""
     state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
     return shlex.join(("exec", "env", *state, table.python or sys.executable, *arguments))

@@ -65,12 +65,6 @@ class FioJob(msgspec.Struct, frozen=True):
         """The writes that happened: ``verify_only`` counts those that it only replays."""
         return FioDirection() if "verify_only" in self.options else self.write
 
-    @property
-    def block_bytes(self) -> int | None:
-        """Size of every request; None where they differ, or where the job file tells no number of bytes."""
-        block = self.options.get("bs", "")
-        return int(block) if block.isdecimal() and len(block) < 12 and int(block) else None
-
 
 class FioDocument(msgspec.Struct, frozen=True):
     """One JSON document of fio."""
@@ -290,7 +284,7 @@ def new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
 
 
 def answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
-    """How many I/Os were answered between two documents.
+    """How many I/Os were answered between two documents. ``block_bytes``: the size of each; None: they differ.
 
     Bytes count answers, at the very moment of the document's clock. I/Os count requests, and later: on a busy computer
     so much that some ten milliseconds lie between (stat.c). They are asked only where requests have several sizes.

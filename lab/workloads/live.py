@@ -72,6 +72,8 @@ class LiveFeed:
 
     cut: WindowCut | None = None
     """Which stretch counts; None: the whole run."""
+    block_bytes: int | None = None
+    """The size of every request; None: they differ."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
     last_document: str = ""
     """The newest whole document, word for word: at the end of a run the one with its result."""
@@ -89,7 +91,7 @@ class LiveFeed:
     def finish(self) -> list[LiveInterval]:
         """The interval that the end of the text completes, however short, if there was I/O in it."""
         found = self._intervals(list(self.splitter.finish()))
-        sliver = difference(self._before, self._held_back) if self._held_back else None
+        sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
         self._held_back = None
         return [*found, sliver] if sliver and _has_answers(sliver) else found
 
@@ -110,7 +112,7 @@ class LiveFeed:
             self.last_document, self.load_seconds = text, load_seconds(document)
             if self.cut:
                 self.cut.see(text, document)
-            interval = difference(self._before, document)
+            interval = difference(self._before, document, self.block_bytes)
             is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS or not self.is_due()
             self._held_back = document if is_sliver else None
             if interval is not None and not is_sliver:
@@ -121,7 +123,7 @@ class LiveFeed:
         return found
 
 
-def difference(before: FioDocument | None, after: FioDocument) -> LiveInterval | None:
+def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
     """What happened between two cumulative documents of one run; None if no time passed between them."""
     if before is None or _started_anew(before, after):
         before = FioDocument(jobs=())
@@ -131,7 +133,6 @@ def difference(before: FioDocument | None, after: FioDocument) -> LiveInterval |
     if milliseconds <= 0:
         return None
     seconds = milliseconds / 1000
-    block_bytes = after.jobs[0].block_bytes if len(after.jobs) == 1 else None
     return LiveInterval(
         time_seconds=after.timestamp_ms / 1000,
         interval_seconds=seconds,
@@ -163,8 +164,11 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
     pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
-    # Of time alone that is said where nothing had been counted: the last document may have less of it.
-    return any(new.total_ios < old.total_ios or (new.runtime < old.runtime and not old.total_ios) for old, new in pairs)
+    # With the same bytes, less time is no new start: so is the last document of a run.
+    return any(
+        new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
+        for old, new in pairs
+    )
 
 
 def _direction(

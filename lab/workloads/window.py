@@ -73,6 +73,8 @@ class WindowCut:
     """Is shown every document of a run and keeps the two between which the stretch lies."""
 
     window: MeasuredWindow
+    block_bytes: int | None = None
+    """The size of every request; None: they differ. fio tells only that of the last of several jobs."""
     _begin: str = ""
     _end: str = ""
     _begin_seconds: float = 0.0
@@ -115,8 +117,8 @@ class WindowCut:
         begin, end = decode_document(self._begin), decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
         before, after = begin.jobs[0], end.jobs[0]
-        reads = _difference(before.read, after.read, seconds, after.block_bytes)
-        writes = _difference(before.real_write, after.real_write, seconds, after.block_bytes)
+        reads = _difference(before.read, after.read, seconds, self.block_bytes)
+        writes = _difference(before.real_write, after.real_write, seconds, self.block_bytes)
         if reads is None and writes is None:
             raise WorkloadError(
                 f"not one I/O was answered in the {seconds:.3g} s that were measured",

@@ -129,6 +129,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.direction is not Direction.READ
 
     @property
+    def request_bytes(self) -> int | None:
+        """The size of every request; None where they may differ."""
+        return None if self.recipe or self.trace else self.block_bytes
+
+    @property
     def region_count(self) -> int:
         """Files, or regions of a device: one for each job, but recipes and traces have all jobs on one."""
         return 1 if self.recipe or self.trace else self.jobs

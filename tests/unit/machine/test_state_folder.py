@@ -36,7 +36,7 @@ class FakeProcesses:
     """Remembers which groups and folders' writers were killed; killing a group closes the descriptors that it held."""
 
     killed: list[int] = field(default_factory=list)
-    writers_below: list[tuple[Path, tuple[int, ...]]] = field(default_factory=list)
+    writers_below: list[tuple[Path, str, tuple[int, ...]]] = field(default_factory=list)
     held_fds: dict[int, int] = field(default_factory=dict)
 
     def find(self, program: str) -> str | None:
@@ -63,7 +63,7 @@ class FakeProcesses:
             os.close(self.held_fds.pop(group_id))
 
     def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
-        self.writers_below.append((folder, tuple(spared)))
+        self.writers_below.append((folder, but, tuple(spared)))
 
 
 def stat_line(pid: int, state: str, ticks: int) -> str:
@@ -143,7 +143,7 @@ def test_an_orphaned_kernel_is_killed(state: StateFolder, processes: FakeProcess
     (notice,) = state.sweep()
     assert "killed its embedded kernel" in notice
     assert processes.killed == [77]
-    assert processes.writers_below == [(lock.folder, (owner.process_id,))]
+    assert processes.writers_below == [(lock.folder, "lock", (owner.process_id,))]
     assert not lock.folder.exists()
 
 

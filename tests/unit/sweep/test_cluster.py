@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import SpecError
-from lab.sweep.cluster import ClusterKind, parse_cluster
+from lab.sweep.cluster import ClusterKind, SshTable, parse_cluster
+from lab.sweep.launch import remote_line
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,14 @@ def test_others_are_refused_with_a_hint(text: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_cluster(text)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        (SshTable(python="/opt/lab/bin/python"), "exec env /opt/lab/bin/python -m x"),
+        (SshTable(python="python3", state="/srv/my lab"), "exec env 'RAIDLAB_STATE=/srv/my lab' python3 -m x"),
+    ],
+)
+def test_a_worker_on_another_computer_has_the_state_folder_that_the_table_names(table: SshTable, line: str) -> None:
+    assert remote_line(table, ("-m", "x")) == line

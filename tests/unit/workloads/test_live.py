@@ -101,21 +101,21 @@ def test_backwards_counters_start_anew() -> None:
     assert found.reads.ios == 5
 
 
-@pytest.mark.parametrize("block", ["4096", "4k"])
-def test_answers_after_the_last_count_of_requests_are_told(block: str) -> None:
+@pytest.mark.parametrize("block_bytes", [4096, None])
+def test_answers_after_the_last_count_of_requests_are_told(block_bytes: int | None) -> None:
     # As a busy computer gives it: the requests of the second document were counted when all of them had been answered.
-    feed = LiveFeed()
+    feed = LiveFeed(block_bytes=block_bytes)
     found = [
         interval
         for clock, requests, answers in ((1000, 90, 80), (2000, 200, 160), (2020, 200, 200))
-        for interval in feed.feed(printed(clock, requests, answers, block))
+        for interval in feed.feed(printed(clock, requests, answers))
     ]
     found += feed.finish()
     assert [each.interval_seconds for each in found] == pytest.approx([1, 1, 0.02])
     reads = [each.reads for each in found if each.reads]
     moved = [part.bandwidth_bytes_per_second * each.interval_seconds for part, each in zip(reads, found, strict=True)]
     assert sum(moved) == pytest.approx(200 * 4096)
-    assert [part.ios for part in reads] == ([80, 80, 40] if block == "4096" else [90, 110, 0])
+    assert [part.ios for part in reads] == ([80, 80, 40] if block_bytes else [90, 110, 0])
 
 
 def test_a_last_document_with_less_time_tells_nothing_twice() -> None:
@@ -124,7 +124,7 @@ def test_a_last_document_with_less_time_tells_nothing_twice() -> None:
     found = [
         interval
         for clock, answers in ((1000, 90), (2040, 200), (2000, 200))
-        for interval in feed.feed(printed(clock, answers, answers, "4096"))
+        for interval in feed.feed(printed(clock, answers, answers))
     ]
     found += feed.finish()
     assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [(1.0, 90), (1.04, 110)]
@@ -136,10 +136,26 @@ def test_a_warmup_without_an_answer_is_left_behind_by_its_clock() -> None:
     assert found.interval_seconds == pytest.approx(0.1)
 
 
-def printed(clock_milliseconds: int, requests: int, answers: int, block: str) -> str:
+def test_a_new_start_without_latencies_is_seen_by_its_clock() -> None:
+    # With gtod_reduce there are no bins; the second document is from after the end of the warm-up.
+    feed = LiveFeed(block_bytes=4096)
+    found = [
+        interval
+        for clock, answers in ((250, 1000), (200, 1500), (450, 3000))
+        for interval in feed.feed(printed(clock, answers, answers, has_latencies=False))
+    ]
+    assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [
+        (0.25, 1000),
+        (0.2, 1500),
+        (0.25, 1500),
+    ]
+
+
+def printed(clock_milliseconds: int, requests: int, answers: int, *, has_latencies: bool = True) -> str:
+    """A document in which all requests are of 4 KiB."""
     read = {"io_bytes": answers * 4096, "total_ios": requests, "runtime": clock_milliseconds}
     latency = {"lat_ns": {"N": requests, "bins": {"100": requests}}}
-    job = {"jobname": "x", "read": read | latency, "job options": {"bs": block}}
+    job = {"jobname": "x", "read": read | (latency if has_latencies else {}), "job options": {"bs": "1048576"}}
     return json.dumps({"fio version": "fio-3.39", "timestamp_ms": 0, "jobs": [job]}, indent=1) + "\n"
 
 
@@ -147,7 +163,9 @@ def document(ios: int, bins: dict[str, int], clock: int | None = None) -> FioDoc
     """After so many milliseconds; None: as many as I/Os."""
     latency = FioLatency(N=sum(bins.values()), bins=bins)
     runtime = ios if clock is None else clock
-    return FioDocument((FioJob("x", read=FioDirection(total_ios=ios, runtime=runtime, lat_ns=latency)),), "", 0)
+    return FioDocument(
+        (FioJob("x", read=FioDirection(io_bytes=ios * 4096, total_ios=ios, runtime=runtime, lat_ns=latency)),), "", 0
+    )
 
 
 @given(st.dictionaries(st.integers(1, 10**9), st.integers(0, 1000)), st.floats(0.1, 100))
