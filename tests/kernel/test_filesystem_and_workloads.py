@@ -161,7 +161,8 @@ def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> N
     # RAID 10 with a file as large as it can be: every I/O of fio's is one of the array's, and no read of parity hides.
     spec = rig.create("raid10", 4)
     place, workload = rig.place(spec), find_workload(name)
-    options = MeasureOptions(3.0, 0.5, 16 * MIB, live_interval_seconds=0.25)
+    # For so long that a busy computer too prints enough documents.
+    options = MeasureOptions(6.0, 0.5, 16 * MIB, live_interval_seconds=0.25)
     intervals: list[LiveInterval] = []
     column = 2 if workload.direction is Direction.READ else 6
     before = sectors(rig, column)
