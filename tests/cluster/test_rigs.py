@@ -46,8 +46,9 @@ def listening(pids: Iterable[int]) -> set[str]:
     """Addresses, in hexadecimal as in /proc/net/tcp (proc(5)), at which these processes take connections."""
     inodes = set()
     for pid in pids:
-        # What is closed meanwhile takes no connections.
-        with suppress(FileNotFoundError, ProcessLookupError):
+        # What is closed meanwhile takes no connections. Nobody may look into a session of sshd's (prctl(2),
+        # PR_SET_DUMPABLE), which has what was accepted.
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             for entry in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(FileNotFoundError):
                     inodes.add(entry.readlink().name.removeprefix("socket:[").removesuffix("]"))
