@@ -114,9 +114,8 @@ class FioRun:
 
     def _follow(self, command: RunningCommand, invocation: Invocation) -> Finished | None:
         """Read a start to its end; None if it was told to end before it had printed any figures."""
-        size = self._workload.request_bytes
-        cut = WindowCut(invocation.window, size) if invocation.window else None
-        feed = LiveFeed(cut, size, is_due=self._is_due)
+        cut = WindowCut(invocation.window) if invocation.window else None
+        feed = LiveFeed(cut, self._workload.request_bytes, is_due=self._is_due)
         tell = self._on_live if invocation.phase is not FioPhase.PREPARE else lambda _: None
         try:
             for chunk in command.chunks():

@@ -73,7 +73,7 @@ class LiveFeed:
     cut: WindowCut | None = None
     """Which stretch counts; None: the whole run."""
     block_bytes: int | None = None
-    """The size of every request; None: they differ."""
+    """The size of every request; None: they differ. fio tells only that of the last of several jobs."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
     last_document: str = ""
     """The newest whole document, word for word: at the end of a run the one with its result."""
@@ -103,7 +103,7 @@ class LiveFeed:
         whole = parse_figures(
             text, exit_status=exit_status, stderr_text=stderr_text, accept_interrupted=accept_interrupted
         )
-        return self.cut.figures(whole) if self.cut else whole
+        return self.cut.figures(whole, self.block_bytes) if self.cut else whole
 
     def _intervals(self, texts: list[str]) -> list[LiveInterval]:
         found = []

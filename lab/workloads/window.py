@@ -73,8 +73,6 @@ class WindowCut:
     """Is shown every document of a run and keeps the two between which the stretch lies."""
 
     window: MeasuredWindow
-    block_bytes: int | None = None
-    """The size of every request; None: they differ. fio tells only that of the last of several jobs."""
     _begin: str = ""
     _end: str = ""
     _begin_seconds: float = 0.0
@@ -98,8 +96,8 @@ class WindowCut:
             self._before_end, self._end = self._end, text
             self._is_full = clock >= self._begin_seconds + window.seconds - window.early_seconds
 
-    def figures(self, whole: JobFigures) -> JobFigures:
-        """The figures of the stretch, from those of the whole run.
+    def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
+        """The figures of the stretch, from those of the whole run. ``block_bytes``: as `LiveFeed` has it.
 
         A load that was stopped before its stretch began keeps those of the whole run.
         Raises MeasurementDisturbed if fio gave no documents to cut at, WorkloadError if it did nothing between them.
@@ -117,8 +115,8 @@ class WindowCut:
         begin, end = decode_document(self._begin), decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
         before, after = begin.jobs[0], end.jobs[0]
-        reads = _difference(before.read, after.read, seconds, self.block_bytes)
-        writes = _difference(before.real_write, after.real_write, seconds, self.block_bytes)
+        reads = _difference(before.read, after.read, seconds, block_bytes)
+        writes = _difference(before.real_write, after.real_write, seconds, block_bytes)
         if reads is None and writes is None:
             raise WorkloadError(
                 f"not one I/O was answered in the {seconds:.3g} s that were measured",

@@ -62,7 +62,7 @@ def at(seconds: float) -> str:
 
 
 def figures(window: MeasuredWindow | None, texts: list[str], status: int = 0) -> JobFigures:
-    feed = LiveFeed(WindowCut(window, 4096) if window else None, 4096)
+    feed = LiveFeed(WindowCut(window) if window else None, 4096)
     for text in texts:
         feed.feed(text)
     feed.finish()
