@@ -9,8 +9,9 @@ PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --duratio
 # What `make lab` runs where there is no terminal.
 EXPERIMENT ?= antioquia-quick
 
-# Compiled tests are kept: to rewrite the assertions of all costs each worker five seconds.
-unexport PYTHONDONTWRITEBYTECODE
+# No variable of the environment decides what Python loads. Compiled tests are kept, too (PYTHONDONTWRITEBYTECODE): to rewrite
+# the assertions of all costs each worker five seconds.
+unexport $(filter PYTHON%,$(.VARIABLES))
 
 .PHONY: help lab cluster vm test test-fast test-wide test-cluster test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
@@ -26,13 +27,13 @@ cluster: setup-cluster ## set up the lab with what raidlab sweep and --cluster n
 vm: setup-vm ## set up what is missing, bake the image, start the virtual machine (vagrant up)
 	@vagrant up
 
-test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (ten minutes on two processors)
+test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (seven minutes on two processors)
 	@$(PYTEST) -m "not vm and not wide and not cluster"
 
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
 	@$(PYTEST) -m "not vm and not kernel and not cluster and not slow"
 
-test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (20 minutes)
+test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (half an hour)
 	@$(PYTEST) -m wide
 
 test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)
@@ -57,17 +58,17 @@ format: setup-test ## rewrite the sources in the project's format
 	shfmt -i 2 -w $(SCRIPTS)
 
 bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
-	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -m "benchmarks.$$name" || failed=1; done; exit $$failed
+	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -I -m "benchmarks.$$name" || failed=1; done; exit $$failed
 
 theory-table: setup-test ## measure md against theory in virtual time (half an hour) and rewrite the tables in docs/theory.md
-	$(BIN)/python -m benchmarks.theory_accuracy --table docs/theory.md
-	$(BIN)/python -m benchmarks.louwrentius_ratios --table docs/theory.md
+	$(BIN)/python -I -m benchmarks.theory_accuracy --table docs/theory.md
+	$(BIN)/python -I -m benchmarks.louwrentius_ratios --table docs/theory.md
 
 screenshots: setup-test ## make the pictures of README and docs from the real app on the embedded kernel (five minutes)
-	$(BIN)/python docs/pictures/make.py
+	$(BIN)/python -I -m docs.pictures.make
 
 architecture: setup-test ## draw the picture of the packages in docs/architecture.md anew, from the imports
-	$(BIN)/python -m docs.pictures.packages
+	$(BIN)/python -I -m docs.pictures.packages
 
 lock: ## choose the newest versions that pyproject.toml allows and rewrite requirements/*.txt
 	@provision/host/lock.sh

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.support.report import finish
+from benchmarks.support.report import asked, finish
 from lab.adapt.interleave import COMFORTABLE_TARGETS, VolumeLayout, shortest_run
 from lab.adapt.spec import piece_lines
 from lab.adapt.windows import Composition
 
 TABLE_SECONDS_BOUND = 1.0
+ROUNDS = 3
 CHUNK_BYTES = 128 * 1024
 TERABYTE_LINES = 10**12 // CHUNK_BYTES
 
@@ -24,7 +25,8 @@ def table(fast: int) -> tuple[int, float]:
 
 def main() -> None:
     """Measure both, and fail if either bound is not kept."""
-    tables = {fast: min((table(fast) for _ in range(3)), key=lambda found: found[1]) for fast in range(10)}
+    rounds = asked("--rounds", ROUNDS, "of which the fastest counts")
+    tables = {fast: min((table(fast) for _ in range(rounds)), key=lambda found: found[1]) for fast in range(10)}
     slowest = max(seconds for _, seconds in tables.values())
     longest = max(targets for targets, _ in tables.values())
     # One figure under one bound: each part as a share of what it may be.

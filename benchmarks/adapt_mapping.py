@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, spread
 from lab.adapt.interleave import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
 from lab.arrays.filesystem import FileSystem
@@ -76,23 +76,25 @@ def identity_table(size_bytes: int) -> str:
     )
 
 
-def pairs_of(lab: Lab, mapped: str, is_swapped: bool) -> list[tuple[float, float]]:
+def pairs_of(lab: Lab, mapped: str, count: int, *, is_swapped: bool) -> list[tuple[float, float]]:
     """Mapped and bare IOPS, in pairs, each in the other order than the one before."""
     with ExitStack() as running:
         devices = {"mapped": mapped, "bare": f"/dev/{ARRAY}"}
         names = sorted(devices, reverse=is_swapped)
         process = {name: running.enter_context(reading(lab, name, devices[name])) for name in names}
         found = []
-        for number in range(PAIRS):
+        for number in range(count):
             order = ("mapped", "bare") if number % 2 else ("bare", "mapped")
             iops = {name: stretch_iops(lab, process[name]) for name in order}
             found.append((iops["mapped"], iops["bare"]))
-            print(f"pair {number + 1} of {PAIRS}: {iops['mapped'] / iops['bare']:.3f}", file=sys.stderr)
+            print(f"pair {number + 1} of {count}: {iops['mapped'] / iops['bare']:.3f}", file=sys.stderr)
         return found
 
 
 def main() -> None:
     """Measure the pairs and report the median of their ratios."""
+    rounds = asked("--rounds", PAIRS, "pairs with each start of fio, and starts if that is fewer")
+    starts = min(STARTS, rounds)
     disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
         spec = VolumeSpec(lab.disks, assume_clean=True)
@@ -106,7 +108,11 @@ def main() -> None:
         lab.execute(
             Plan("Map it", (Step(create, "A long table.", writes_devices=(f"/dev/{ARRAY}",), stdin_text=table),))
         )
-        pairs = [pair for start in range(STARTS) for pair in pairs_of(lab, "/dev/mapper/long", start % 2 == 1)]
+        pairs = [
+            pair
+            for start in range(starts)
+            for pair in pairs_of(lab, "/dev/mapper/long", rounds, is_swapped=start % 2 == 1)
+        ]
     finish(
         "adapt_mapping",
         "IOPS through a table of the length that volumes have ÷ IOPS of the same array without it, median of pairs",
@@ -114,7 +120,7 @@ def main() -> None:
         BOUND,
         at_most=False,
         details={
-            "starts": STARTS,
+            "starts": starts,
             "pairs": len(pairs),
             "targets": len(table.splitlines()),
             "mapped_iops": spread([mapped for mapped, _ in pairs]),

@@ -1,6 +1,6 @@
 """How much sooner short jobs, repeated until the interval is narrow, give a figure than six jobs of a minute.
 
-Usage: adaptive_length.py [--on TARGET]
+Usage: adaptive_length.py [--on TARGET] [--seconds N]
 
 Both ways measure RAID 5 on six drives of 7200 rpm. Six minutes reach ±5 % of the median with 95 % by far, unless the
 computer has other work; the other way stops as soon as it does, and must get there, or at least as far as six minutes.
@@ -10,9 +10,8 @@ Time is that of fio with its warm-ups, on the machine's clock; in real time (--o
 from __future__ import annotations
 
 import argparse
-import sys
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import finish, private_state, say
 from benchmarks.two_platforms import Told
 from lab.experiments.schema import Experiment
 from lab.experiments.service import RunRequest, run_experiment
@@ -21,6 +20,7 @@ from lab.report.series import rows
 from lab.results.record import ResultRecord
 from lab.tomlfile import decode_toml
 
+LONG_SECONDS = 60.0
 HALF_WIDTH = 0.05
 BOUND = 0.25
 HEAD = """
@@ -34,9 +34,9 @@ writes_files_first = false
 disks = { kind = "spindle", model = "hdd-7200", size_bytes = "64M" }
 arrays = [{ id = "raid5", level = "raid5", members = 6, assume_clean = true }]
 """
-FIXED = (
-    'jobs = [{ workload = "rand-read-4k", queue_depth = 16, jobs = 1, runtime_seconds = 60.0, warmup_seconds = 5.0 }]'
-)
+FIXED = """
+jobs = [{{ workload = "rand-read-4k", queue_depth = 16, jobs = 1, runtime_seconds = {seconds}, warmup_seconds = 5.0 }}]
+"""
 ADAPTIVE = f"""
 most_repeats = 30
 wanted_half_width = {HALF_WIDTH}
@@ -51,7 +51,7 @@ def measured(text: str, target: str) -> ResultRecord:
         target=parse_target(target),
         host=Host.real("benchmark"),
         on_progress=Told(),
-        on_notice=lambda line: print(line, file=sys.stderr),
+        on_notice=say,
     )
     return run_experiment(experiment, HEAD + text, request)
 
@@ -65,15 +65,17 @@ def main() -> None:
     """Measure both ways."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
+    parser.add_argument("--seconds", type=float, default=LONG_SECONDS, help="of each of the six jobs")
     options = parser.parse_args()
+    ways = (FIXED.format(seconds=options.seconds), ADAPTIVE)
     with private_state():
-        fixed, adaptive = (measured(text, options.on) for text in (FIXED, ADAPTIVE))
+        fixed, adaptive = (measured(text, options.on) for text in ways)
     found = [rows(record)[0].iops for record in (fixed, adaptive)]
     is_reached = found[1].half_width_fraction <= max(HALF_WIDTH, found[0].half_width_fraction)
     share = fio_seconds(adaptive) / fio_seconds(fixed)
     finish(
         "adaptive_length",
-        f"time to an interval of ±{HALF_WIDTH:.0%}, as a part of that of six jobs of 60 s",
+        f"time to an interval of ±{HALF_WIDTH:.0%}, as a part of that of six jobs of {options.seconds:g} s",
         share if is_reached else 1.0,
         BOUND,
         at_most=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.terminal import AppInTerminal, app_in_terminal, load_average
 
 RUNS = 7
@@ -24,8 +24,9 @@ def one_start(app: AppInTerminal) -> tuple[float, float, float]:
 
 def main() -> None:
     """Start it so many times; the first, on cold caches, is not counted."""
+    rounds = asked("--rounds", RUNS, "starts that count")
     found = []
-    for number in range(RUNS + 1):
+    for number in range(rounds + 1):
         with private_state() as state, app_in_terminal(state) as app:
             measured = one_start(app)
             if number:
@@ -38,7 +39,7 @@ def main() -> None:
         BOUND_SECONDS,
         at_most=True,
         details={
-            "runs": RUNS,
+            "runs": rounds,
             "first_frame_seconds": spread(frames),
             "cpu_seconds_of_the_app_until_then": spread([cpu for _, cpu, _ in found]),
             "machine_runs_seconds": spread([seconds for _, _, seconds in found]),

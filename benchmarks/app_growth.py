@@ -6,14 +6,13 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, load_average
 from lab.units import MIB
 from tui.client.client import HERTZ
 from tui.settings import Settings, save_settings
 
-SESSION_SECONDS = 2 * 3600
-LOOKS = int(SESSION_SECONDS * HERTZ)
+SESSION_SECONDS = 7200.0
 FAST_HERTZ = 64.0
 FIRST_LOOKS = 100
 """From here on it is counted: everything that a session needs has been loaded."""
@@ -48,6 +47,8 @@ def wait_for_looks(app: AppInTerminal, file: Path, wanted: int) -> tuple[int, in
 
 def main() -> None:
     """Build a RAID 5, load it, and watch."""
+    seconds = asked("--seconds", SESSION_SECONDS, "of a session, whose looks are made in less time")
+    wanted = max(1, int(seconds * HERTZ))
     with private_state() as state:
         save_settings(state / "app.json", Settings(was_welcomed=True))
         file = state / "counts"
@@ -65,21 +66,21 @@ def main() -> None:
             app.look(10.0)
             before = wait_for_looks(app, file, counts(file)[0] + FIRST_LOOKS)
             first = app.rss_bytes()
-            after = wait_for_looks(app, file, before[0] + LOOKS)
+            after = wait_for_looks(app, file, before[0] + wanted)
             last = app.rss_bytes()
         finally:
             app.close()
     looks, shows = after[0] - before[0], after[1] - before[1]
     finish(
         "app_growth",
-        "bytes that the app grows by in as many looks as two hours have, an array under load on its screen",
+        f"bytes that the app grows by in as many looks as {seconds:g} s have, an array under load on its screen",
         last - first,
         BOUND_BYTES,
         at_most=True,
         details={
             "looks": looks,
             "shows": shows,
-            "wanted_looks": LOOKS,
+            "wanted_looks": wanted,
             "first_mib": round(first / MIB, 1),
             "last_mib": round(last / MIB, 1),
             "load_average": load_average(),

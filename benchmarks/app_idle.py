@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.terminal import app_in_terminal, load_average
 
 SECONDS = 60.0
@@ -14,6 +14,7 @@ QUIET_SECONDS = 12.0
 
 def main() -> None:
     """Build a RAID 5 by its key, wait until it is in sync, and measure."""
+    seconds = asked("--seconds", SECONDS, "for which the app is watched")
     with private_state() as state, app_in_terminal(state) as app:
         app.look_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
         app.type(b"b")
@@ -23,7 +24,7 @@ def main() -> None:
         app.look_until(lambda text: b"writes known data on md0" in text, "an array in sync")
         app.look(QUIET_SECONDS)
         before, begin, painted = app.cpu_seconds(), time.monotonic(), len(app.painted)
-        app.look(SECONDS)
+        app.look(seconds)
         elapsed = time.monotonic() - begin
         used = {who: (value - before[who]) / elapsed for who, value in app.cpu_seconds().items()}
         painted_bytes = sum(len(data) for _, data in app.painted[painted:])
@@ -36,7 +37,7 @@ def main() -> None:
         details={
             **{f"{who}_fraction": round(value, 4) for who, value in used.items()},
             "painted_bytes_per_second": round(painted_bytes / elapsed),
-            "seconds": SECONDS,
+            "seconds": seconds,
             "load_average": load_average(),
         },
     )

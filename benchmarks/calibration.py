@@ -1,6 +1,11 @@
-"""How well calibration recovers emulated drives through a real kernel, on the kernel with virtual time."""
+"""How well calibration recovers emulated drives through a real kernel, on the kernel with virtual time.
+
+Usage: calibration.py [--drives sata-7200,cheetah-4lp]
+"""
 
 from __future__ import annotations
+
+import argparse
 
 from benchmarks.support.report import finish, private_state
 from lab.disks import DiskKind, open_lab, specs
@@ -51,8 +56,11 @@ def errors(true: Mechanics, found: Mechanics) -> dict[str, float]:
 
 def main() -> None:
     """Calibrate each drive and report."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--drives", default=",".join(DRIVES))
+    names = parser.parse_args().drives.split(",")
     with private_state():
-        found = {name: errors(mechanics_of(find_drive_model(name).mechanics), recovered(name)) for name in DRIVES}
+        found = {name: errors(mechanics_of(find_drive_model(name).mechanics), recovered(name)) for name in names}
     finish(
         "calibration",
         "largest relative error of the mean random access time of a recovered drive",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,10 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.report import spread as spread_of
 from lab.classroom.bundle import load_signer, write_bundle
 from lab.host.pool import processors, spread
+from lab.host.python import isolated_python
 from lab.results.record import SCHEMA_VERSION, CellRecord, ResultRecord, encode_record
 from lab.results.store import decode_record
 
@@ -87,7 +87,7 @@ LOOKS = """if True:
 
 def look(folder: Path, cache: Path) -> dict[str, float]:
     """One view in a process of its own: seconds, and the peak of the proportional memory of it and its helpers."""
-    argv = [sys.executable, "-c", LOOKS, str(folder), str(cache)]
+    argv = list(isolated_python("-c", LOOKS, str(folder), str(cache)))
     peak = 0.0
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as viewer:
         while viewer.poll() is None:
@@ -117,18 +117,20 @@ def own_mib(process: int) -> float:
 
 def main() -> None:
     """Make a class, look at it, look again, and once more with one bundle more."""
+    wanted = asked("--results", BUNDLES * RESULTS_EACH, f"in bundles of {RESULTS_EACH} each")
+    bundles = max(1, wanted // RESULTS_EACH)
     with private_state() as state:
         folder = state / "bundles"
         folder.mkdir()
         load_signer(state / "key.pem")
-        jobs = [(folder, range(first, min(first + 50, BUNDLES))) for first in range(0, BUNDLES, 50)]
-        with spread(made, jobs, processors()) as bundles:
-            for _ in bundles:
+        jobs = [(folder, range(first, min(first + 50, bundles))) for first in range(0, bundles, 50)]
+        with spread(made, jobs, processors()) as making:
+            for _ in making:
                 pass
         first = look(folder, state / "class")
-        assert first["results"] == BUNDLES * RESULTS_EACH, first
+        assert first["results"] == bundles * RESULTS_EACH, first
         later = [look(folder, state / "class") for _ in range(ROUNDS)]
-        made((folder, range(BUNDLES, BUNDLES + 1)))
+        made((folder, range(bundles, bundles + 1)))
         more = look(folder, state / "class")
         assert more["results"] == first["results"] + RESULTS_EACH, more
     peak = max(each["peak_mib"] for each in (first, more, *later))
@@ -139,7 +141,7 @@ def main() -> None:
     }
     finish(
         "class_view",
-        f"{BUNDLES * RESULTS_EACH} results in {BUNDLES} bundles: greatest share of a bound",
+        f"{bundles * RESULTS_EACH} results in {bundles} bundles: greatest share of a bound",
         max(shares.values()),
         1.0,
         at_most=True,

@@ -1,6 +1,6 @@
 """How often the 95 % interval of a cell's repeats holds the truth, over cells of different levels, loads and depths.
 
-Usage: coverage.py [--on TARGET] [--points FILE] [--minutes M]
+Usage: coverage.py [--on TARGET] [--levels raid5,raid6] [--depths 1,4] [--points FILE] [--minutes M]
 
 Each cell is a level, a load and a queue depth on emulated drives of 7200 rpm. Its repeats are short runs with other
 addresses each, six of them, or as many as the rule of adaptive length asks for; the truth is a run fifty times as long,
@@ -70,12 +70,12 @@ class Point:
         return next((each for each in found if each.half_width_fraction <= HALF_WIDTH), found[-1])
 
 
-def build(lab: Lab) -> dict[str, str]:
+def build(lab: Lab, levels: Sequence[str]) -> dict[str, str]:
     """Every level on disks of its own; level -> device."""
     nodes = [disk.node for disk in lab.disks]
     devices = {}
-    for number, (level, members) in enumerate(LEVELS.items()):
-        own, nodes = tuple(nodes[:members]), nodes[members:]
+    for number, level in enumerate(levels):
+        own, nodes = tuple(nodes[: LEVELS[level]]), nodes[LEVELS[level] :]
         # Blank drives agree with each other as they are.
         spec = ArraySpec(level, own, name=f"md{number}", assume_clean=level != "raid0")
         lab.execute(spec.creation())
@@ -92,9 +92,9 @@ def window_seconds(depth: int) -> float:
     return max(SHORTEST_SECONDS, depth / 8)
 
 
-def steps() -> list[tuple[str, int]]:
+def steps(depths: Sequence[int] = DEPTHS) -> list[tuple[str, int]]:
     """Load and depth: what is measured in one start of fio, on all levels side by side."""
-    return [(load, depth) for load in LOADS for depth in DEPTHS]
+    return [(load, depth) for load in LOADS for depth in depths]
 
 
 def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterator[Point]:
@@ -117,16 +117,20 @@ def main() -> None:
     """Measure what is missing, then judge."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
+    parser.add_argument("--levels", default=",".join(LEVELS))
+    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     parser.add_argument("--points", type=Path, help="a file of points, one a line; what it has is not measured again")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing more after this time")
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
     found = measured_before(options.points)
-    wanted = [step for step in steps() if step not in {(point.load, point.depth) for point in found}]
-    disks = specs(sum(LEVELS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
+    asked = steps([int(word) for word in options.depths.split(",")])
+    levels = options.levels.split(",")
+    wanted = [step for step in asked if step not in {(point.load, point.depth) for point in found}]
+    disks = specs(sum(LEVELS[level] for level in levels), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     if wanted:
         with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
-            devices = build(lab)
+            devices = build(lab, levels)
             for step in wanted:
                 if time.monotonic() > end:
                     sys.exit("not everything is measured yet: run again with the same --points")
@@ -135,7 +139,7 @@ def main() -> None:
                 if options.points:
                     with options.points.open("a", encoding="utf-8") as file:
                         file.writelines(json.dumps(asdict(point)) + "\n" for point in points)
-                print(f"{len(found)} of {len(steps()) * len(LEVELS)} cells", file=sys.stderr, flush=True)
+                print(f"{len(found)} of {len(asked) * len(levels)} cells", file=sys.stderr, flush=True)
     report(found, options)
 
 

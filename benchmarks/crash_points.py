@@ -1,6 +1,6 @@
 """Crash points a second, and whether md keeps its promises at all of them.
 
-Usage: crash_points.py [--points N] [--machines N] [--seed S] [--least RATE]
+Usage: crash_points.py [--points N] [--machines N] [--seed S] [--least RATE] [--only CONFIGURATION]
 
 At least so many points in all, equally many of each configuration (raidlab fault points --list), with further seeds
 where one recording of each does not suffice. Fails if a point breaks a promise, if a configuration could not be tried,
@@ -68,8 +68,10 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--least", type=float, default=RATE)
+    known = {each.name: each for each in all_configurations()}
+    parser.add_argument("--only", choices=sorted(known), action="append", metavar="CONFIGURATION")
     options = parser.parse_args()
-    configurations = all_configurations()
+    configurations = [known[name] for name in options.only or known]
     each_points = -(-options.points // len(configurations))
     recordings = -(-each_points // MOST_OF_ONE_RECORDING)
     work = [(each, str(options.seed + number)) for number in range(recordings) for each in configurations]

@@ -1,6 +1,6 @@
 """One experiment in virtual time, twenty times while the computer does other things: the same to the last bit?
 
-Usage: exact_repeat.py [--runs N] [--seed N] [--jobs N]
+Usage: exact_repeat.py [--runs N] [--seed N] [--jobs N] [--levels raid1,raid5]
 
 Levels 0, 1, 5, 6 and 10 on drives with mechanics: reads, writes, and for those with redundancy a member that fails and
 is rebuilt, all of it under a load. Meanwhile other processes burn processor and memory at random moments. Some runs
@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.support.report import finish, private_state
+from lab.host.python import isolated_python
 from lab.machine.kernel_image import kernel_cache
 from lab.results.record import ResultRecord
 from lab.results.sameness import differences, digest
@@ -52,26 +54,6 @@ writes_files_first = false
 kind = "spindle"
 model = "cheetah-4lp"
 size_bytes = "24M"
-[[arrays]]
-id = "raid0"
-level = "raid0"
-members = 2
-[[arrays]]
-id = "raid1"
-level = "raid1"
-members = 2
-[[arrays]]
-id = "raid5"
-level = "raid5"
-members = 3
-[[arrays]]
-id = "raid6"
-level = "raid6"
-members = 4
-[[arrays]]
-id = "raid10"
-level = "raid10"
-members = 4
 [[jobs]]
 workload = "rand-read-4k"
 jobs = 2
@@ -85,7 +67,7 @@ queue_depth = 2
 runtime_seconds = 2.5
 warmup_seconds = 1.0
 [rebuild]
-arrays = ["raid1", "raid5", "raid6", "raid10"]
+arrays = REDUNDANT
 minimum_speed_kib_per_second = 2000
 [rebuild.under]
 workload = "rand-mix-4k"
@@ -95,6 +77,13 @@ file_bytes = "2M"
 runtime_seconds = 2.5
 warmup_seconds = 1.0
 """
+ARRAY = """\
+[[arrays]]
+id = "{level}"
+level = "{level}"
+members = {members}
+"""
+MEMBERS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +124,13 @@ class Outcome:
         return {array.name: array.content_sums for array in self.record.arrays}
 
 
+def experiment(levels: Sequence[str]) -> str:
+    """The file, with an array of each level."""
+    redundant = [level for level in levels if level != "raid0"]
+    arrays = "".join(ARRAY.format(level=level, members=MEMBERS[level]) for level in levels)
+    return EXPERIMENT.replace("REDUNDANT", json.dumps(redundant)) + arrays
+
+
 @contextmanager
 def busy_computer(seed: int) -> Iterator[None]:
     """Processes of ours that come and go, and take processor and memory."""
@@ -146,7 +142,7 @@ def busy_computer(seed: int) -> Iterator[None]:
             burning = [each for each in burning if each.poll() is None]
             if len(burning) < MOST_BURNING:
                 text = BURN.format(bytes=chance.randrange(MOST_BYTES), seconds=chance.uniform(0.2, 4.0))
-                burning.append(subprocess.Popen([sys.executable, "-c", text]))
+                burning.append(subprocess.Popen(isolated_python("-c", text)))
         for each in burning:
             each.kill()
             each.wait()
@@ -160,13 +156,13 @@ def busy_computer(seed: int) -> Iterator[None]:
         thread.join()
 
 
-def outcome_of(folder: Path, circumstance: Circumstance) -> Outcome:
+def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
     """Run it once. Ends with what the run said if it fails."""
     state = folder / circumstance.folder
     state.mkdir(parents=True)
-    (folder / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    (folder / "experiment.toml").write_text(text, encoding="utf-8")
     environment = {**os.environ, **circumstance.environment, "RAIDLAB_STATE": str(state)}
-    environment |= {"PYTHONPATH": str(Path(__file__).parents[1]), "XDG_CACHE_HOME": str(kernel_cache().parents[1])}
+    environment["XDG_CACHE_HOME"] = str(kernel_cache().parents[1])
     if circumstance.has_own_home:
         (folder / "home").mkdir()
         environment |= {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "home/config")}
@@ -175,7 +171,7 @@ def outcome_of(folder: Path, circumstance: Circumstance) -> Outcome:
     words = ("--on", "uml:?time=virtual", "--quiet", "run", str(folder / "experiment.toml"), "--json")
     begin = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", START.format(before=before), *words],
+        isolated_python("-c", START.format(before=before), *words),
         env=environment,
         cwd=folder,
         stdin=subprocess.DEVNULL,
@@ -211,12 +207,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--seed", type=int, default=1, help="of what disturbs")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
+    parser.add_argument("--levels", default=",".join(MEMBERS))
     options = parser.parse_args()
+    text = experiment(options.levels.split(","))
     chosen = [*CIRCUMSTANCES, *[PLAIN] * options.runs][: options.runs - 1]
     with private_state() as root, busy_computer(options.seed), ThreadPoolExecutor(options.jobs) as pool:
 
         def run(number: int, circumstance: Circumstance) -> Outcome:
-            outcome = outcome_of(root / f"run-{number}", circumstance)
+            outcome = outcome_of(root / f"run-{number}", circumstance, text)
             line = f"{number}: {circumstance.name}: {digest(outcome.record)[:16]}, {outcome.seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
             return outcome

@@ -6,14 +6,14 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.support.report import finish, spread
+from benchmarks.support.report import asked, finish, spread
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
+from lab.host.python import isolated_python
 from lab.machine.kernel_image import find_kernel
 
 PAIRS = 7
@@ -55,7 +55,7 @@ def bare_boot_seconds(folder: Path, kernel: str) -> float:
 def first_array_seconds(state: Path) -> float:
     """From starting the command until mdadm has made the array, in a new lab each time."""
     shutil.rmtree(state, ignore_errors=True)
-    argv = [sys.executable, "-c", "from lab.cli.main import main; main()", "--on", "uml:"]
+    argv = [*isolated_python("-c", "from lab.cli.main import main; main()"), "--on", "uml:"]
     argv += ["array", "create", "--level", "5", "--disks", "3"]
     begin = time.monotonic()
     process = subprocess.Popen(
@@ -79,6 +79,7 @@ def first_array_seconds(state: Path) -> float:
 
 def main() -> None:
     """Measure the pairs and report the median of their ratios."""
+    rounds = asked("--rounds", PAIRS, "pairs that count")
     kernel = str(find_kernel(HostProcesses(), HostFiles()).path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -87,7 +88,7 @@ def main() -> None:
         bare_boot_seconds(folder / "bare", kernel)
         first_array_seconds(folder / "state")
         pairs = []
-        for _ in range(PAIRS):
+        for _ in range(rounds):
             pairs.append((first_array_seconds(folder / "state"), bare_boot_seconds(folder / "bare", kernel)))
     finish(
         "first_array",
@@ -96,7 +97,7 @@ def main() -> None:
         BOUND,
         at_most=True,
         details={
-            "pairs": PAIRS,
+            "pairs": rounds,
             "first_array_seconds": spread([ours for ours, _ in pairs]),
             "bare_boot_seconds": spread([bare for _, bare in pairs]),
         },

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.support.report import finish, spread
+from benchmarks.support.report import asked, finish, spread
 from lab.fleet.engine import simulate_block
 from lab.fleet.model import Block, FleetModel
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
@@ -22,10 +22,10 @@ BOUND_ARRAY_YEARS = 1e6
 BOUND_LARGE_SECONDS = 600.0
 
 
-def rates(model: FleetModel) -> tuple[list[float], BlockSums]:
+def rates(model: FleetModel, rounds: int) -> tuple[list[float], BlockSums]:
     """Array-years a second of processor time, of each round, and the sums of all."""
     found, parts = [], []
-    for round_number in range(ROUNDS):
+    for round_number in range(rounds):
         begin = time.process_time()
         parts += [simulate_block(model, Block(round_number * BLOCKS + n, BLOCK_TRIALS)) for n in range(BLOCKS)]
         found.append(BLOCKS * BLOCK_TRIALS * model.years / (time.process_time() - begin))
@@ -39,15 +39,16 @@ def variance(sums: BlockSums) -> float:
 
 def main() -> None:
     """Time blocks, then the whole fleet."""
+    rounds = asked("--rounds", ROUNDS, "of each way")
     spec = fleet_spec(fleet_tree(FLEET), FLEET)
     model = model_of(spec, lambda _name, _array: (), lambda _folder: 0.0)
     simulate_block(model, Block(0, 1000))  # numpy is loaded
-    plain, counted = rates(with_method(model, Method.PLAIN))
-    biased, weighted = rates(with_method(model, Method.BIASED))
+    plain, counted = rates(with_method(model, Method.PLAIN), rounds)
+    biased, weighted = rates(with_method(model, Method.BIASED), rounds)
     begin = time.monotonic()
     run_model(with_method(model, Method.BIASED), spec.arrays, local_spreader(processors()))
     large_seconds = time.monotonic() - begin
-    slowest = sorted(biased)[ROUNDS // 2] if large_seconds <= BOUND_LARGE_SECONDS else 0.0
+    slowest = sorted(biased)[rounds // 2] if large_seconds <= BOUND_LARGE_SECONDS else 0.0
     finish(
         "fleet",
         "array-years of RAID 6 of 14 drives a second of one processor, with importance sampling",

@@ -1,13 +1,17 @@
-"""Resident memory of client and agent during a run with nine members, as shares of their limits."""
+"""Resident memory of client and agent during a run with nine members, as shares of their limits.
+
+Usage: memory.py [--seconds N] [--mebibytes N]
+"""
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
+from functools import partial
 from pathlib import Path
 
 import lab.cli.run
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import finish, private_state, say
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment, JobPlan, RebuildPlan, check
@@ -17,6 +21,7 @@ from lab.units import MIB
 
 CLIENT_LIMIT_BYTES = 120 * MIB
 AGENT_LIMIT_BYTES = 40 * MIB
+SECONDS, MEBIBYTES = 10.0, 100
 
 
 def peak_bytes(status: str) -> int:
@@ -41,7 +46,7 @@ class Watcher:
         """Say what is done, as the command does, and look whenever a cell is over."""
         if progress.label != self._label:
             self._label = progress.label
-            print(progress.label, file=sys.stderr)
+            say(progress.label)
         if progress.done_count > self._done_count and self.machine is not None:
             self._done_count = progress.done_count
             status = self.machine.read(["/proc/1/status"])["/proc/1/status"] or ""
@@ -51,6 +56,17 @@ class Watcher:
 def main() -> None:
     """Run a small experiment on nine members in this process, command-line modules included."""
     assert lab.cli.run is not None
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each job of fio")
+    parser.add_argument("--mebibytes", type=int, default=MEBIBYTES, help="of each disk")
+    options = parser.parse_args()
+    # The files of four jobs fit on the array.
+    job = partial(
+        JobPlan,
+        runtime_seconds=options.seconds,
+        warmup_seconds=1.0,
+        file_bytes=options.mebibytes * 64 // 100 * MIB,
+    )
     experiment = Experiment(
         format_version=2,
         id="memory",
@@ -58,18 +74,15 @@ def main() -> None:
         question="How much memory do client and agent take?",
         repeats=2,
         sampling_hertz=20.0,
-        disks=DiskPlan(size_bytes=100 * MIB),
+        disks=DiskPlan(size_bytes=options.mebibytes * MIB),
         arrays=(ArrayPlan(id="raid6", level="raid6", members=9),),
-        jobs=(
-            JobPlan(workload="rand-read-4k", runtime_seconds=10.0, warmup_seconds=1.0, file_bytes=64 * MIB),
-            JobPlan(workload="rand-write-4k", runtime_seconds=10.0, warmup_seconds=1.0, file_bytes=64 * MIB),
-        ),
+        jobs=(job(workload="rand-read-4k"), job(workload="rand-write-4k")),
         rebuild=RebuildPlan(arrays=("raid6",)),
     )
     check(experiment)
     watcher = Watcher()
     with private_state():
-        request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, print, watcher.see)
+        request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, say, watcher.see)
         run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(

@@ -14,12 +14,11 @@ controls, and find nothing where each accusing one was found.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import finish, private_state, say
 from lab.errors import LabError
 from lab.fault_lab.campaign import Campaign, CampaignHooks, history_of
 from lab.fault_lab.campaign_record import begun_campaign
@@ -43,10 +42,6 @@ class Hunt:
     name: str
     details: dict[str, Any]
     is_found: bool
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def campaign(arena: Arena, minutes: float, *, shrinks: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from benchmarks.support.report import finish, spread
+from benchmarks.support.report import asked, finish, spread
 from lab.arrays.level_names import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
@@ -27,10 +27,10 @@ def predict_all(experiment: Experiment) -> int:
     return len(planned)
 
 
-def seconds(experiment: Experiment) -> tuple[list[float], int]:
+def seconds(experiment: Experiment, rounds: int) -> tuple[list[float], int]:
     """CPU seconds of each round, and how many cells there are."""
     taken, count = [], 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         play.cache_clear()
         demand.cache_clear()
         begin = time.process_time()
@@ -41,17 +41,18 @@ def seconds(experiment: Experiment) -> tuple[list[float], int]:
 
 def main() -> None:
     """Predict every built-in experiment over and over, and report the slowest one's median time."""
+    rounds = asked("--rounds", ROUNDS, "of which the median counts")
     medians, details = {}, {}
     for name in built_in_names():
         experiment, _ = find_experiment(name)
-        taken, count = seconds(experiment)
+        taken, count = seconds(experiment, rounds)
         medians[name] = statistics.median(taken)
         details[name] = {"seconds": spread(taken), "cells": count}
     slowest = max(medians, key=lambda name: medians[name])
     finish(
         "prediction",
         f"CPU seconds to predict all cells of an experiment, the slowest of the built-in ones ({slowest}), "
-        f"median of {ROUNDS}",
+        f"median of {rounds}",
         medians[slowest],
         BOUND_SECONDS,
         at_most=True,

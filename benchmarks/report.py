@@ -9,15 +9,16 @@ import json
 import random
 import resource
 import subprocess
-import sys
 import time
 
 import msgspec
 
 from benchmarks.class_view import RECORDED, students_result
-from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, spread
+from lab.host.python import isolated_python
+from lab.results.journal import RECORD_NAME
 from lab.results.record import RebuildRecord, encode_record
-from lab.results.store import RECORD_NAME, decode_record
+from lab.results.store import decode_record
 
 RESULTS = 1000
 ROUNDS = 3
@@ -26,10 +27,11 @@ BOUND_SECONDS, BOUND_MIB = 5.0, 300.0
 
 def main() -> None:
     """Make results, report on them, and look at what it took."""
+    count = asked("--results", RESULTS, "that the report is about")
     recorded = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
     draw = random.Random(1)
     with private_state() as state:
-        for number in range(RESULTS):
+        for number in range(count):
             made = students_result(recorded, draw, number)
             rebuilds = tuple(
                 RebuildRecord(array="raid5", repeat=n, rebuild_seconds=draw.uniform(9, 11), rebuilt_bytes=10**8)
@@ -39,7 +41,7 @@ def main() -> None:
             folder.mkdir(parents=True)
             (folder / RECORD_NAME).write_bytes(encode_record(msgspec.structs.replace(made, rebuilds=rebuilds)))
         page = state / "report.html"
-        argv = [sys.executable, "-c", "from lab.cli.main import main; main()", "--json", "--quiet", "report"]
+        argv = [*isolated_python("-c", "from lab.cli.main import main; main()"), "--json", "--quiet", "report"]
         walls: list[float] = []
         cpus: list[float] = []
         printed = ""
@@ -51,14 +53,14 @@ def main() -> None:
             walls.append(time.monotonic() - begin)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert len(json.loads(printed)["results"]) == RESULTS
+        assert len(json.loads(printed)["results"]) == count
         megabytes = page.stat().st_size / 1e6
         # Of the greatest child; there was no other.
         mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     seconds = max(cpus)
     finish(
         "report",
-        f"CPU seconds for an HTML report of {RESULTS} results, greatest of {ROUNDS}; inf: above {BOUND_MIB:g} MiB",
+        f"CPU seconds for an HTML report of {count} results, greatest of {ROUNDS}; inf: above {BOUND_MIB:g} MiB",
         seconds if mib <= BOUND_MIB else float("inf"),
         BOUND_SECONDS,
         at_most=True,

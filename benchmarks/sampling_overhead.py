@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 
-from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, spread
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -47,6 +47,7 @@ def sampled_iops(lab: Lab, array: str) -> float:
 
 def main() -> None:
     """Measure the pairs, each in the other order than the one before, and report the median of their ratios."""
+    rounds = asked("--rounds", PAIRS, "pairs of stretches")
     disks = specs(MEMBERS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
         spec = ArraySpec(level="raid5", members=tuple(disk.node for disk in lab.disks))
@@ -59,13 +60,13 @@ def main() -> None:
         fio = lab.machine.stream(argv)
         time.sleep(4)
         pairs = []
-        for number in range(PAIRS):
+        for number in range(rounds):
             if number % 2:
                 sampled, bare = sampled_iops(lab, spec.name), stretch_iops(lab, spec.name)
             else:
                 bare, sampled = stretch_iops(lab, spec.name), sampled_iops(lab, spec.name)
             pairs.append((sampled, bare))
-            print(f"pair {number + 1} of {PAIRS}: {sampled / bare:.3f}", file=sys.stderr)
+            print(f"pair {number + 1} of {rounds}: {sampled / bare:.3f}", file=sys.stderr)
         fio.stop()
         fio.result()
     finish(
@@ -75,7 +76,7 @@ def main() -> None:
         BOUND,
         at_most=False,
         details={
-            "pairs": PAIRS,
+            "pairs": rounds,
             "sampled_iops": spread([sampled for sampled, _ in pairs]),
             "bare_iops": spread([bare for _, bare in pairs]),
         },

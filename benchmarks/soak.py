@@ -189,8 +189,6 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
     """So many rounds on one machine, each through a session of its own, every other with the app's monitor."""
     with watched_machine(findings, state) as lab:
         for _ in range(rounds):
-            if time.monotonic() > end:
-                return
             # All pairs in turn: what is measured at the end of a round has the same past each time.
             kind = KINDS[findings.rounds % len(KINDS)][0]
             level, members = LEVELS[findings.rounds // len(KINDS) % len(LEVELS)]
@@ -212,6 +210,8 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             told = " ".join(f"{name}={value:g}" for name, value in (client | machine).items())
             line = f"round {findings.rounds} machine {findings.machines} {kind} {level}"
             print(f"{line} {time.monotonic() - begun:.1f} s {told}", file=sys.stderr, flush=True)
+            if time.monotonic() > end:
+                return
 
 
 def grown(findings: Findings) -> dict[str, dict[str, float]]:

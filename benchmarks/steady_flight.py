@@ -1,6 +1,6 @@
-"""Whether short runs give the pace of long ones: twenty of one second and four of five beside one of a minute.
+"""Whether short runs give the pace of a long one: twenty of one second and four of five beside one of a minute.
 
-Usage: steady_flight.py [--on TARGET]
+Usage: steady_flight.py [--on TARGET] [--runs N] [--depths 1,4]
 
 At queue depths 1, 4 and 32 on one emulated drive, and 1 and 4 on a RAID 0 of two, each run as the product measures it,
 on addresses of its own. On the kernel with virtual time (the default) no other work on the computer can disturb. Of an
@@ -26,7 +26,8 @@ from lab.units import MIB
 from lab.workloads.workload import find_workload
 
 DEPTHS, SHALLOW = (1, 4, 32), (1, 4)
-RUNS = {60.0: 1, 5.0: 4, 1.0: 20}
+RUNS = 20
+LONG_SECONDS, MIDDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0, 1.0
 BOUND = 0.02
 SERVICE_SECONDS = 0.0133
 
@@ -79,14 +80,18 @@ def main() -> None:
     """Measure every length, and compare with the longest."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:?time=virtual")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of a second; a fifth as many of five")
+    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     options = parser.parse_args()
+    depths = [int(word) for word in options.depths.split(",")]
+    runs_of = {LONG_SECONDS: 1, MIDDLE_SECONDS: -(-options.runs // 5), SHORT_SECONDS: options.runs}
     wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
     worst, found = 0.0, []
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=wanted) as lab:
         for place in places(lab):
             # Deeper queues of an array need longer to settle than a second.
-            for depth in DEPTHS if place.array is None else SHALLOW:
-                paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in RUNS.items()]
+            for depth in depths if place.array is None else [depth for depth in depths if depth in SHALLOW]:
+                paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in runs_of.items()]
                 for each in paces:
                     print(each, file=sys.stderr, flush=True)
                 # What the addresses of a minute decide is about as much as of twenty seconds.

@@ -1,6 +1,6 @@
 """What a sweep costs beyond its cells: Dask between them, and planning and resuming 10,000 of them.
 
-Usage: sweep.py [--cells N]
+Usage: sweep.py [--cells N] [--planned N]
 
 The overhead is measured on real cells of some two seconds, one worker: the time from the first cell's start to the last
 one's end, against the sum of the cells' own. For planning, 10,000 cells lie in the store as a sweep leaves them (one
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import msgspec
 
 from benchmarks.support.report import finish, private_state
 from lab.gates.decoding import decode_json
+from lab.host.python import isolated_python
 from lab.machine import Host, parse_target
 from lab.sweep.cells import CellDone, unpacked_cell
 from lab.sweep.cluster import parse_cluster
@@ -34,7 +34,7 @@ from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
 
 CELLS = 20
 MOST_OVERHEAD = 0.05
-MANY = 10_000
+MANY, CELLS_A_DEPTH = 10_000, 500
 MOST_SECONDS, MOST_BYTES = 10.0, 500 << 20
 START = "from lab.cli.main import main; main()"
 FILE = """\
@@ -111,7 +111,7 @@ def command(*words: str) -> tuple[float, int, str]:
     measure = "import resource, sys; "
     tell = "sys.stderr.write(f'PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n')"
     code = f"{measure}import atexit; atexit.register(lambda: {tell}); {START}"
-    ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    ended = subprocess.run(isolated_python("-c", code, *words), capture_output=True, text=True, check=False)
     seconds = time.monotonic() - begin
     peak = re.search(r"PEAK (\d+)", ended.stderr)
     if ended.returncode or not peak:
@@ -132,13 +132,13 @@ def fill(plan: SweepPlan, host: Host, like: bytes) -> None:
         path.write_bytes(gzip.compress(line + b"\n" + record, compresslevel=1, mtime=0))
 
 
-def many(folder: Path, like: bytes) -> dict[str, object]:
-    """Plan 10,000 cells of which none is there, then go on with a sweep of which all are."""
+def many(folder: Path, like: bytes, count: int) -> dict[str, object]:
+    """Plan 10,000 cells, or so many, of which none is there, then go on with a sweep of which all are."""
     members, chunks = list(range(4, 29)), ["16K", "32K", "64K", "128K", "256K"]
-    path = sweep_file(folder, "many", members, chunks, list(range(1, 21)))
+    path = sweep_file(folder, "many", members, chunks, list(range(1, count // CELLS_A_DEPTH + 1)))
     rules = ("--allow", "too-short-for-latency")
     plan_seconds, plan_bytes, text = command("--json", "sweep", str(path), "--plan", *rules)
-    assert len(json.loads(text)["cells"]) == MANY, len(json.loads(text)["cells"])
+    assert len(json.loads(text)["cells"]) == count, len(json.loads(text)["cells"])
     host = Host.real("benchmark")
     request = SweepRequest(
         parse_target("uml:"), host, parse_cluster("local:1"), "", allowed_rules=frozenset({"too-short-for-latency"})
@@ -149,7 +149,7 @@ def many(folder: Path, like: bytes) -> dict[str, object]:
     assert SweepStore(host).find(begun.id).record.cells
     resume_seconds, resume_bytes, text = command("--json", "sweep", str(path), "--resume", *rules)
     told = json.loads(text)
-    assert (told["reused"], told["measured"]) == (MANY, 0), told
+    assert (told["reused"], told["measured"]) == (count, 0), told
     return {
         "plan_seconds": round(plan_seconds, 2),
         "plan_bytes": plan_bytes,
@@ -162,22 +162,24 @@ def main() -> None:
     """Measure both, tell the worst as a part of its bound."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", type=int, default=CELLS, help="for the overhead")
+    parser.add_argument("--planned", type=int, default=MANY, help="cells, in steps of 500")
     options = parser.parse_args()
+    count = max(1, options.planned // CELLS_A_DEPTH) * CELLS_A_DEPTH
     with private_state() as folder:
         part, told = overhead(folder, options.cells)
         like = next((folder / "sweeps/cells").glob("*/*.cell")).read_bytes()
         assert unpacked_cell(like, "a cell").rows
-        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
-        found = many(folder, like)
+        found = many(folder, like, count)
     seconds = max(float(str(found["plan_seconds"])), float(str(found["resume_seconds"])))
     peak = max(int(str(found["plan_bytes"])), int(str(found["resume_bytes"])))
     finish(
         "sweep",
-        "the worst of: Dask's overhead ÷ 5 %, seconds for 10,000 cells planned or resumed ÷ 10, their memory ÷ 500 MiB",
+        "the worst of: Dask's overhead ÷ 5 %, "
+        f"seconds for {count} cells planned or resumed ÷ 10, their memory ÷ 500 MiB",
         max(part / MOST_OVERHEAD, seconds / MOST_SECONDS, peak / MOST_BYTES),
         1.0,
         at_most=True,
-        details={"overhead": round(part, 4), **told, "cells_planned": MANY, **found},
+        details={"overhead": round(part, 4), **told, "cells_planned": count, **found},
     )
 
 

@@ -1,6 +1,6 @@
 """A sweep of 200 cells with one worker and with two, and three times with something killed: time, and the same hashes.
 
-Usage: sweep_kills.py [--depths N] [--clusters]
+Usage: sweep_kills.py [--depths N] [--only VICTIM] [--clusters]
 
 Eight cells for each depth; 25 of them are 200 cells, half an hour. ``--clusters``: the same on a Slurm and over ssh, of
 the tests' own, undisturbed and with the client killed; another half hour, as an ordinary user.
@@ -9,14 +9,13 @@ the tests' own, undisturbed and with the client killed; another half hour, as an
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.report import finish
+from benchmarks.support.report import finish, say
 from tests.cluster.places import on_slurm, over_ssh
 from tests.cluster.slurm_rig import slurm_rig
 from tests.cluster.ssh_rig import ssh_rig
@@ -27,11 +26,6 @@ PATIENCE_SECONDS = 3600.0
 MOST_SHARE = 0.6
 VICTIMS = ("worker-0", "scheduler", "client")
 ALLOWED = ("--allow", "too-short-for-latency")
-
-
-def say(text: str) -> None:
-    """To standard error."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def swept(folder: Path, depths: int, workers: int) -> tuple[float, dict[str, str]]:
@@ -86,13 +80,15 @@ def main() -> None:
     """Run all, compare."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--depths", type=int, default=DEPTHS)
+    parser.add_argument("--only", choices=VICTIMS, action="append", help="who is killed")
     parser.add_argument("--clusters", action="store_true")
     options = parser.parse_args()
+    victims = options.only or VICTIMS
     with tempfile.TemporaryDirectory(prefix="raidlab-bench-") as name:
         folder = Path(name)
         one, first = swept(folder, options.depths, 1)
         two, second = swept(folder, options.depths, 2)
-        others = [after_kill(made(folder / each, options.depths), options.depths, each, "local:2") for each in VICTIMS]
+        others = [after_kill(made(folder / each, options.depths), options.depths, each, "local:2") for each in victims]
         others += list(on_clusters(folder, options.depths)) if options.clusters else []
     is_same = second == first and all(found == first for found, _ in others)
     again = sum(count for _, count in others)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.support.browser import browser
-from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.sweep import made_sweep
 from lab.sweep.page import write_page
 
@@ -23,13 +23,14 @@ DRAWN = """(() => {
 
 def main() -> None:
     """Write the page, open it, look at what it took."""
+    rounds = asked("--rounds", ROUNDS, "browsers that open the page")
     result = made_sweep()
     with private_state() as state:
         begin = time.monotonic()
         page = write_page(result, state, "sweep")
         written = time.monotonic() - begin
         seconds, heaps = [], []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             with browser() as chromium:
                 chromium.resize(1300, 1000)
                 begin = time.monotonic()
@@ -41,7 +42,7 @@ def main() -> None:
         megabytes = page.stat().st_size / 1e6
     finish(
         "sweep_page",
-        f"seconds to the first charts of {result.planned} cells, median of {ROUNDS}; inf: above {BOUND_MEGABYTES:g} MB",
+        f"seconds to the first charts of {result.planned} cells, median of {rounds}; inf: above {BOUND_MEGABYTES:g} MB",
         spread(seconds)["median"] if megabytes < BOUND_MEGABYTES else float("inf"),
         BOUND_SECONDS,
         at_most=True,

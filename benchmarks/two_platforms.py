@@ -1,6 +1,6 @@
 """Two platforms with different disks: which conclusions carry over, and which must flip.
 
-Usage: two_platforms.py [--on TARGET] [--keep FOLDER]
+Usage: two_platforms.py [--on TARGET] [--repeats N] [--keep FOLDER]
 
 The embedded kernel with drives of 7200 rpm and with solid-state drives stands for two machines. RAID 0 writes faster
 than RAID 5 on both. RAID 5 on six drives of 7200 rpm writes faster than one of them (six times 75 I/Os, four for each
@@ -10,10 +10,9 @@ write); on solid-state drives the parity work on one processor is slower than a 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import finish, private_state, say
 from lab.compare.platforms import Conclusion, PlatformMeasure, Transfer, compare_platforms, platform_of
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment
@@ -22,12 +21,14 @@ from lab.machine import Host, parse_target
 from lab.results.record import ResultRecord, encode_record
 from lab.tomlfile import decode_toml
 
+REPEATS = 6
 DRIVE_MODELS = ("hdd-7200", "ssd")
 EXPERIMENT = """
 format_version = 2
 id = "two-platforms"
 title = "RAID 0 and 5 beside one disk, random 4K writes at queue depth 16"
 question = "Is RAID 5 faster than one of its disks?"
+repeats = REPEATS
 seed = 3
 file_system = "raw"
 writes_files_first = false
@@ -72,17 +73,15 @@ class Told:
     def __call__(self, progress: RunProgress) -> None:
         if progress.label != self._label:
             self._label = progress.label
-            print(progress.label, file=sys.stderr, flush=True)
+            say(progress.label)
 
 
-def measured(model: str, target: str) -> ResultRecord:
+def measured(model: str, target: str, repeats: int) -> ResultRecord:
     """The experiment on drives of one kind."""
-    text = EXPERIMENT.replace("DRIVE_MODEL", model)
+    text = EXPERIMENT.replace("DRIVE_MODEL", model).replace("REPEATS", str(repeats))
     experiment = decode_toml(text, Experiment, source=model)
     host = Host.real("benchmark")
-    request = RunRequest(
-        target=parse_target(target), host=host, on_progress=Told(), on_notice=lambda line: print(line, file=sys.stderr)
-    )
+    request = RunRequest(target=parse_target(target), host=host, on_progress=Told(), on_notice=say)
     return run_experiment(experiment, text, request)
 
 
@@ -96,10 +95,11 @@ def main() -> None:
     """Run on both, compare, and check what must carry over and flip."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--on", default="uml:")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--keep", type=Path, help="write the two records to this folder")
     options = parser.parse_args()
     with private_state():
-        records = [measured(model, options.on) for model in DRIVE_MODELS]
+        records = [measured(model, options.on, options.repeats) for model in DRIVE_MODELS]
     if options.keep:
         for model, record in zip(DRIVE_MODELS, records, strict=True):
             (options.keep / f"two-platforms-{model}.json").write_bytes(encode_record(record))

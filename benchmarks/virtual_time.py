@@ -1,6 +1,6 @@
 """How many simulated seconds a second of this computer gives in virtual time, beside the machine in real time.
 
-Usage: virtual_time.py [--seconds N]
+Usage: virtual_time.py [--seconds N] [--experiment NAME]
 
 RAID 5 on six emulated drives, with a constant service time and with mechanics: random 4 KiB writes at depth 32; then a
 rebuild that is throttled to 1 MB/s, a wait of two hours, a start of fio, and what a cell of an experiment costs beyond
@@ -94,10 +94,10 @@ def waits(target: Target) -> dict[str, Span]:
     return {"rebuild": rebuild, "wait": wait, "fio_start": start}
 
 
-def cell_overhead() -> float:
+def cell_overhead(experiment: str) -> float:
     """The computer's seconds for a cell of an experiment, beyond simulated time ÷ 40; with the machine's start."""
     request = RunRequest(parse_target("uml:?time=virtual"), Host.real("benchmark"))
-    record = run_experiment(*find_experiment("louwrentius-quick"), request)
+    record = run_experiment(*find_experiment(experiment), request)
     times = record.timings
     return (times.total_seconds - times.simulated_seconds["total"] / CELL_SPEED) / len(record.cells)
 
@@ -106,6 +106,9 @@ def main() -> None:
     """Measure all, and compare each with its bound."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated, of each load")
+    parser.add_argument(
+        "--experiment", default="louwrentius-quick", help="name or file of the experiment whose cells are timed"
+    )
     options = parser.parse_args()
     virtual, real = parse_target("uml:?time=virtual"), parse_target("uml:?time=real")
     with private_state():
@@ -115,7 +118,10 @@ def main() -> None:
             **waits(virtual),
         }
         beside = {name: load_speed(real, model, REAL_SECONDS) for name, model in MODELS.items()}
-        costs = {"fio_start_seconds": spans.pop("fio_start").computer_seconds, "cell_seconds": cell_overhead()}
+        costs = {
+            "fio_start_seconds": spans.pop("fio_start").computer_seconds,
+            "cell_seconds": cell_overhead(options.experiment),
+        }
     rows = {
         name: {
             "simulated_seconds_per_second": round(span.speed, 1),

@@ -1,6 +1,6 @@
-"""One error tree. Each error says what happened to which thing; ``hint`` says what to do next.
+"""One error tree. Each error states the failure and the object; ``hint`` states the next action.
 
-Library code raises these and never prints or exits; ``lab.cli`` turns ``exit_code`` into the exit status.
+Library code raises these and never prints or exits; ``lab.cli`` maps ``exit_code`` to the exit status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 
 class LabError(Exception):
-    """Something could not be done; the message names the thing, the hint the next action."""
+    """An operation failed; the message names the object, the hint the next action."""
 
     exit_code = ExitCode.FAILED
 
@@ -29,20 +29,20 @@ class LabError(Exception):
         self.message = message
         self.hint = hint
         self.console = ""
-        """The last lines of the embedded kernel's console, where the error came from one that was open."""
+        """The last lines of the embedded kernel's console, if the error comes from an open embedded machine."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  next: {self.hint}" if self.hint else self.message
 
 
 class SpecError(LabError):
-    """A specification (level, size, TOML file, target) that makes no sense as written."""
+    """An invalid specification (level, size, TOML file, target)."""
 
     exit_code = ExitCode.USAGE
 
 
 class RequirementMissing(LabError):
-    """The machine lacks something that the lab needs."""
+    """The machine does not meet a requirement of the lab."""
 
     exit_code = ExitCode.MISSING
 
@@ -52,23 +52,23 @@ class ToolMissing(RequirementMissing):
 
 
 class ModuleMissing(RequirementMissing):
-    """The machine's kernel has no such driver."""
+    """The machine's kernel does not have the driver."""
 
 
 class PrivilegeRefused(RequirementMissing):
-    """sudo refused, or asked for a password that nobody can type."""
+    """sudo refused, or requires a password in a non-interactive session."""
 
 
 class UnfitVersion(LabError):
-    """A program or the kernel of the machine is too old or too new for what was asked; another machine may do it."""
+    """A program or the kernel of the machine is too old or too new for the request; another machine may support it."""
 
 
 RUN_AGAIN = "run the command again"
-"""The remedy for a lost machine, in hints; a client that goes on says its own instead."""
+"""The hint for a lost machine; a client that continues uses its own instead."""
 
 
 class MachineLost(LabError):
-    """The machine or its agent vanished; nothing that was under way has an answer."""
+    """The machine or its agent vanished; pending operations have no result."""
 
     exit_code = ExitCode.MACHINE_LOST
 
@@ -78,7 +78,7 @@ class MachineBusy(LabError):
 
 
 class CommandFailed(LabError):
-    """A command on the machine ended with a status that is not 0."""
+    """A command on the machine ended with a nonzero status."""
 
     def __init__(self, argv: Sequence[str], status: int, stderr_tail: str, *, hint: str = "") -> None:
         self.argv = tuple(argv)
@@ -93,44 +93,44 @@ class CommandTimedOut(LabError):
 
 
 class WaitTimedOut(LabError):
-    """A state that should have come did not come before the deadline."""
+    """An expected state was not reached before the deadline."""
 
 
 class DeviceRefused(LabError):
-    """The guard does not let the lab write on this device."""
+    """The guard does not allow the lab to write to this device."""
 
 
 class ArrayError(LabError):
-    """An array operation that its state does not allow."""
+    """An array operation that the array's state does not allow."""
 
 
 class WorkloadError(LabError):
-    """fio failed, or printed something that is no result."""
+    """fio failed, or its output is not a valid result."""
 
 
 class MeasurementDisturbed(WorkloadError):
-    """The computer stood still so long that nothing is known of the measured time."""
+    """The host was paused too long; the measured time is unreliable."""
 
 
 class ExperimentError(LabError):
-    """An experiment could not be carried out as written."""
+    """An experiment could not be carried out as specified."""
 
 
 class RunCancelled(ExperimentError):
-    """Whoever started the experiment ended it before its time; what was measured is kept."""
+    """The user ended the experiment early; measured results are stored."""
 
 
 class LessonError(LabError):
-    """A lesson cannot be worked at in this way, or its progress cannot be kept."""
+    """A lesson does not allow this operation, or its progress cannot be stored."""
 
 
 class DrillError(LabError):
-    """A drill cannot be made, or not be worked at in this way."""
+    """A drill cannot be created, or does not allow this operation."""
 
 
 class ResultError(LabError):
-    """A result, or another file that the lab keeps, could not be stored or read."""
+    """A result, or another file of the lab, could not be stored or read."""
 
 
-class OutputLost(LabError):
-    """Standard output took no more."""
+class BrokenOutput(LabError):
+    """stdout was closed, or its reader has exited."""

@@ -1,6 +1,6 @@
 """Ways to break an array, as plans: a disk vanishes, becomes slow, loses its write cache, or changes silently.
 
-What a kind of disk cannot do is refused.
+A fault that a kind of disk does not support is refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _CANNOT_BE_PULLED = {
 
 
 def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """The disk vanishes while in use. ``arrays`` hold it and survive: they are told, as udev does where it runs.
+    """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as by udev where it runs.
 
-    A spindle loses its connection, so that each further I/O fails; a SCSI disk is deleted by the kernel. Data stay.
-    Raises DeviceRefused for a disk that cannot vanish, with what can be done instead.
+    A spindle loses its connection, so that each further I/O fails; a SCSI disk is deleted by the kernel. Data remain.
+    Raises DeviceRefused for a disk that cannot vanish, with an alternative.
     """
     if disk.kind is DiskKind.SPINDLE:
         gone = disconnect_step(disk, "The cable is out: every further I/O of this drive fails.")
@@ -57,11 +57,11 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Bring a pulled disk back; ``arrays`` still list it as faulty and let go of it first. It joins none by itself."""
+    """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It joins none by itself."""
     let_go = (
         Step(
             ("mdadm", "--manage", array_device(name), "--remove", disk.node),
-            "md lets go of the disk, which it still lists as faulty.",
+            "md removes the disk, which it still lists as faulty.",
             writes_devices=(array_device(name),),
         )
         for name in arrays
@@ -71,7 +71,7 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def slow(disk: LabDisk, model: str) -> Plan:
-    """Let a spindle serve requests at the pace of another drive model, from now on; ``OWN_PACE``: at its own.
+    """Make a spindle serve requests at the pace of another drive model from now on; ``OWN_PACE``: at its own.
 
     Raises DeviceRefused for another kind of disk, SpecError for a drive model that is not slower than its own.
     """
@@ -95,7 +95,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
         step = kernel_drives.pace_step(disk, seconds, words if wanted else "Its own service time holds again.")
         note = write_file_step(
-            pace_note(disk.name), f"0 {model}" if wanted else "", "The lab notes whose pace that is."
+            pace_note(disk.name), f"0 {model}" if wanted else "", "The lab records the model of that pace."
         )
         return Plan(title, (step, note))
     argv = ("python3", "-IS", PACE_PROGRAM, pause_socket(disk.name), pace_note(disk.name))
@@ -112,10 +112,10 @@ def slow(disk: LabDisk, model: str) -> Plan:
 
 
 def _tell(disk: LabDisk, arrays: Sequence[str]) -> tuple[Step, ...]:
-    """What udev calls on most systems when a disk has gone (mdadm(8), --incremental --fail)."""
+    """The command that udev runs on most systems when a disk has vanished (mdadm(8), --incremental --fail)."""
     if not arrays:
         return ()
-    why = "md hears that the disk is gone and lets go of it; otherwise it would notice with the next I/O."
+    why = "mdadm marks the disk as faulty and removes it, as udev has it done; otherwise md notices at the next I/O."
     devices = tuple(array_device(name) for name in arrays)
     return (Step(("mdadm", "--incremental", "--fail", disk.kernel_name), why, writes_devices=devices),)
 
@@ -149,11 +149,11 @@ def cut_power(disk: LabDisk) -> Plan:
 
 
 def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes: int, length_bytes: int) -> Plan:
-    """Random bytes over a region of the member's data, behind md's back.
+    """Overwrite a region of the member's data with random bytes, bypassing md.
 
     ``start_bytes`` counts from the start of the member's data, which lies ``data_offset_bytes`` into the device and is
-    ``data_bytes`` long, so superblock and bitmap stay whole. Raises SpecError for a region that is not inside it, in
-    4 KiB blocks.
+    ``data_bytes`` long, so superblock and bitmap stay intact. Raises SpecError for a region that is not inside the
+    data, or not in 4 KiB blocks.
     """
     _require_region(member, data_offset_bytes, data_bytes, start_bytes, length_bytes)
     block = CORRUPTION_BLOCK_BYTES
@@ -171,13 +171,13 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
 
 
 def list_bad_block(array: str, member: str, sector: int) -> Plan:
-    """4 KiB of a member, from this sector of its device, on md's list of bad blocks: md takes them as unreadable.
+    """Put 4 KiB of a member, from this sector of its device, on md's bad block list: md treats them as unreadable.
 
-    So it does after a read error that it could not mend (md(4), BAD BLOCK LIST); md.rst: a line written to
-    ``bad_blocks`` is recorded. md takes a block off when it can write it anew, from redundancy: the undo.
+    md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST); md.rst: a line written to
+    ``bad_blocks`` is recorded. md removes a block when it can rewrite it from redundancy: the undo.
     """
     folder = md_path(array, f"dev-{kernel_name(member)}")
-    why = "md notes that these sectors cannot be read; the disk itself still can."
+    why = "md treats these sectors as unreadable, although the disk can read them."
     mend = write_file_step(md_path(array, "sync_action"), "repair", "").argv
     noted = replace(
         write_file_step(f"{folder}/bad_blocks", f"{sector} {CORRUPTION_BLOCK_BYTES // SECTOR_BYTES}", why),
@@ -185,7 +185,7 @@ def list_bad_block(array: str, member: str, sector: int) -> Plan:
         danger=Danger.DATA,
         writes_devices=(member,),
     )
-    # The list is written with the superblock, and a new entry alone is no reason for md to write that.
+    # md writes the list with the superblock, and a new entry alone does not make it write the superblock.
     flags = (
         ("failfast", "A flag of the member is changed, so that md writes superblock and list."),
         ("-failfast", "And changed back."),

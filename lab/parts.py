@@ -1,7 +1,7 @@
-"""Parts of raidlab that may be left out. Each is a folder of this package, and one line here.
+"""Optional parts of raidlab. Each is a folder of this package, and one line here.
 
-The folder's ``__init__`` says in ``PART`` what it adds, and where; nothing else imports anything of it. Files that it
-adds to a catalogue lie in it as the catalogue lies here: ``lessons/course/`` in a part holds lessons.
+``PART`` in the folder's ``__init__`` declares its additions and their places; no other code imports the folder. Its
+additions to a catalogue have the same folder layout as the catalogue here: ``lessons/course/`` in a part holds lessons.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one part adds. Functions are written ``module:name``, and loaded when they are used."""
+    """The additions of one part. Functions are written ``module:name``, and loaded on first use."""
 
     commands: tuple[tuple[str, str, str], ...] = ()
     """Sub-commands of ``raidlab``: name, function, help. ``array capacity`` is one of ``raidlab array``."""
     adds: Mapping[str, str] = field(default_factory=dict)
-    """Place that is open to parts, such as ``lint .sh`` -> function, or whatever else belongs there."""
+    """Extension point, such as ``lint .sh`` -> function, or another object as the extension point requires."""
 
 
 @cache
 def parts() -> tuple[Part, ...]:
-    """Those that are there."""
+    """The installed parts."""
     return tuple(import_module(folder).PART for folder in FOLDERS)
 
 
 def loaded(place: str) -> Any:
-    """What is written ``module:name``."""
+    """The object with the name ``module:name``."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
 def all_added(place: str) -> tuple[Any, ...]:
-    """What the parts have for a place that takes several."""
+    """All objects of the parts for an extension point that allows several."""
     return tuple(loaded(part.adds[place]) for part in parts() if place in part.adds)
 
 
 def added(place: str) -> Any:
-    """The function that a part has for a place; None if there is none."""
+    """The function of a part for an extension point; None if there is none."""
     return next(iter(all_added(place)), None)
 
 
@@ -67,7 +67,7 @@ def commands(above: str = "") -> Iterator[tuple[str, str, str]]:
 
 
 def catalogue(folder: Path) -> dict[str, Path]:
-    """The TOML files of a folder of this package and of the same folder in every part, by their names' stems."""
+    """The TOML files of a folder of this package and of the same folder in every part, by file name without suffix."""
     inside = folder.relative_to(_HERE)
     folders = (folder, *(_HERE.parent.joinpath(*part.split("."), inside) for part in FOLDERS))
     found = {path.stem: path for each in folders for path in each.glob("*.toml")}

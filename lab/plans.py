@@ -1,13 +1,13 @@
-"""A plan is a list of steps that can be printed, taught from, shown before running, and run.
+"""A plan is a list of steps to print, teach from, review before execution, and run.
 
-Whatever the lab changes on a machine it changes through a plan, so what is printed is what happens.
+The lab changes a machine only through plans, so the printed commands are the executed ones.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 _ROWS_SHOWN = 12
@@ -15,18 +15,20 @@ _COLUMNS_SHOWN = 160
 
 
 class Danger(StrEnum):
-    """What a step can destroy."""
+    """The possible damage of a step."""
 
     NONE = "none"
+    ARRAY = "array"
+    """The array stops working, or md no longer finds it; the data on its members remain."""
     DATA = "data"
-    """Data on the devices named in the step is lost."""
+    """Data on the devices named in the step are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, why it is there, and how to take it back.
+    """One command, its purpose, and the command that undoes it.
 
-    ``argv`` is run as it stands, without a shell; for a value in a file under /sys see ``write_file_step``.
+    ``argv`` runs unchanged, without a shell; for a value in a file under /sys see ``write_file_step``.
     """
 
     argv: tuple[str, ...]
@@ -34,17 +36,19 @@ class Step:
     undo: tuple[str, ...] = ()
     danger: Danger = Danger.NONE
     writes_devices: tuple[str, ...] = ()
-    """Every device that this step writes on: what the guard checks before the step runs."""
+    """Every device that this step writes to: the guard checks these before the step runs."""
     timeout_seconds: float = 120.0
     stdin_text: str = ""
-    """What the command reads on its standard input, such as a long device-mapper table."""
+    """Standard input of the command, such as a long device-mapper table."""
+    ignores_partitions: bool = False
+    """Unused partitions are no obstacle: the step erases them, or they are data of the array that it starts."""
     only_waits: bool = False
-    """Changes nothing: it ends when work that the machine does by itself is done, which may take hours."""
+    """Changes nothing: waits for work that the machine does by itself, which may take hours."""
 
     def shell_line(self) -> str:
-        """The step as a line that a person can type at a root shell, with a here-document for its standard input.
+        """The step as a line for a root shell, with a here-document for its standard input.
 
-        Of a long input only the beginnings are shown; ``stdin_text`` has it all.
+        A long input is abbreviated; ``stdin_text`` has the full text.
         """
         line = shlex.join(self.argv)
         if not self.stdin_text:
@@ -59,13 +63,13 @@ class Step:
 
 
 def write_file_step(path: str, text: str, why: str) -> Step:
-    """A value written to a file under /sys or /proc, as a line that can be typed: ``sh -c 'echo V > FILE'``."""
+    """A value written to a file under /sys or /proc, as a shell line: ``sh -c 'echo V > FILE'``."""
     return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, under a title. Plans are values: adding two gives a longer one."""
+    """Steps in order, with a title. Plans are values: the sum of two is a longer one."""
 
     title: str
     steps: tuple[Step, ...] = field(default=())
@@ -82,8 +86,21 @@ class Plan:
         return any(step.danger is Danger.DATA for step in self.steps)
 
     @property
+    def ends_array(self) -> bool:
+        """Whether an array is unusable afterwards, although its members keep their data."""
+        return not self.destroys_data and any(step.danger is Danger.ARRAY for step in self.steps)
+
+    def on_blank_disks(self) -> Plan:
+        """The same plan for disks known to be blank: no step loses data."""
+        return Plan(self.title, tuple(replace(step, danger=Danger.NONE) for step in self.steps))
+
+    def reworded(self, reword: Callable[[str], str], retitle: Callable[[str], str]) -> Plan:
+        """The same commands, with different text in the reasons and in the title."""
+        return Plan(retitle(self.title), tuple(replace(step, why=reword(step.why)) for step in self.steps))
+
+    @property
     def until_wait(self) -> tuple[Plan, Step | None, Plan]:
-        """What comes before the first step that only waits, that step, and the rest."""
+        """The steps before the first step that only waits, that step, and the rest."""
         number = next((index for index, step in enumerate(self.steps) if step.only_waits), None)
         if number is None:
             return self, None, Plan(self.title)

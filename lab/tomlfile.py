@@ -1,16 +1,18 @@
-"""TOML read strictly into msgspec Structs: a key that nobody reads is a mistake, and all mistakes are named at once.
+"""TOML decoded strictly into msgspec Structs: an unknown key is an error, and all errors are reported together.
 
-Keys whose name ends in ``_bytes`` may be written as text (``"500M"``, see lab.units) instead of a whole number.
+Keys whose name ends in ``_bytes`` may have text values (``"500M"``, see lab.units) instead of a whole number.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -29,11 +31,11 @@ W = TypeVar("W", bound=StrEnum)
 _MOST_PROBLEMS = 10
 _LONGEST_PROBLEM = 300
 _LONGEST_WORD = 64
-"""Of one that is looked for: difflib takes time by the square of its length."""
+"""Maximum length of a word in the search for the nearest one: difflib takes quadratic time in its length."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` was probably meant to be; None when nothing is near."""
+    """The known word that is most similar to ``word``; None if none is similar."""
     if len(word) > _LONGEST_WORD:
         return None
     found = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
@@ -41,7 +43,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
-    """The error for a name that is in no list, with the nearest name or the whole list as its hint."""
+    """The error for an unknown name, with the nearest name or the whole list as its hint."""
     names = sorted(known)
     near = nearest(word, names)
     hint = f"did you mean '{near}'?" if near else f"known: {', '.join(names) or 'none'}"
@@ -49,7 +51,7 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
 
 
 def known_word(words: type[W], text: str, what: str) -> W:
-    """The member of a closed set. Raises SpecError with the nearest word."""
+    """The member of an enumeration. Raises SpecError with the nearest word."""
     try:
         return words(text.strip().lower())
     except ValueError:
@@ -57,12 +59,12 @@ def known_word(words: type[W], text: str, what: str) -> W:
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Read one file. Raises SpecError for a file that is not there or unreadable, and as decode_toml does."""
+    """Read one file. Raises SpecError for a missing or unreadable file, and as decode_toml does."""
     return decode_toml(toml_text(path), kind, source=str(path))
 
 
 def toml_text(path: Path) -> str:
-    """What a file says, for ``decode_toml``. Raises SpecError for whatever keeps it from being read."""
+    """Read the text of a file, for ``decode_toml``. Raises SpecError if the file cannot be read for any reason."""
     return read_text(path, MOST_TOML_BYTES, hint="check that it is this file")
 
 
@@ -79,9 +81,9 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
-    """A tree of tables and values as a ``kind``: for parts of a file whose kind another part names.
+    """Convert a tree of tables and values to ``kind``: for parts of a file whose kind depends on another part.
 
-    Raises SpecError as decode_toml does, but for syntax.
+    Raises SpecError as decode_toml does, except for syntax errors.
     """
     problems = _Problems()
     tree = _with_sizes(tree, problems, "")
@@ -99,7 +101,7 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
 
 
 def as_meant(text: str) -> str:
-    """What an experiment's file says, in one way for all versions: to tell whether two are the same experiment."""
+    """The content of an experiment's file, normalised over all versions, to detect equal experiments."""
     try:
         tree = with_new_keys(parse_toml(text))
     except SpecError:
@@ -108,14 +110,14 @@ def as_meant(text: str) -> str:
 
 
 class _Problems:
-    """What is wrong with a file: the first few in words, all by their number."""
+    """The errors of a file: text of the first few, and the total count."""
 
     def __init__(self) -> None:
         self.count = 0
         self._first: list[str] = []
 
     def add(self, say: Callable[[], str]) -> None:
-        """``say`` is asked only for what is listed: to find the nearest word takes its time."""
+        """``say`` is called only for listed errors, since the search for the nearest word is slow."""
         if len(self._first) < _MOST_PROBLEMS:
             self._first.append(shortened(say(), _LONGEST_PROBLEM))
         self.count += 1
@@ -131,7 +133,7 @@ def _readable(error: Exception) -> str:
 
 
 def _with_sizes(node: Any, problems: _Problems, path: str) -> Any:
-    """The tree with every text under a ``…_bytes`` key turned into a number."""
+    """The tree with every text under a ``…_bytes`` key converted to a number."""
     if isinstance(node, list):
         return [_with_sizes(item, problems, f"{path}[{index}]") for index, item in enumerate(node)]
     if not isinstance(node, dict):
@@ -155,11 +157,11 @@ def _size_or_tree(key: str, value: Any, problems: _Problems, path: str) -> Any:
 
 
 _NO_SIZE = object()
-"""In the place of a size that was refused already."""
+"""Placeholder for a size that was already rejected."""
 
 
 def _look(value: Any, wanted: Any, path: str, problems: _Problems) -> None:
-    """Everything that keeps ``value`` from being a ``wanted``, key by key."""
+    """Report all errors of ``value`` as a ``wanted``, key by key."""
     struct = _struct_in(wanted, value)
     if struct is not None and isinstance(value, dict):
         _look_at_struct(value, struct, path, problems)
@@ -208,7 +210,7 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo
 
 
 def _struct_in(wanted: Any, value: Any) -> type[msgspec.Struct] | None:
-    """The struct that a table is to become; for a union, the one its tag names, or the only one."""
+    """The struct for a table; for a union, the one with the table's tag, or the only one."""
     if isinstance(wanted, type):
         return wanted if issubclass(wanted, msgspec.Struct) else None
     if get_origin(wanted) in (list, tuple, dict, Mapping):
@@ -232,3 +234,66 @@ def _holds_struct(wanted: Any) -> bool:
 def _join(path: str, key: str) -> str:
     key = shortened(key, _LONGEST_WORD)
     return f"{path}.{key}" if path else key
+
+
+def kinds_by_tag(key: str, modules: Iterable[ModuleType]) -> dict[str, Any]:
+    """Tag -> the Struct with this tag in these modules; ``key`` is the field of the tag."""
+    found = (value for module in modules for value in vars(module).values())
+    kinds = [each for each in found if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    # The tag of a class without a tag of its own is its name: such a class is a base of others.
+    return {
+        str(kind.__struct_config__.tag): kind
+        for kind in kinds
+        if kind.__struct_config__.tag_field == key and kind.__struct_config__.tag != kind.__name__
+    }
+
+
+def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, what: str, key: str, where: str) -> T:
+    """Convert a table with a tag. Raises SpecError with the nearest tag, and as ``convert_tree`` does."""
+    name = written.get(key)
+    if not isinstance(name, str):
+        raise SpecError(f"{where}: a {what} without '{key}'", hint=f"{key} = one of: {', '.join(sorted(kinds))}")
+    if name not in kinds:
+        error = unknown_word(what, name, kinds)
+        raise SpecError(f"{where}: {error.message}", hint=error.hint)
+    return convert_tree(dict(written), kinds[name], source=f"{where}: {name}")
+
+
+def fill(text: str, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> str:
+    """The text with every ``{name}`` replaced, after ``prefix`` as in ``{seed.name}``.
+
+    Raises SpecError with the nearest name for an unknown one; ``what`` describes the names in errors.
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        return str(_value_of(match[1], values, what))
+
+    return _placeholder(prefix).sub(value_of, text)
+
+
+def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
+    """As ``fill`` for all texts of a tree.
+
+    A text that consists of one placeholder becomes the value itself, number or text.
+    """
+    if isinstance(tree, Mapping):
+        return {
+            fill_tree(key, values, prefix, what): fill_tree(value, values, prefix, what) for key, value in tree.items()
+        }
+    if isinstance(tree, list | tuple):
+        return [fill_tree(value, values, prefix, what) for value in tree]
+    if not isinstance(tree, str):
+        return tree
+    whole = _placeholder(prefix).fullmatch(tree)
+    return _value_of(whole[1], values, what) if whole else fill(tree, values, prefix, what)
+
+
+def _value_of(name: str, values: Mapping[str, Any], what: str) -> Any:
+    if name not in values:
+        raise unknown_word(what, name, values)
+    return values[name]
+
+
+@cache
+def _placeholder(prefix: str) -> re.Pattern[str]:
+    return re.compile(rf"\{{{re.escape(prefix)}([a-z_]+)\}}")

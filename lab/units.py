@@ -1,4 +1,4 @@
-"""Sizes, durations and rates as people read them; what people write passes ``lab.gates.numbers``."""
+"""Human-readable sizes, durations and rates; input is parsed by ``lab.gates.numbers``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SECTOR_BYTES = 512
 
 
 def format_bytes(count: int) -> str:
-    """The largest power of 1024 that divides ``count`` exactly, so that the text reads back to the same number."""
+    """In the largest power of 1024 that divides ``count`` exactly, so that the text parses to the same number."""
     for suffix, unit in (("T", 1024 * GIB), ("G", GIB), ("M", MIB), ("K", KIB)):
         if count and count % unit == 0:
             return f"{count // unit}{suffix}"
@@ -17,13 +17,18 @@ def format_bytes(count: int) -> str:
 
 
 def human_bytes(count: float) -> str:
-    """Rounded to three figures for people, such as ``1.95 GiB``."""
+    """Rounded to three significant digits, such as ``1.95 GiB``."""
     for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= unit:
             value = count / unit
-            # From 1000 on three figures would need an exponent.
+            # From 1000 on three significant digits would need an exponent.
             return f"{value:.0f} {suffix}" if abs(value) >= 999.5 else f"{value:.3g} {suffix}"
     return f"{count:.0f} B"
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 cell``, ``1,200 cells``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def human_seconds(seconds: float) -> str:

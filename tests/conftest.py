@@ -39,6 +39,8 @@ MEASURING = (
     "test_app_run",
     "test_app_lessons",
 )
+# Files of which each test goes to whichever worker is free: they take a minute each, or minutes together.
+SHARED = ("test_lessons_measured", "test_benchmarks")
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
     "test_lessons_faults",
@@ -51,13 +53,19 @@ LONGEST = (
     "test_microscope_writes",
     "test_drills",
     "test_verdicts",
+    "test_app_drills",
+    "test_virtual_time",
+    "test_stand_still",
     "test_session",
     "test_breaking",
 )
+# The last of all: a bug shows in the tests of its own story first, and a slow computer has no time for these.
+LAST = ("test_benchmarks",)
 # Files whose tests take more than a second of a processor's time each: marked slow as a whole.
 SLOW = (
     "hardening/test_fuzz.py",
     "hardening/test_promises.py",
+    "unit/cli/test_traps.py",
     "tui/test_build_screen.py",
     "tui/test_lesson_places.py",
     "tui/test_lessons.py",
@@ -66,6 +74,7 @@ SLOW = (
     "tui/test_pictures.py",
     "tui/test_results_screen.py",
     "tui/test_run_screen.py",
+    "tui/test_sizes.py",
     "tui/test_stripe_screen.py",
     "tui/test_volumes.py",
     "unit/adapt/test_volumes.py",
@@ -79,26 +88,39 @@ SLOW = (
 WIDE = (
     "hardening/test_promises.py",
     "kernel/test_adapt.py",
+    "kernel/test_app_drills.py",
     "kernel/test_app_kills.py",
+    "kernel/test_app_lessons.py",
     "kernel/test_app_pace.py",
+    "kernel/test_app_run.py",
+    "kernel/test_benchmarks.py",
     "kernel/test_breaking.py",
+    "kernel/test_drill_histories.py",
     "kernel/test_drill_page.py",
     "kernel/test_drill_proofs.py",
     "kernel/test_fault_files.py",
     "kernel/test_fault_files_broken.py",
     "kernel/test_fault_oracle.py",
     "kernel/test_filesystem_and_workloads.py",
+    "kernel/test_hangup.py",
     "kernel/test_lessons.py",
     "kernel/test_lessons_faults.py",
     "kernel/test_lessons_measured.py",
+    "kernel/test_mechanical_drives.py",
     "kernel/test_microscope.py",
     "kernel/test_microscope_flips.py",
     "kernel/test_microscope_writes.py",
     "kernel/test_rebuild.py",
     "kernel/test_spread.py",
+    "kernel/test_stand_still.py",
     "kernel/test_sweep.py",
+    "tui/test_lesson_places.py",
+    "tui/test_lesson_sights.py",
+    "tui/test_sizes.py",
+    "unit/machine/test_kernel_build.py",
     "unit/results/test_fuzzed_results.py",
     "unit/sweep/test_pool_starts.py",
+    "unit/test_parts.py",
 )
 
 # Marker -> programs that its tests start.
@@ -156,10 +178,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 class Shares(LoadFileScheduling):  # type: ignore[misc] # it comes without types
-    """A file of tests by one worker, but each of the lessons that measure by whichever is free: they take a minute."""
+    """A file of tests by one worker, but each test of the SHARED ones by whichever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if MEASURING[0] in nodeid else str(super()._split_scope(nodeid))
+        return nodeid if any(stem in nodeid for stem in SHARED) else str(super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | None:
@@ -189,7 +211,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(file: Path) -> int:
-    return LONGEST.index(file.stem) if file.stem in LONGEST else len(LONGEST)
+    return LONGEST.index(file.stem) if file.stem in LONGEST else len(LONGEST) + (file.stem in LAST)
 
 
 def pytest_collection_finish() -> None:

@@ -31,6 +31,7 @@ def main() -> None:
         ("keys", key_lines()),
         ("screens", screen_lines()),
         ("text mode", text_lines()),
+        ("checks, actions and readings of lessons", lesson_lines()),
         ("files of catalogues", file_lines(tree)),
     ):
         sys.stdout.write(f"# {title}\n" + "".join(f"{line}\n" for line in sorted(set(lines))) + "\n")
@@ -96,6 +97,16 @@ def text_lines() -> Iterator[str]:
     text = importlib.import_module("tui.text")
     for name in ("HELP", "DRILL_HELP"):
         yield from getattr(text, name, "").splitlines()
+
+
+def lesson_lines() -> Iterator[str]:
+    """What lesson files may say, with its keys."""
+    import msgspec
+
+    ready = importlib.import_module("lab.lessons.ready")
+    for catalogue in (ready.CHECKS, ready.ACTIONS, ready.SOURCES):
+        for name, kind in catalogue.items():
+            yield f"{name}: {', '.join(field.name for field in msgspec.structs.fields(kind))}"
 
 
 def file_lines(tree: Path) -> Iterator[str]:

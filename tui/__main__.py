@@ -1,4 +1,4 @@
-"""``python -m tui [TARGET]``: the app, for programs that open it in a terminal of their own making."""
+"""``python -I -m tui [TARGET]``: the app, for programs that open it in a terminal of their own making."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.app import main
 
 def run() -> int:
     """Signals end the app in order, as they end ``raidlab``."""
-    signals.install(lambda text: sys.stderr.write(f"{text}\n"))
+    signals.install()
     try:
         return main(sys.argv[1] if len(sys.argv) > 1 else None)
     except signals.Interrupted as interrupted:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import App, ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.events import Event, InputEvent, Paste, Resize
+from textual.geometry import Size
 from textual.screen import Screen
+from textual.widgets import OptionList
 
+from lab.actions.action import Choice
 from lab.errors import RUN_AGAIN
 from lab.host import signals
 from tui.collector import settle_collector
@@ -21,21 +26,30 @@ from tui.drills import Drills
 from tui.experiments import Experiments
 from tui.faults import FaultRuns
 from tui.fleets import Fleets
-from tui.frontend import Choice, ClientMaker, Frontend
+from tui.frontend import ClientMaker, Frontend, named
 from tui.glyphs import ASCII, UNICODE, Glyphs
+from tui.input_gate import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
+from tui.keys import known_ids
 from tui.lessons.guide import Guide
 from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
 from tui.sweeps import Sweeps
 from tui.themes import TERMINAL_DARK, TERMINAL_LIGHT, THEMES
+from tui.typed_ahead import TypedAhead
 from tui.widgets.terminal import TerminalView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual.actions import ActionParseResult
+    from textual.dom import DOMNode
+    from textual.driver import Driver
+    from textual.message import Message
+
     from lab.errors import LabError
     from lab.plans import Plan
+    from lab.session.session import LabSession
 
 SHOW_SECONDS = 0.1
 """The screen is brought up to date no more often than this."""
@@ -100,13 +114,14 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         glyphs: Glyphs | None = None,
     ) -> None:
         super().__init__()
+        self._typed_ahead = TypedAhead(self, super().on_event)
         self.connect(target, make_client)
         self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
         self.experiments, self.faults = Experiments(self), FaultRuns(self)
         self.fleets, self.sweeps = Fleets(self), Sweeps(self)
-        self.guide = Guide(self, on_passed=self.bell)
+        self.guide = Guide(self, on_passed=self.bell, waits=lambda: self.drills.view is not None)
         self.drills = Drills(self)
         self.drills.on_making = self._cover
         self.services += (self.guide, self.drills)
@@ -115,10 +130,20 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         self._keys_file = keys_file or keymap_file()
         self.settings: Settings = load_settings(self._settings_file)
         self._is_show_due = False
-        self.ends_on: tuple[signal.Signals, ...] = ()
-        """Signals that close the app; none where it does not own its process."""
+        self.owns_process = False
+        """Whether signals and bugs of this process are the app's alone: not in tests."""
+        self.ended_by = 0
+        """The signal that ended it, if one did."""
+        self._own_loop: asyncio.AbstractEventLoop | None = None
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
+
+    async def on_event(self, event: Event) -> None:
+        """Input one at a time; all else as it comes."""
+        if isinstance(event, InputEvent | Paste) and not event.is_forwarded:
+            await self._typed_ahead.take(event)
+        else:
+            await super().on_event(event)
 
     def on_mount(self) -> None:
         """Themes and keys first, the machine beside the first frame."""
@@ -129,16 +154,20 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         self.theme = self.settings.theme if self.settings.theme in known else Settings().theme
         if self.settings.mode in self.MODES:
             self.switch_mode(self.settings.mode)
-        for number in self.ends_on:
-            # An exception out of the handler, as elsewhere in raidlab, would leave the terminal as the app uses it.
-            asyncio.get_running_loop().add_signal_handler(number, self.exit, 128 + number)
+        self._own_loop = asyncio.get_running_loop()
+        if self.owns_process:
+            for number in signals.ENDING:
+                # A driver of Textual's may have set its own.
+                self._own_loop.remove_signal_handler(number)
+            signals.take_back()
+        if self.ended_by:
+            self.exit()
+            return
         self.client.start()
         self.call_after_refresh(self._after_first_frame)
 
     def _after_first_frame(self) -> None:
-        from tui.parity import KNOWN_IDS
-
-        keys, problems = load_keymap(self._keys_file, KNOWN_IDS)
+        keys, problems = load_keymap(self._keys_file, known_ids)
         if keys:
             self.set_keymap(keys)
         for problem in problems:
@@ -150,8 +179,46 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
 
     def settle(self) -> None:
         """Much has been loaded that stays. Does nothing where the app shares its process."""
-        if self.ends_on:
+        if self.owns_process:
             settle_collector()
+
+    def end_by(self, number: int) -> None:
+        """A signal has come, or the terminal is gone. On any thread, whatever the app is doing.
+
+        No exception: an event loop swallows some, and others would leave the terminal as the app uses it.
+        """
+        self.ended_by = number
+        if self._own_loop:
+            with suppress(RuntimeError):
+                # It has ended already.
+                self._own_loop.call_soon_threadsafe(self.exit)
+
+    @property
+    def size(self) -> Size:
+        return _bearable(super().size)
+
+    def post_message(self, message: Message) -> bool:
+        """Every new size comes by here, whichever driver it is of."""
+        if isinstance(message, Resize):
+            message.size = message.virtual_size = message.container_size = _bearable(message.size)
+        return super().post_message(message)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's, but on a terminal the one that bears whatever a terminal does."""
+        usual = super().get_driver_class()
+        if usual.__name__ != "LinuxDriver":
+            return usual
+        from tui.terminal_driver import TerminalDriver
+
+        return TerminalDriver
+
+    @property
+    def is_typing_on_machine(self) -> bool:
+        """Whether the keys are a program's on the machine. On any thread."""
+        try:
+            return self.terminal.takes_keys and isinstance(self.focused, TerminalView)
+        except ScreenStackError:
+            return False
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: Any) -> None:
         names = ", ".join(sorted(binding.id or binding.key for binding in clashed_bindings))
@@ -186,6 +253,31 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
             self.select(array=created.argv[2].removeprefix("/dev/"))
         self.switch_mode("lab")
 
+    def ask(
+        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
+    ) -> None:
+        """As every frontend does; until the plan is there a dialog without one takes the keys."""
+        from tui.screens.plan import AwaitedPlan
+
+        awaited = AwaitedPlan()
+        self.push_screen(awaited)
+
+        def show(plan: Plan | None) -> None:
+            # Both at once: no key may reach the screen beneath in between.
+            awaited.dismiss()
+            if not awaited.is_wanted:
+                return
+            if plan is not None:
+                self.show_plan(plan, note=note, on_done=on_done)
+            elif on_done:
+                on_done()
+
+        def refuse(error: LabError) -> None:
+            awaited.dismiss()
+            self.show_error(error)
+
+        self.look_up(partial(named, make), on_done=show, on_error=refuse)
+
     def show_plan(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
         """On a screen that runs, copies or leaves it."""
         from tui.screens.plan import PlanScreen
@@ -198,7 +290,7 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
 
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
-    def tell(self, error: LabError) -> None:
+    def show_error(self, error: LabError) -> None:
         hint = error.hint.replace(RUN_AGAIN, "press Ctrl+R")
         self.say(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
 
@@ -229,6 +321,36 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         if action in _EVERYWHERE and self.terminal.is_open and isinstance(self.focused, TerminalView):
             return False
         return super().check_action(action, parameters)
+
+    def action_command_palette(self) -> None:
+        from tui.screens.palette import Palette
+
+        if not Palette.is_open(self):
+            self.push_screen(Palette(id="--command-palette"))
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """A key's action. A bug in one is told, and kept for a report: the lab behind the screen goes on."""
+        if "page_" in str(action) and self._has_list_without_lines():
+            return False
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception as error:
+            if not self.owns_process:
+                raise
+            from lab.host.bugs import bug_words, keep_traceback
+
+            self.say(f"{bug_words(error)}\nnext: {keep_traceback(error)}", is_bad=True)
+            return True
+
+    def _has_list_without_lines(self) -> bool:
+        """Textual looks for the line after the last one then (OptionList, which the palette is made of as well)."""
+        lists = self.screen.query(OptionList)
+        return any(each.scrollable_content_region.height <= 0 for each in lists)
 
     def action_mode(self, mode: str) -> None:
         self.switch_mode(mode)
@@ -266,16 +388,24 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         save_settings(self._settings_file, kept)
 
 
+def _bearable(size: Size) -> Size:
+    return Size(min(max(size.width, FEWEST_COLUMNS), MOST_COLUMNS), min(max(size.height, FEWEST_ROWS), MOST_ROWS))
+
+
 def main(on: str | None = None) -> int:
     """Open the app; returns the exit status. The lab is closed and the terminal restored on every way out."""
     target = on or os.environ.get("RAIDLAB_ON")
     app = RaidlabApp(target)
-    app.ends_on = signals.ENDING
-    try:
-        with signals.kept():
-            status = app.run()
-        app.keep_settings()
-    finally:
-        app.background.end()
-        app.client.close()
+    app.owns_process = True
+    with signals.heard_by(app.end_by):
+        signals.watch_terminal((0, 1, 2))
+        try:
+            with signals.kept():
+                status = app.run()
+            app.keep_settings()
+        finally:
+            app.background.end()
+            app.client.close()
+    if app.ended_by:
+        return 128 + app.ended_by
     return status if isinstance(status, int) else app.return_code or 0

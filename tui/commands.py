@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.screen import Screen
 
+from tui.keys import own_bindings
 from tui.screens.mode import ModeScreen
 
 if TYPE_CHECKING:
@@ -18,19 +17,24 @@ if TYPE_CHECKING:
 
 
 CLOCK_IDS = "clock."
-"""Of keys that do nothing where time is everybody's: then they only say so."""
+"""Prefix of keys that only show a notice where the machine's time is real time."""
 
 
 def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
     """All commands that can be given on this screen now."""
     area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
     own = {binding.id for _, binding in own_bindings([type(screen)])}
+    told: set[tuple[str, str]] = set()
     for active in screen.active_bindings.values():
         binding = active.binding
+        # A second key for the same, such as ? beside F1, is no second command.
+        if (binding.action, binding.description) in told:
+            continue
         if not active.enabled or not binding.id or not binding.tooltip or binding.id == "app.palette":
             continue
         if binding.id.startswith(CLOCK_IDS) and app.lab.pace is None:
             continue
+        told.add((binding.action, binding.description))
         title = f"{_area(binding.id, area, own)}: {binding.description}"
         run = partial(app.run_action, binding.action, active.node)
         yield SystemCommand(title, f"{binding.tooltip} ({app.get_key_display(binding)})", run)
@@ -43,15 +47,6 @@ def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCom
         if theme.name != app.theme:
             name = theme.name.removeprefix("raidlab-").replace("-", " ")
             yield SystemCommand(f"Theme: {name}", "Change the colours", partial(setattr, app, "theme", theme.name))
-
-
-def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
-    """The bindings that this package's classes declare themselves."""
-    for each in classes:
-        if each.__module__.startswith("tui."):
-            declared: list[BindingType] = each.__dict__.get("BINDINGS", [])
-            for binding in declared:
-                yield each, binding if isinstance(binding, Binding) else Binding(*binding)
 
 
 def _area(binding_id: str, area: str, own: set[str | None]) -> str:

@@ -1,4 +1,4 @@
-"""The drill that is open in the lab: followed on every screen, and what its keys ask for.
+"""The open drill: shown on every screen, and what its keys do.
 
 Whatever needs the lab is done on the lab's thread; what is shown is plain values.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from lab.errors import LabError
+from lab.errors import DrillError, LabError
 from tui.messages import LabLooked, LabMessage, SessionEnded, SessionOpened
 
 if TYPE_CHECKING:
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from lab.drills.desk import DrillDesk
     from lab.drills.schema import ReadyDrill
     from lab.plans import Plan
+    from lab.session.leftovers import Leftovers
     from lab.session.session import LabSession
     from tui.frontend import Frontend
 
 T = TypeVar("T")
 DRILLS_MODE = "drills"
-BLANK_NOTE = "A drill is made on blank disks: everything on the lab's disks will be lost."
+AGAIN = "start the array first; d once more ends the drill as it is"
+BLANK_NOTE = "A drill is made on blank disks: whatever is on the lab's disks will be lost."
 _COUNT_SECONDS = 1.0
 
 
@@ -82,7 +84,7 @@ class DrillView:
 
 
 class Drills:
-    """The administrator's desk in the app."""
+    """Drills in the app and in the text mode."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -94,7 +96,7 @@ class Drills:
         """Markdown of the last debriefing; empty: none in this session."""
         self.hides_time = False
         self.wanted = ""
-        """Id of the drill that the list is to stand on next; empty: where it is."""
+        """Id of the drill that the list selects next; empty: no change."""
         self.on_making: Callable[[bool], object] = lambda _: None
         """Told when a disaster begins to be made, and when it is there: how it is made is not to be seen."""
         self.on_open: Callable[[bool], object] = lambda _: None
@@ -102,6 +104,10 @@ class Drills:
         self.is_finding = False
         """Whether a drill that is in the lab is being read."""
         self._came_from = "lab"
+        self._may_end = False
+        """The next debriefing ends the drill though nothing runs: the user has been warned once."""
+        self.left: Leftovers | None = None
+        """What an ended drill has left on the disks."""
 
     def open(self, then: Callable[[], object] = lambda: None) -> None:
         """Read the list, beside everything else."""
@@ -134,6 +140,7 @@ class Drills:
         """A lab that opens may have a drill in it; while it is open, what is written is counted."""
         if isinstance(message, SessionOpened):
             self._find()
+            self._read_left()
         elif isinstance(message, SessionEnded):
             self._desk, self._is_counting = None, False
         elif isinstance(message, LabLooked):
@@ -153,7 +160,7 @@ class Drills:
 
     def _not_found(self, error: LabError) -> None:
         self.is_finding = False
-        self._frontend.tell(error)
+        self._frontend.show_error(error)
 
     def _found(self, desk: DrillDesk | None) -> None:
         self.is_finding = False
@@ -171,16 +178,17 @@ class Drills:
             return
         self._counted, self._is_counting = now, True
 
-        def count(_: LabSession) -> str:
+        def count(_: LabSession) -> bool:
             from lab.drills.mailbox import answer_one
 
             desk.look()
             return answer_one(desk)
 
-        def counted(word: object) -> None:
+        def counted(is_over: object) -> None:
             self._is_counting = False
-            if word == "debrief":
+            if is_over is True:
                 self._sit(None)
+                self._read_left()
                 self.open()
             self.refresh()
 
@@ -194,23 +202,23 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.telling import RULES, briefing, hint_words, standing
+        from lab.drills.telling import RULES, briefing, hint_words, progress_lines
 
         case = desk.case
         drill, record = case.drill.drill, case.record
-        told = standing(case, desk.minutes)
+        lines = progress_lines(case, desk.minutes, desk.now_utc)
         if self.hides_time:
-            told.pop("time")
+            lines.pop("time")
         return DrillView(
             id=drill.id,
             title=drill.title,
             briefing=briefing(case.drill),
             rules=RULES.strip(),
             hints=tuple(hint_words(case.drill, number) for number in range(1, record.hints + 1)),
-            standing=tuple(told.items()),
+            standing=tuple(lines.items()),
             is_committed=case.is_committed,
             touched_bytes=record.touched_bytes,
-            has_more_hints=record.hints < len(drill.hints),
+            has_more_hints=record.exam is None and record.hints < len(drill.hints),
             seed=record.seed,
         )
 
@@ -266,18 +274,12 @@ class Drills:
             def failed(error: LabError) -> None:
                 self._forget()
                 self._sit(None)
-                self._frontend.tell(error)
+                self._frontend.show_error(error)
 
             self.on_making(True)
-            self._frontend.job("Make the disaster", work, on_done=made, on_error=failed)
+            self._frontend.job("Set up the drill", work, on_done=made, on_error=failed)
 
-        def clear(plan: Plan | None) -> None:
-            if plan is None or not plan.steps:
-                make()
-            else:
-                self._frontend.show_plan(plan, note=BLANK_NOTE, on_done=make)
-
-        self._frontend.look_up(check, on_done=clear)
+        self._frontend.ask(check, note=BLANK_NOTE, on_done=make)
 
     def _forget(self) -> None:
         """An administrator has not seen what happened before."""
@@ -294,7 +296,7 @@ class Drills:
             self.refresh()
 
     def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
-        """From here on the disks may be written; ``then`` is told the bytes that had been written before."""
+        """From here on the disks may be written; ``then`` gets the bytes that had been written before."""
         if self._desk is not None:
             self._work("Commit", self._desk.commit, then)
 
@@ -303,27 +305,75 @@ class Drills:
         if self._desk is not None:
             self._work("Put the disks back", self._desk.reset, then)
 
-    def debrief(self, then: Callable[[DrillOutcome], object], *, array: str = "") -> None:
-        """End the drill; ``then`` is called when there is a page. ``array``: that has the data, if it is to be said."""
+    def debrief(
+        self, then: Callable[[DrillOutcome], object], *, array: str = "", as_it_is: bool = False, again: str = AGAIN
+    ) -> None:
+        """End the drill; ``then`` is called when there is a page. ``array``: that has the data, if it is to be said.
+
+        Where nothing runs that has the data, and they could be had, it is ended ``as_it_is`` or the second time only;
+        ``again`` says how to ask so.
+        """
         desk = self._desk
         if desk is None:
             return
+        is_final, self._may_end = as_it_is or self._may_end, False
 
         def work(session: LabSession) -> tuple[DrillOutcome, str]:
             from lab.drills.telling import debriefing
             from lab.drills.verdict import end_drill
 
-            outcome = end_drill(desk, array)
-            sizes = {disk.name: disk.size_bytes for disk in desk.disks}
-            return outcome, debriefing(outcome, desk.case.drill, sizes)
+            outcome = end_drill(desk, array, is_final=is_final)
+            return outcome, debriefing(outcome, desk.case.drill, can_clear=True)
 
         def done(found: tuple[DrillOutcome, str]) -> None:
             self.page = found[1]
             self._sit(None)
+            self._read_left()
             self.open()
             then(found[0])
 
-        self._frontend.job("Look at the data", work, on_done=done)
+        def failed(error: LabError) -> None:
+            from lab.drills.verdict import NothingRuns
+
+            if isinstance(error, NothingRuns):
+                self._may_end = True
+                error = DrillError(error.message, hint=again)
+            self._frontend.show_error(error)
+
+        self._frontend.job("Look at the data", work, on_done=done, on_error=failed)
+
+    def clear(self, then: Callable[[], object] = lambda: None) -> None:
+        """Make the disks blank that the last drill used, after a question."""
+        left = self.left
+        if left is None:
+            return
+
+        def done() -> None:
+            self._forget_left()
+            then()
+
+        def show(plan: Plan) -> None:
+            self._frontend.show_plan(
+                plan, note=f"What the drill '{left.title}' left on its disks will be lost.", on_done=done
+            )
+
+        self._frontend.look_up(lambda session: session.reset_all(only=left.disks), on_done=show)
+
+    def _read_left(self) -> None:
+        """Raises nothing: if the leftovers cannot be read, nothing is offered."""
+        from lab.session.leftovers import read_leftovers
+
+        session = self._frontend.client.session
+        self.left = read_leftovers(session.folder) if session is not None else None
+
+    def _forget_left(self) -> None:
+        from lab.session.leftovers import keep_leftovers
+
+        session = self._frontend.client.session
+        if session is not None:
+            keep_leftovers(session.folder, None)
+        self.left = None
+        self._frontend.show_soon()
 
     def leave(self, then: Callable[[], object] = lambda: None) -> None:
         """Give it up without a verdict."""
@@ -333,9 +383,10 @@ class Drills:
 
         def left(_: None) -> None:
             self._sit(None)
+            self._read_left()
             then()
 
-        self._frontend.look_up(lambda _: desk.close(), on_done=left)
+        self._frontend.look_up(lambda _: desk.leave(), on_done=left)
 
     def toggle_time(self) -> None:
         """Show the timer, or not."""
@@ -353,7 +404,7 @@ class Drills:
         try:
             work()
         except LabError as error:
-            self._frontend.tell(error)
+            self._frontend.show_error(error)
 
 
 def _ready(session: LabSession, drill_id: str, seed: str | None) -> ReadyDrill:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError, RunCancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from lab.fault_lab.configuration import CutConfiguration
+    from lab.fault_lab.point_store import StoredPoints
     from lab.fault_lab.scenario import Scenario
-    from lab.fault_lab.verdict import StepOutcome
-    from lab.machine import Target
+    from lab.fault_lab.verdict import ScenarioOutcome, StepOutcome
+    from lab.machine import Host, Target
     from tui.frontend import Frontend
     from tui.services import Cancelled, Progress
 
@@ -21,6 +24,8 @@ POINTS = 60
 CAMPAIGN_SEEDS = 40
 MOST_LINES = 2000
 SEED = 1
+_MOST_RUNS = 50
+"""So many of the newest outcomes are looked at."""
 Line = tuple[str, str]
 """A line and how it is meant: ``plain``, ``muted``, ``good``, ``bad`` or ``title``."""
 
@@ -55,6 +60,17 @@ class FaultView:
         self.lines.append(line)
         del self.lines[:-MOST_LINES]
 
+    def lines_from(self, names: Sequence[str]) -> list[Line]:
+        """All lines, but the parts with these titles before the other parts."""
+        parts: list[list[Line]] = [[]]
+        for line in self.lines:
+            if line[1] == "title":
+                parts.append([])
+            parts[-1].append(line)
+        wanted = [part for name in names for part in parts if part and part[0] == (name, "title")]
+        head, *others = (part for part in parts if part not in wanted)
+        return [line for part in (head, *wanted, *others) for line in part]
+
 
 class FaultRuns:
     """Starts one thing at a time and ends it."""
@@ -62,6 +78,25 @@ class FaultRuns:
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.view: FaultView | None = None
+        self.stored: Mapping[str, FaultView] = {}
+        """Item -> its newest outcome of those that are kept: by the app, the command line or a lesson."""
+
+    def read_stored(self) -> None:
+        """Read the outcomes that are kept, beside everything else."""
+        host = self._frontend.client.host
+
+        def read() -> Mapping[str, FaultView]:
+            return stored_views(host)
+
+        def done(found: Mapping[str, FaultView]) -> None:
+            self.stored = found
+            self._frontend.show_soon()
+
+        self._frontend.beside("outcomes", read, on_done=done)
+
+    def shown(self, item_id: str) -> FaultView | None:
+        """What is known of an item: the run of this app, else the newest outcome that is kept."""
+        return self.view if self.view and self.view.item == item_id else self.stored.get(item_id)
 
     def start(self, item: FaultItem) -> bool:
         """Begin; False if other long work still runs."""
@@ -93,6 +128,55 @@ class FaultRuns:
             self._frontend.show_soon()
 
 
+def stored_views(host: Host) -> Mapping[str, FaultView]:
+    """Item -> its newest outcome that is kept; without those that cannot be read."""
+    from lab.fault_lab.fault_store import load_run, stored_runs
+    from lab.fault_lab.point_store import stored_points
+
+    found: dict[str, FaultView] = {}
+    for run in stored_runs(host)[:_MOST_RUNS]:
+        with suppress(LabError):
+            for outcome in load_run(host, run.id).outcomes:
+                head = (f"played {run.created_utc}, seed {run.seed}", "muted")
+                found.setdefault(f"scenario-{outcome.number}", scenario_view(outcome, head))
+    for kept in islice(stored_points(host), _MOST_RUNS):
+        found.setdefault(f"points-{kept.configuration}", points_view(kept))
+    return found
+
+
+def points_view(kept: StoredPoints) -> FaultView:
+    """Crash points that were tried before."""
+    from lab.fault_lab.promise import PointJudgement
+
+    view = FaultView(f"points-{kept.configuration}", [(f"tried {kept.created_utc}, seed {kept.seed}", "muted")])
+    for judgement, count in kept.judgements.items():
+        view.add((f"  {judgement}: {count}", "plain"))
+    is_broken = bool(kept.judgements.get(PointJudgement.BROKEN))
+    view.outcome = (f"{sum(kept.judgements.values())} crash points", "bad" if is_broken else "good")
+    return view
+
+
+def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
+    """A scenario that was played before: what was seen, without the commands."""
+    view = FaultView(f"scenario-{outcome.number}", [head])
+    for variant in outcome.variants:
+        view.add((variant.name or outcome.title, "title"))
+        for step in variant.steps:
+            for line in step_lines(step, with_commands=False):
+                view.add(line)
+    view.outcome = outcome_line(outcome)
+    return view
+
+
+def outcome_line(outcome: ScenarioOutcome) -> Line:
+    """What a scenario came to."""
+    from lab.fault_lab.verdict import FaultVerdict
+
+    told = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
+    is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
+    return f"{told}{'; ' if outcome.reason else ''}{outcome.reason}", "good" if is_good else "bad"
+
+
 def all_items() -> tuple[FaultItem, ...]:
     """Scenarios in their order, then crash points, then campaigns."""
     from lab.fault_lab.configuration import all_configurations
@@ -118,7 +202,7 @@ def _target(frontend: Frontend) -> Target:
 
 def _stop_if(cancelled: Cancelled) -> None:
     if cancelled():
-        raise RunCancelled("ended by whoever started it")
+        raise RunCancelled("cancelled")
 
 
 def _scenario_item(scenario: Scenario) -> FaultItem:
@@ -132,7 +216,6 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
         from lab.fault_lab.fault_store import begun_run
         from lab.fault_lab.place import open_place
         from lab.fault_lab.scenario_run import ScenarioHooks, ScenarioRunner
-        from lab.fault_lab.verdict import FaultVerdict
 
         def on_step(outcome: StepOutcome) -> None:
             for line in step_lines(outcome):
@@ -152,20 +235,17 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
             journal.add(outcome)
         finally:
             journal.forget_if_empty()
-        is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
         for line in outcome.unmet:
             progress((line, "bad"))
-        checks = len(outcome.checks)
-        told = f"{outcome.verdict}: {checks} checks, {outcome.computer_seconds:.1f} s{'; ' if outcome.reason else ''}"
-        return told + outcome.reason, "good" if is_good else "bad"
+        return outcome_line(outcome)
 
     return FaultItem(f"scenario-{scenario.number}", f"{scenario.number:2} {scenario.title}", tuple(about), work)
 
 
-def step_lines(outcome: StepOutcome) -> list[Line]:
+def step_lines(outcome: StepOutcome, *, with_commands: bool = True) -> list[Line]:
     """A step with its commands and checks."""
-    lines: list[Line] = [(outcome.why or outcome.do, "plain")]
-    lines += [(f"  $ {line}", "muted") for line in outcome.lines]
+    lines: list[Line] = [(outcome.why or outcome.do, "plain")] if with_commands else []
+    lines += [(f"  $ {line}", "muted") for line in outcome.lines if with_commands]
     for check in outcome.checks:
         wanted = "" if check.is_met else f", must be {check.wanted}"
         lines.append((f"  {check.what}: {check.found}{wanted}", "good" if check.is_met else "bad"))

@@ -23,6 +23,8 @@ FAILING_PERCENT = (0.5, 1.0, 1.57, 2.0, 3.0, 5.0, 8.0)
 """1.57 % a year is Backblaze's figure for 2024 (docs/fleet.md)."""
 REBUILD_HOURS = (6.0, 12.0, 24.0, 36.0, 48.0, 72.0, 168.0, 336.0)
 SPARES = (0, 1, 2)
+REPLACED_HOURS = (0.0, 6.0, 24.0, 72.0, 168.0, 336.0)
+"""Until a failed drive, or a used spare, is replaced."""
 YEARS = (1.0, 3.0, 5.0, 10.0)
 _MONTH_HOURS = 730.5
 SCRUBS: dict[float | None, tuple[str, str]] = {
@@ -53,6 +55,7 @@ class FleetChoice:
     """In place of the chosen hours."""
     scrub_hours: float | None = _MONTH_HOURS
     spares: int = 0
+    replaced_hours: float = 24.0
     years: float = 5.0
 
     @property
@@ -91,6 +94,7 @@ class FleetChoice:
             else ChoiceRow("measured", "As measured", note="no result yet"),
             ChoiceRow("scrub", "Scrub", tuple(words for words, _ in SCRUBS.values()), self.scrub_words),
             ChoiceRow("spares", "Spares", tuple(map(str, SPARES)), str(self.spares)),
+            ChoiceRow("replaced", "Replaced", tuple(map(_after, REPLACED_HOURS)), _after(self.replaced_hours)),
             ChoiceRow("years", "Years", tuple(f"{each:g}" for each in YEARS), f"{self.years:g}"),
         )
 
@@ -118,6 +122,8 @@ class FleetChoice:
                 return replace(self, scrub_hours=next(hours for hours, words in SCRUBS.items() if words[0] == value))
             case "spares":
                 return replace(self, spares=int(value))
+            case "replaced":
+                return replace(self, replaced_hours=next(each for each in REPLACED_HOURS if _after(each) == value))
             case _:
                 return replace(self, years=float(value))
 
@@ -164,6 +170,8 @@ def change_words(key: str, before: FleetChoice, after: FleetChoice) -> str:
             return (
                 f"{after.spares or 'no'} spare{'' if after.spares == 1 else 's'} instead of {before.spares or 'none'}"
             )
+        case "replaced":
+            return f"drives replaced {_after(after.replaced_hours)} instead of {_after(before.replaced_hours)}"
         case "years":
             return f"{_years(after.years)} instead of {before.years:g}"
         case _:
@@ -172,6 +180,10 @@ def change_words(key: str, before: FleetChoice, after: FleetChoice) -> str:
 
 def _hours(hours: float) -> str:
     return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.2g} h"
+
+
+def _after(hours: float) -> str:
+    return f"after {hours:.0f} h" if hours else "at once"
 
 
 def _terabytes(terabytes: float) -> str:

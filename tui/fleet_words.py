@@ -139,11 +139,17 @@ def _tone(now: tuple[FleetChoice, ShownLosses | None], other: tuple[FleetChoice,
     return Tone.GOOD if other_high < low else Tone.BAD
 
 
+def counted_words(found: ShownLosses) -> str:
+    """What is counted, as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
+    return f"{found.counted[:1].upper()}{found.counted[1:]}." if found.counted else ""
+
+
 def mttdl_words(found: ShownLosses) -> str:
-    """The usual figure, and why it is not the one to go by."""
+    """The usual figure with its formula, and why it is not the one to go by."""
+    by_hand = f": {found.mttdl_by_hand.partition(' = ')[0]}" if found.mttdl_by_hand else ""
     return (
-        f"{_years(found.mttdl_years)}. A mean over endless time in which drives only die, at a constant rate: it knows "
-        f"no bad sectors, and so no scrubs. Here: {_against_mttdl(found)}."
+        f"{_years(found.mttdl_years)}{by_hand}. A mean over endless time that knows no bad sectors, and so no scrubs. "
+        f"Here: {_against_mttdl(found)}."
     )
 
 

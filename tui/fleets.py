@@ -48,6 +48,10 @@ class ShownLosses(Protocol):
     @property
     def cause_losses(self) -> Mapping[str, float]: ...
     @property
+    def counted(self) -> str: ...
+    @property
+    def mttdl_by_hand(self) -> str: ...
+    @property
     def seldom(self) -> Mapping[str, ShownEstimate]: ...
     @property
     def mttdl_years(self) -> float: ...
@@ -127,6 +131,7 @@ def _reckoned(choice: FleetChoice) -> ShownLosses:
         rebuild_hours=choice.rebuild_hours,
         scrub_interval_hours=choice.scrub_hours,
         spares=choice.spares,
+        replenish_hours=choice.replaced_hours,
         years=choice.years,
     )
     return found

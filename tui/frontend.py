@@ -1,4 +1,4 @@
-"""Whoever shows the lab, the app with its screens or the text mode in lines: what both do alike, and what each its way.
+"""What the app and the text mode have in common, and what each does its own way.
 
 Nothing blocks: answers come back as calls, on the frontend's own thread.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from lab.actions.action import Choice
 from tui import messages as happened
 from tui.client.client import LabClient
 from tui.client.jobs import Job, do
@@ -31,22 +31,17 @@ T = TypeVar("T")
 ClientMaker = Callable[[Callable[["Message"], Any]], LabClient]
 
 
+def named(make: Callable[[LabSession], Plan | None], session: LabSession) -> Plan | None:
+    """The plan that ``make`` makes, in words that name each disk both ways."""
+    plan = make(session)
+    return session.named(plan) if plan else None
+
+
 class Service(Protocol):
     """What a frontend has for one purpose."""
 
     def hear(self, message: happened.LabMessage) -> None:
         """Something has happened; the state knows it already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several things to choose from: a line of a menu."""
-
-    id: str
-    label: str
-    detail: str = ""
-    key: str = ""
-    """Chooses it at once; empty: only by the cursor."""
 
 
 class Frontend:
@@ -63,13 +58,13 @@ class Frontend:
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: happened.LabMessage) -> None:
-        """Everything that the lab's threads tell comes through here; Textual calls it by its name."""
+        """Handle every message of the lab's threads; Textual calls it by its name."""
         update(self.lab, message)
         match message:
             case happened.JobFinished(job=job) if job.on_done:
                 job.on_done(message.result)
             case happened.JobFailed(job=job):
-                (job.on_error or self.tell)(message.error)
+                (job.on_error or self.show_error)(message.error)
             case happened.NoticeGiven():
                 self.say(message.text)
             case happened.PaceChosen() if message.note:
@@ -117,15 +112,24 @@ class Frontend:
         threading.Thread(target=do, args=(job, None, self.post_message), name=title, daemon=True).start()
 
     def ask(
-        self, make: Callable[[LabSession], Plan], *, note: str = "", on_done: Callable[[], None] | None = None
+        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
     ) -> None:
-        """Make a plan, show it, and run the same plan if the user wants it. A refusal is shown with its hint."""
-        show = partial(self.show_plan, note=note, on_done=on_done)
-        self.client.submit(Job("look", make, show, is_shown=False))
+        """Make a plan, show it, and run the same plan if the user wants it. A refusal is shown with its hint.
+
+        Where ``make`` returns None there is nothing to agree to, and ``on_done`` comes at once.
+        """
+
+        def show(plan: Plan | None) -> None:
+            if plan is not None:
+                self.show_plan(plan, note=note, on_done=on_done)
+            elif on_done:
+                on_done()
+
+        self.look_up(partial(named, make), on_done=show)
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
         """Make a plan that needs no question, and run it."""
-        self.look_up(make, on_done=lambda plan: PlanRun(self, plan).go_on())
+        self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def leave_volume(self, volume: str) -> None:
         """Let no plan that waits for this volume go on."""
@@ -143,7 +147,7 @@ class Frontend:
         """Let the user choose one of several, or none."""
         raise NotImplementedError
 
-    def tell(self, error: LabError) -> None:
+    def show_error(self, error: LabError) -> None:
         """Show an error with what to do next."""
         raise NotImplementedError
 

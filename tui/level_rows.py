@@ -59,8 +59,6 @@ def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
 
 
 def survives_words(shown: ArrayPreview) -> str:
-    """``1 disk``, ``1 to 2 disks``, ``no loss``."""
+    """``1 disk``, ``1 to 2 disks``, ``0 disks``."""
     low, high = shown.failures_survived, shown.most_failures_survived
-    if not high:
-        return "no loss"
     return f"{low}{f' to {high}' if high > low else ''} disk{'' if high == 1 else 's'}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lab.actions.action import Choice
 from lab.session.more_disks import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import human_bytes
-from tui.frontend import Choice, Frontend
+from tui.frontend import Frontend
 
 if TYPE_CHECKING:
     from lab.session.session import LabSession

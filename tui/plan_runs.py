@@ -1,4 +1,4 @@
-"""Plans that wait for md in between: what acts goes through the lab's queue, what waits stands beside it."""
+"""Plans that wait for md in between: acting steps go through the lab's queue, waiting steps run beside it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PlanRun:
         frontend.plan_runs.add(self)
 
     def leave(self) -> None:
-        """Do nothing further; what md does at present goes on."""
+        """Stop after the current step; md continues what it is doing."""
         self._is_left = True
         self._end()
 
@@ -61,7 +61,7 @@ class PlanRun:
 
     def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
         on_done, self._on_done = self._on_done, ()
-        # From here on nobody waits for the answer.
+        # From here on no caller waits for the result.
         self._on_error = None
         session = self._frontend.client.session
         if wait is None or session is None or self._is_left:
@@ -104,15 +104,15 @@ class PlanRun:
     def _stopped_early(self, is_running: bool) -> None:
         """An array that was stopped meanwhile needs no words."""
         if is_running and not self._is_left:
-            hint = f"see how {self.volume} stands; adding the disk again goes on where it stopped"
-            self._frontend.tell(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
+            hint = f"look at {self.volume}; adding the disk again continues where it stopped"
+            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
         self._end()
 
     def _wait_failed(self, error: LabError) -> None:
         self._end()
         if not (self._is_left or isinstance(error, MachineLost)):
-            self._frontend.tell(error)
+            self._frontend.show_error(error)
 
     def _failed(self, error: LabError) -> None:
         self._end()
-        (self._on_error or self._frontend.tell)(error)
+        (self._on_error or self._frontend.show_error)(error)

@@ -107,10 +107,11 @@ def _ratio_row(each: Compared) -> RatioRow:
     if each.ratio is None:
         return RatioRow(label, None, 1.0, 1.0, each.outcome.value, tone)
     ratio = each.ratio
-    # One repeat has no interval.
-    interval = f" [{ratio.low:.2f}–{ratio.high:.2f}]" if ratio.low < ratio.high else ""
+    # Too few repeats have no interval.
+    low, high = (ratio.low, ratio.high) if ratio.has_enough else (ratio.median, ratio.median)
+    interval = f" [{low:.2f}–{high:.2f}]" if low < high else ""
     text = f"{ratio.median:.2f} ×{interval} {each.outcome.value:<11}"
-    return RatioRow(label, ratio.median, ratio.low, ratio.high, text, tone)
+    return RatioRow(label, ratio.median, low, high, text, tone)
 
 
 def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:

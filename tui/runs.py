@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lab.measure.job import Measured
     from lab.workloads.fio_output import DirectionFigures
     from lab.workloads.live import LiveInterval
+    from lab.workloads.window import MeasuredWindow
     from lab.workloads.workload import Workload
     from tui.state import LabState, LoadView, PastLoad
     from tui.sweeps import ShownSweep
@@ -55,11 +56,11 @@ class RunItem:
 
 
 def workload_items() -> tuple[RunItem, ...]:
-    """The catalogue of workloads, by id."""
-    from lab.workloads.workload import all_workloads
+    """The catalogue of workloads, the usual ones first, as in the menu of the Lab screen."""
+    from lab.actions.loads import workloads
 
     items = []
-    for workload in all_workloads().values():
+    for workload in workloads():
         depth = f"depth {workload.queue_depth}" + (f" × {workload.jobs} jobs" if workload.jobs > 1 else "")
         share = f" {workload.read_percent} % reads" if workload.read_percent is not None else ""
         facts = f"{human_bytes(workload.block_bytes)} {workload.pattern} {workload.direction}{share}, {depth}"
@@ -111,8 +112,18 @@ def _job_lines(workload: Workload) -> tuple[str, ...]:
     target = JobTarget("/dev/md0", PathKind.DEVICE, GIB, file_bytes=64 * MIB)
     if workload.program is LoadProgram.DD:
         return ("this command runs, here on /dev/md0:", "", f"  {shlex.join(dd_invocation(workload, target).argv)}")
-    text = fio_invocations(workload, target)[0].job_text
-    return ("fio runs this job, here on /dev/md0:", "", *(f"  {line}" for line in text.splitlines()))
+    first = fio_invocations(workload, target)[0]
+    times = _times_words(first.window) if first.window else ""
+    return (f"fio runs this job, here on /dev/md0{times}:", "", *(f"  {line}" for line in first.job_text.splitlines()))
+
+
+def _times_words(window: MeasuredWindow) -> str:
+    """Why fio runs longer than is measured; the job says it in milliseconds."""
+    measured = window.seconds or 0.0
+    rest = window.issue_seconds - window.warmup_seconds - measured
+    parts = [f"{window.warmup_seconds:g} s of warm-up"] if window.warmup_seconds else []
+    parts += [f"{measured:g} s measured", f"{rest:g} s until the last figures have come"]
+    return f", for {window.issue_seconds:g} s ({', '.join(parts)})"
 
 
 def _plan_lines(experiment: Experiment) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ import logging
 import re
 import secrets
 import shlex
-import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, ToolMissing
 from lab.host import signals
+from lab.host.python import isolated_python
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,12 +28,18 @@ LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8642
 _TOKEN_BYTES = 24
 _LINK = re.compile(r"""<link\b[^>]*\bhref=["']([^"']*)["'][^>]*>""")
+_TAKES_KEYS = """
+new MutationObserver((_, observer) => {
+  const keys = document.querySelector(".xterm-helper-textarea");
+  if (keys && document.body.classList.contains("-first-byte")) { keys.focus(); observer.disconnect(); }
+}).observe(document.body, { attributes: true, childList: true, subtree: true });
+"""
 Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
 def app_command(target: str | None) -> str:
     """What textual-serve runs for each tab."""
-    return shlex.join([sys.executable, "-m", "tui", *([target] if target else [])])
+    return shlex.join(isolated_python("-m", "tui", *([target] if target else [])))
 
 
 def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
@@ -105,8 +111,12 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
 
 
 def own_page(page: str, address: str) -> str:
-    """textual-serve's page without the style sheet that it links from a host on the internet."""
-    return _LINK.sub(lambda link: link[0] if link[1].startswith((address, "/")) else "", page)
+    """textual-serve's page without the style sheet that it links from a host on the internet, and taking keys at once.
+
+    xterm.js gets keys through a text field of its own, which has the focus only after a click.
+    """
+    page = _LINK.sub(lambda link: link[0] if link[1].startswith((address, "/")) else "", page)
+    return page.replace("</body>", f"<script>{_TAKES_KEYS}</script></body>")
 
 
 def _guard(token: str) -> Middleware:

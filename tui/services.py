@@ -62,7 +62,7 @@ class Loads:
                 on_end=lambda outcome: post(happened.LoadEnded(outcome)),
             )
         except LabError as error:
-            frontend.tell(error)
+            frontend.show_error(error)
             return False
         frontend.lab.load = LoadView(workload, array, runtime_seconds)
         frontend.look_up(lambda session: predict(session, array, workload), on_done=self._keep, on_error=lambda _: None)
@@ -80,7 +80,7 @@ class Loads:
         if isinstance(message, happened.LoadEnded | happened.SessionEnded):
             self._load = None
         if isinstance(message, happened.LoadEnded) and isinstance(message.outcome, LabError):
-            self._frontend.tell(message.outcome)
+            self._frontend.show_error(message.outcome)
 
     def _keep(self, forecast: Forecast) -> None:
         if self._frontend.lab.load:
@@ -106,7 +106,7 @@ class Marks:
         def done(mark: DataMark) -> None:
             self._frontend.lab.marks[array] = MarkView(mark)
             self._frontend.say(
-                f"Known data are on {array}. After whatever you do to it, v tells whether they are intact."
+                f"Known data are on {array}. Whatever you do to it, v then shows whether they are intact."
             )
 
         self._frontend.job(f"Write known data on {array}", work, on_done=done)
@@ -250,7 +250,7 @@ class TypedShell:
             threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
 
     def unseen(self, seen: int) -> str:
-        """What was printed after so many characters, as far as it is kept."""
+        """The output after so many characters, as far as it is still stored."""
         missing = min(self.count - seen, len(self.output))
         return self.output[-missing:] if missing else ""
 
@@ -317,7 +317,7 @@ class Background:
     ) -> bool:
         """Start it; False if something else still runs. The callbacks come on the frontend's own thread.
 
-        ``work`` gets two functions: one to tell progress with, one to ask whether it is to end.
+        ``work`` gets two functions: one that reports progress, one that returns whether it should stop.
         """
         if self._job is not None:
             return False
@@ -343,12 +343,12 @@ class Background:
         return True
 
     def end(self) -> None:
-        """The app closes: let the work close what it has opened, for so long as somebody waits for a prompt."""
+        """The app closes: give the work a moment to close what it has opened."""
         self.cancel()
         self._is_over.wait(_END_SECONDS)
 
     def cancel(self) -> None:
-        """Ask it to end; what it has kept so far stays."""
+        """Ask it to end; what it has stored so far stays."""
         self._cancelled.set()
 
     def hear(self, message: happened.LabMessage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def save_settings(file: Path, settings: Settings) -> str:
     return ""
 
 
-def load_keymap(file: Path, known_ids: frozenset[str]) -> tuple[dict[str, str], list[str]]:
+def load_keymap(file: Path, known_ids: Callable[[], frozenset[str]]) -> tuple[dict[str, str], list[str]]:
     """The user's keys (binding id -> keys), and what is wrong with the file, each in one line."""
     try:
         if not file.exists():
@@ -80,5 +81,6 @@ def load_keymap(file: Path, known_ids: frozenset[str]) -> tuple[dict[str, str], 
         return {}, [error.message if isinstance(error, SpecError) else f"{file} cannot be read: {error.strerror}"]
     if not isinstance(keys, dict):
         return {}, [f'{file}: keys must be a table, such as [keys] with "lab.fail" = "f"']
-    good = {name: value for name, value in keys.items() if name in known_ids and isinstance(value, str) and value}
+    known = known_ids()
+    good = {name: value for name, value in keys.items() if name in known and isinstance(value, str) and value}
     return good, [f"{file}: no binding '{name}', or its keys are no text" for name in keys if name not in good]

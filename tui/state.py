@@ -45,10 +45,10 @@ class MachinePhase(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who wanted a command."""
+    """Who ran a command."""
 
     PLAN = "plan"
-    """A step of a plan that somebody ran."""
+    """A step of a plan that the user ran."""
     SHELL = "shell"
     """Typed by hand."""
     LAB = "lab"
@@ -124,7 +124,7 @@ class LabState:
     problem: LabError | None = None
     facts: MachineFacts | None = None
     pace: Pace | None = None
-    """How the machine's time passes; None: as everybody's does."""
+    """How the machine's virtual time passes; None: it is real time."""
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
     look: Snapshot | None = None
@@ -145,7 +145,7 @@ class LabState:
     marks: dict[str, MarkView] = field(default_factory=dict)
     commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=KEPT_COMMANDS))
     command_count: int = 0
-    """All commands so far, those that are kept no longer included."""
+    """All commands so far, including those no longer in ``commands``."""
     selected_array: str | None = None
     selected_disk: str | None = None
     background: str = ""
@@ -205,6 +205,10 @@ class LabState:
         """The lab's name of a device, or the node itself."""
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
+    def full_disk_name(self, node: str) -> str:
+        """``disk02 (/dev/ubdb)``, or the node of what is no disk of the lab."""
+        return next((disk.full_name for disk in self.disks if disk.node == node), node)
+
     def member_of(self, disk_name: str) -> tuple[ArrayStatus, MemberStatus] | None:
         """A disk as a member of the running array that has it."""
         disk = self.disk(disk_name)
@@ -216,6 +220,11 @@ class LabState:
         """Arrays that lie on the disks and do not run."""
         return tuple(each for each in self.found_arrays if self.array(each.name) is None)
 
+    def resting_array(self, word: str) -> FoundArray | None:
+        """The one that the word names."""
+        array = self.found.array(word) if self.found else None
+        return array if array in self.resting_arrays else None
+
     @property
     def found_arrays(self) -> tuple[FoundArray, ...]:
         """Arrays that lie on the disks, running or not, as they were last looked for."""
@@ -223,8 +232,22 @@ class LabState:
 
     @property
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """Disks that no array has, running or not."""
+        """Disks that no array has, running or not, and that carry nothing but metadata of an array that they left."""
         held = {member.device for status in self.arrays for member in status.members}
         for array in self.found_arrays:
             held.update(array.devices)
+        held.update(disk.node for disk in self.disks if self.carried_by(disk) and not self.former_array(disk))
         return tuple(disk for disk in self.disks if disk.node not in held)
+
+    @property
+    def blank_disks(self) -> tuple[LabDisk, ...]:
+        """Free disks that carry nothing: those of which a new array can be made."""
+        return tuple(disk for disk in self.free_disks if not self.former_array(disk))
+
+    def carried_by(self, disk: LabDisk) -> tuple[str, ...]:
+        """Types of what is on a disk, as blkid(8) names them."""
+        return self.found.carried.get(disk.node, ()) if self.found else ()
+
+    def former_array(self, disk: LabDisk) -> FoundArray | None:
+        """The array that the disk has left, and whose metadata it still carries."""
+        return self.found.former_holder_of(disk.node) if self.found else None

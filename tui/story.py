@@ -71,7 +71,7 @@ def _about(state: LabState, status: ArrayStatus) -> str:
         return "The data are not what was written. [b]s[/b] scrubs: it finds where, not which."
     if not has_load:
         return f"[b]w[/b] puts a load on {name}; then fail a disk under it with [b]f[/b]."
-    return f"{name} works. Select one of its disks in the rack; [b]f[/b] fails it."
+    return f"{name} is running. Select one of its disks and press [b]f[/b] to fail it."
 
 
 def _was_broken(state: LabState) -> bool:

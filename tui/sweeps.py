@@ -80,11 +80,11 @@ class ShownWork(Protocol):
     @property
     def run_id(self) -> str: ...
     @property
-    def lack(self) -> str: ...
+    def missing_dependency(self) -> str: ...
 
 
 class ShownStand(Protocol):
-    """How a run stands: ``lab.sweep.desk.SweepStand``."""
+    """How a run stands: ``lab.sweep.desk.SweepStatus``."""
 
     @property
     def progress(self) -> ShownProgress | None: ...

@@ -13,22 +13,28 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
+from lab.actions.action import Action, Choice
+from lab.actions.loads import Load
+from lab.errors import LabError
 from lab.gates.numbers import digits
+from lab.host import signals
+from lab.plain_page import page_lines
 from tui import messages as happened
-from tui.actions import applying, build, carry_out, selected_disk, start_array
+from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
 from tui.drills import Drills
-from tui.frontend import Choice, ClientMaker, Frontend
+from tui.frontend import ClientMaker, Frontend, named
 from tui.plain import to_ascii
 from tui.plan_runs import PlanRun
 from tui.state import MachinePhase
 from tui.story import next_step
 from tui.text_build import TextBuild
-from tui.text_drills import DRILL_HELP, TextDrills
+from tui.text_drills import DRILL_HELP, SHORT_WORDS, TextDrills
 from tui.text_words import (
     HELP,
     PACE_HELP,
@@ -36,7 +42,6 @@ from tui.text_words import (
     clock_line,
     disk_line,
     load_line,
-    page_lines,
     plain_step,
     progress_lines,
     words_wrapped,
@@ -45,17 +50,22 @@ from tui.text_words import (
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.errors import LabError
+    from lab.actions.action import Verb
     from lab.plans import Plan
+    from lab.session.session import LabSession
 
 _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
-"""How lines begin that somebody may copy: they stay whole."""
+"""How lines begin that a user may copy: they are not wrapped."""
 # They read what is stored or reckon, or start machines of their own: the open one is not needed.
 _WITHOUT_MACHINE = frozenset(
-    {"results", "compare", "export", "lint", "workloads", "fleet", "sweep", "--help", "--version"}
+    {"results", "compare", "export", "lint", "workloads", "fleet", "sweep", "completion", "--help", "--version"}
 )
+_LISTS = frozenset({"lesson", "drill", "fault"})
+"""Commands whose ``list`` only reads files."""
+_LEAVES = ("q", "quit", "exit")
+_EXPLAINS = ("?", "help")
 
 
 class TextApp(Frontend):
@@ -66,28 +76,42 @@ class TextApp(Frontend):
         target: str | None,
         *,
         run_line: Callable[[list[str]], int],
+        commands: Collection[str] = (),
+        read_verb: Callable[[list[str]], Verb | None] = lambda _: None,
         read: Callable[[], str] | None = None,
         write: TextIO | None = None,
         make_client: ClientMaker | None = None,
         ascii_only: bool = False,
     ) -> None:
-        """``run_line`` is the command line; ``read`` gives the next line, empty at the end, as ``readline`` does."""
+        """``run_line`` is the command line, whose commands are called ``commands``.
+
+        ``read_verb`` gives the verb that the words of a command are, None for other commands; it raises LabError.
+        ``read`` gives the next line, empty at the end, as ``readline`` does.
+        """
         self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
         self.connect(target, make_client)
         self.drills = Drills(self)
         self._desk = TextDrills(self, self.drills)
         self.services += (self.drills,)
         self._run_line = run_line
+        self._commands, self._read_verb = frozenset(commands), read_verb
         self._read = read or sys.stdin.readline
         self._write = write or sys.stdout
         self._is_ascii = ascii_only
         self._answer: Callable[[str], None] | None = None
+        self._explanation = ""
+        """Of what can be answered."""
+        self._is_awaited = False
+        """Whether a plan is being made: lines that were typed since are for the question about it."""
+        self._held: deque[str] = deque()
         self._printed = 0
         self._told: dict[str, int] = {}
         self._load_told_seconds = 0.0
         self.is_first_look = False
-        """Whether the machine runs and nothing was seen of it yet: then it is told how things stand."""
+        """The machine runs and has not been sampled yet: the first sample is reported in full."""
         self._is_commanded = False
+        self.ended_by = 0
+        """The signal that ended it, if one did."""
 
     def run(self) -> int:
         """Until ``q`` or the end of the input; returns the exit status."""
@@ -104,10 +128,20 @@ class TextApp(Frontend):
             elif isinstance(item, happened.LabMessage):
                 self._heard(item)
 
-    def _listen(self) -> None:
-        while line := self._read():
-            self._inbox.put(line)
+    def end_by(self, number: int) -> None:
+        """A signal has come, or the terminal is gone. No exception: it would also end what is closing already."""
+        self.ended_by = number
         self._inbox.put(None)
+
+    def _listen(self) -> None:
+        try:
+            while line := self._read():
+                self._inbox.put(line)
+        except (OSError, ValueError):
+            # A terminal that is gone answers with an error, not with an end.
+            pass
+        finally:
+            self._inbox.put(None)
 
     def post_message(self, message: Message) -> bool:
         """From any thread."""
@@ -145,7 +179,7 @@ class TextApp(Frontend):
             self._line(line)
         if self.is_first_look:
             self.is_first_look = False
-            # Of a drill that is being read the desk tells what comes next.
+            # While an open drill is being read, the drill reports what comes next.
             self._stand()
             if not self.drills.is_finding:
                 self._line(self.next_line())
@@ -153,7 +187,7 @@ class TextApp(Frontend):
     def _load_ticked(self) -> None:
         from tui.text_words import LOAD_EVERY_SECONDS
 
-        # By the clock of whoever listens: the machine's may go a hundred times as fast.
+        # By this computer's clock: the machine's may run a hundred times as fast.
         line, seconds = load_line(self.lab), self.client.host.clock.monotonic_seconds()
         if line and seconds - self._load_told_seconds >= LOAD_EVERY_SECONDS:
             self._load_told_seconds = seconds
@@ -167,15 +201,21 @@ class TextApp(Frontend):
 
     def _typed(self, line: str) -> bool:
         """False: leave."""
+        if self._is_awaited and line not in _LEAVES:
+            self._held.append(line)
+            return True
+        if self._answer is not None and line in _EXPLAINS:
+            self._line(self._explanation)
+            return True
         if self._answer is not None:
             answer, self._answer = self._answer, None
             answer(line)
             return True
         word, _, rest = line.partition(" ")
-        if word in ("q", "quit", "exit"):
+        if word in _LEAVES:
             return False
         if self._desk.is_making:
-            self._desk.tell_making()
+            self._desk.show_making()
             return True
         simple = {
             "": self._status,
@@ -190,27 +230,70 @@ class TextApp(Frontend):
         elif word == "restart":
             self.client.restart()
         elif word == "drill":
-            if not self._desk.obey(rest):
-                self._line(DRILL_HELP)
+            self._drill(rest)
         elif word == "raidlab":
-            # The command line would open the machine anew, and arrays by hand would be gone.
-            group, _, words = rest.strip().partition(" ")
-            if not (group == "drill" and self._desk.obey(words)):
-                self._run_command_line(rest)
+            self._run_command_line(rest)
         elif word.startswith("!"):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
             build(self)
-        elif not ((self._desk.takes(word) and self._desk.obey(line)) or self._select(word) or self.pacing.obey(word)):
-            self._act(word)
+        elif self._desk.is_open and word in SHORT_WORDS:
+            self._drill(line)
+        elif not (self._select(word) or self.pacing.obey(word)):
+            self._act(word, line)
         return True
 
-    def _act(self, key: str) -> None:
-        found = next((each for each in applying(self.lab) if key in (each.key, each.name.replace("_", "-"))), None)
-        if found:
-            carry_out(self, found.name)
+    def _drill(self, words: str) -> None:
+        """Obey the words after ``drill``."""
+        if not self._obey(f"drill {words}"):
+            self._line(DRILL_HELP)
+
+    def _obey(self, words: str) -> bool:
+        """Do what a command of raidlab says in the lab that is open; False for what only the command line can."""
+        if words.split() == ["drill"]:
+            self._desk.show()
+            return True
+        try:
+            verb = self._read_verb(shlex.split(words))
+        except ValueError:
+            # The command line says which quote is missing.
+            return False
+        except LabError as error:
+            self.show_error(error)
+            if words.startswith("drill "):
+                self._line(DRILL_HELP)
+            return True
+        if isinstance(verb, Load) and (verb.size or verb.workload.endswith(".toml")):
+            # The app's loads have no such option, and the command line says first what a foreign file may do.
+            return False
+        if isinstance(verb, Load) and self.lab.is_open:
+            if self.lab.running_load:
+                self._line("a load runs already: stop-load ends it.")
+            else:
+                self.loads.start(verb.array, verb.workload, verb.runtime)
+            return True
+        if isinstance(verb, Action) and self.lab.is_open:
+            ask(self, verb)
+            return True
+        return verb is not None and self._desk.obey(verb)
+
+    def _act(self, word: str, line: str) -> None:
+        """An action by its key or its name, a command of raidlab, or nothing that is known."""
+        named_so = [each for each in KEY_ACTIONS if word in (each.key, each.short_name())]
+        selection = selection_of(self.lab)
+        obstacles = [each.obstacle(selection) for each in named_so]
+        if word in self._commands and (line != word or not named_so):
+            self._run_command_line(line)
+        elif "" in obstacles:
+            carry_out(self, named_so[obstacles.index("")])
+        elif named_so:
+            self._line(f"{word} is not possible now: {obstacles[0]}.")
+        elif word == "b":
+            self._line("b is not possible now: the machine does not run.")
+        elif word in SHORT_WORDS:
+            self._line(f"{word} is not possible now: no drill is open.")
         else:
-            self._line(f"{key}: nothing that can be done now. ? lists what can.")
+            self._line(f"{word} is not a word here; ? lists what there is.")
 
     def _select(self, word: str) -> bool:
         name = f"disk{word.zfill(2)}" if word.isdecimal() else word
@@ -222,7 +305,7 @@ class TextApp(Frontend):
             self.lab.selected_array = word
             self._line(f"selected: {word}")
             return True
-        if any(array.name == word for array in self.lab.resting_arrays):
+        if self.lab.resting_array(word):
             start_array(self, word)
             return True
         return False
@@ -258,8 +341,18 @@ class TextApp(Frontend):
         return f"next: {plain_step(self._desk.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
+        """What can be typed now: actions with their words, then what is always there."""
+        self._line("What can be typed now, each with Enter:")
         for action in applying(self.lab):
-            self._line(f"{action.key}: {action.label}. {action.tooltip}.")
+            self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")
+        if self.lab.is_open:
+            self._line("b: Build. A good first RAID 5, or the choice of level and disks where there is an array.")
+            self._line("build: Put an array together choice by choice.")
+        self._line("drill: Disasters to practise on, with a verdict. drill help lists its words.")
+        self._line("lesson list: The lessons; lesson start 1 begins the first.")
+        self._line("run, results: Experiments, and what was measured.")
+        self._line("! LINE: Run LINE as a root shell on the machine.")
+        self._line("log, restart, q: The last commands; start a lost machine again; leave.")
         for disk in self.lab.disks:
             self._line(disk_line(self.lab, disk))
         if self.lab.pace:
@@ -283,8 +376,10 @@ class TextApp(Frontend):
         if not plan.steps:
             self._line("There is nothing to do.")
             return
-        danger = "Data on these devices will be lost. " if plan.destroys_data else ""
+        danger = "Data will be lost: see the disks above. " if plan.destroys_data else ""
+        danger = "The array cannot be used afterwards. " if plan.ends_array else danger
         self._line(f"{danger}Type yes to run it; anything else leaves it.")
+        self._explanation = "yes runs exactly these commands. Any other line, such as no, leaves everything as it is."
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
@@ -300,6 +395,7 @@ class TextApp(Frontend):
         for number, choice in enumerate(choices, start=1):
             self._line(f"{number}: {choice.label}. {choice.detail}".rstrip(". ") + ".")
         self._line("Type a number; anything else leaves it.")
+        self._explanation = f"A number from 1 to {len(choices)} chooses that line. Any other line leaves everything."
 
         def answer(line: str) -> None:
             if 1 <= (number := digits(line) or 0) <= len(choices):
@@ -309,7 +405,7 @@ class TextApp(Frontend):
 
         self._answer = answer
 
-    def tell(self, error: LabError) -> None:
+    def show_error(self, error: LabError) -> None:
         """Show an error with what to do next."""
         self._line(f"problem: {error.message}" + (f". next: {error.hint}" if error.hint else ""))
 
@@ -317,7 +413,7 @@ class TextApp(Frontend):
         """Show a sentence."""
         self._line(f"{title}. {text}" if title else text)
 
-    def tell_page(self, markdown: str) -> None:
+    def show_page(self, markdown: str) -> None:
         """Show a page, in the width of the terminal."""
         for line in page_lines(markdown, self._columns or _PAGE_COLUMNS):
             self._line(line)
@@ -331,15 +427,44 @@ class TextApp(Frontend):
             self._line(plain_step(next_step(self.lab)))
             return
 
-        TextBuild(self).tell()
+        TextBuild(self).show()
 
-    def listen(self, answer: Callable[[str], None]) -> None:
-        """Hand the next line that is typed to ``answer``."""
-        self._answer = answer
+    def listen(self, answer: Callable[[str], None], explanation: str) -> None:
+        """Hand the next line that is typed to ``answer``; ``?`` tells the explanation."""
+        self._answer, self._explanation = answer, explanation
+
+    def ask(
+        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
+    ) -> None:
+        """As every frontend does; lines that come before the plan are for the question about it."""
+        self._is_awaited = True
+
+        def show(plan: Plan | None) -> None:
+            if plan is not None:
+                self.show_plan(plan, note=note, on_done=on_done)
+            elif on_done:
+                on_done()
+            self._go_on()
+
+        def refuse(error: LabError) -> None:
+            self.show_error(error)
+            self._go_on()
+
+        self.look_up(partial(named, make), on_done=show, on_error=refuse)
+
+    def _go_on(self) -> None:
+        """Take the lines that were held."""
+        self._is_awaited = False
+        while self._held and not self._is_awaited:
+            if not self._typed(self._held.popleft()):
+                self._inbox.put(None)
+                return
 
     def _run_command_line(self, words: str) -> None:
         if self._is_commanded:
             self._line("not run: the raidlab command before still runs.")
+            return
+        if self._obey(words):
             return
         self._is_commanded = True
 
@@ -356,11 +481,11 @@ class TextApp(Frontend):
         except ValueError as error:
             sys.stderr.write(f"raidlab: {error}: a quote is missing\n")
             return 2
-        needs_machine = not (argv and argv[0] in _WITHOUT_MACHINE)
+        reads_only = argv[1:2] == ["list"] and argv[0] in _LISTS
+        needs_machine = not (argv and (argv[0] in _WITHOUT_MACHINE or reads_only))
         on = ["--on", self.client.target] if self.client.target and needs_machine else []
         before = sys.stdin
-        # What it would ask would be taken for a line of the text mode: it is to refuse, and name the option that says
-        # yes.
+        # The next typed line would answer a question of the command: it must refuse, and name the option that says yes.
         with open(os.devnull, encoding="ascii") as nothing, self.client.released() if needs_machine else nullcontext():
             sys.stdin = nothing
             try:
@@ -380,11 +505,25 @@ class TextApp(Frontend):
         self._write.flush()
 
 
-def main(on: str | None, run_line: Callable[[list[str]], int]) -> int:
-    """Open the text mode; the lab is closed on every way out. ``run_line`` is the command line that called it."""
-    app = TextApp(on, run_line=run_line, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"))
-    try:
-        return app.run()
-    finally:
-        app.background.end()
-        app.client.close()
+def main(
+    on: str | None,
+    run_line: Callable[[list[str]], int],
+    commands: Collection[str] = (),
+    read_verb: Callable[[list[str]], Verb | None] = lambda _: None,
+) -> int:
+    """Open the text mode; the lab is closed on every way out. The arguments are those of ``TextApp``."""
+    app = TextApp(
+        on,
+        run_line=run_line,
+        commands=commands,
+        read_verb=read_verb,
+        ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"),
+    )
+    with signals.heard_by(app.end_by):
+        signals.watch_terminal()
+        try:
+            status = app.run()
+        finally:
+            app.background.end()
+            app.client.close()
+    return 128 + app.ended_by if app.ended_by else status

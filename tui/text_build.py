@@ -1,15 +1,15 @@
-"""The Build screen in lines: every choice has a number, and what the array would be is told after each."""
+"""The Build screen in lines: every choice has a number, and a preview of the array follows each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lab.actions.action import Choice
 from lab.arrays.preview import ArrayPreview
 from lab.gates.numbers import digits
 from lab.units import human_bytes
 from tui.drafts import FIRST_MEMBERS, Draft, next_array_name
-from tui.frontend import Choice
 from tui.level_rows import survives_words, system_rows
 from tui.more_disks import ask_for_larger
 
@@ -28,9 +28,9 @@ class TextBuild:
 
     def __init__(self, app: TextApp) -> None:
         self._app = app
-        self._draft = Draft(disks=tuple(disk.name for disk in app.lab.free_disks)[:FIRST_MEMBERS])
+        self._draft = Draft(disks=tuple(disk.name for disk in app.lab.blank_disks)[:FIRST_MEMBERS])
 
-    def tell(self) -> None:
+    def show(self) -> None:
         """All choices, what they come to, and what can be typed."""
         for number, row in enumerate(self._draft.rows(), start=1):
             note = f" ({row.note})" if row.note else ""
@@ -39,7 +39,7 @@ class TextBuild:
         for line in preview_lines(self._preview(), self._draft.level):
             self._app.say(line)
         self._app.say(_HOW)
-        self._app.listen(self._typed)
+        self._app.listen(self._typed, _HOW)
 
     def _preview(self) -> ArrayPreview:
         state = self._app.lab
@@ -63,23 +63,23 @@ class TextBuild:
     def _choose(self, row: ChoiceRow) -> None:
         if not row.values:
             self._app.say(f"{row.label}: {row.note}.")
-            self.tell()
+            self.show()
             return
 
         def chosen(value: str) -> None:
             self._draft = self._draft.changed(row.key, value)
-            self.tell()
+            self.show()
 
         self._app.pick(row.label, [Choice(value, value) for value in row.values], chosen)
 
     def _choose_disks(self, words: list[str]) -> None:
         names = [f"disk{word.zfill(2)}" if word.isdecimal() else word for word in words]
-        free = [disk.name for disk in self._app.lab.free_disks]
+        free = [disk.name for disk in self._app.lab.blank_disks]
         for name in names:
             if name not in free:
                 self._app.say(f"{name} is not free. Free disks: {', '.join(free) or 'none'}.")
         self._draft = self._draft.with_disks([name for name in dict.fromkeys(names) if name in free])
-        self.tell()
+        self.show()
 
     def _build(self) -> None:
         state, file_system = self._app.lab, self._draft.file_system

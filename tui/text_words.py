@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
+from lab.errors import LabError
 from lab.units import human_bytes
 from tui.conditions import condition
 from tui.quantities import Unit, clock_words, format_value
@@ -17,9 +17,6 @@ from tui.views import bays_of, sync_view
 from tui.volume_views import inner_lines
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderResult
-    from rich.markdown import MarkdownElement
-
     from lab.disks import LabDisk
     from lab.workloads.live import LiveInterval
 
@@ -34,11 +31,12 @@ drill     disasters to practise on: drill list, drill start 1; drill help tells 
 log       the commands that ran last
 restart   start a lost machine again
 q         close the lab and leave
-All else is on the command line, and can be typed here too:
-raidlab lesson list       the lessons; raidlab lesson start 1 begins one
-raidlab run               experiments; raidlab run NAME measures one
-raidlab results           what was measured; raidlab results show NAME
-raidlab --help            everything"""
+Commands of raidlab can be typed too, with raidlab in front or without:
+array fail md0 disk02    any command that changes arrays; its plan is shown first
+lesson list       the lessons; lesson start 1 begins one
+run               experiments; run NAME measures one
+results           what was measured; results show NAME
+raidlab --help    everything"""
 PACE_HELP = """\
 Time on this machine is virtual: its clock goes as you choose. Enter alone tells what it shows.
 , or pause         let it stand still, or go on
@@ -75,30 +73,8 @@ def words_wrapped(text: str, columns: int) -> Iterator[str]:
         yield from textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def page_lines(markdown: str, columns: int) -> Iterator[str]:
-    """A page of Markdown as lines of words: no frames and no marks, commands between quotes."""
-    from rich.console import Console
-    from rich.markdown import Heading, Markdown
-
-    class WordsHeading(Heading):
-        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-            yield self.text
-
-    class WordsPage(Markdown):
-        elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": WordsHeading}
-
-    page = WordsPage(markdown)
-    for token in (each for block in page.parsed for each in block.children or ()):
-        if token.type == "code_inline":
-            token.content = f"'{token.content}'"
-    console = Console(file=io.StringIO(), width=columns, color_system=None, force_terminal=False)
-    with console.capture() as captured:
-        console.print(page)
-    yield from (line.rstrip() for line in captured.get().strip("\n").splitlines())
-
-
 def clock_line(state: LabState) -> str:
-    """How the machine's time passes; nothing where it passes as everybody's does."""
+    """How the machine's time passes; empty where it is real time."""
     if state.pace is None:
         return ""
     how = "stands still" if state.pace.is_paused else f"goes at {state.pace.words}"
@@ -126,11 +102,12 @@ def disk_line(state: LabState, disk: LabDisk) -> str:
     bay = next(each for each in bays_of(state) if each.name == disk.name)
     where = f" in {bay.array}" if bay.array else ""
     slot = "" if bay.slot is None else f", slot {bay.slot}"
-    return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.model}, {bay.state}{where}{slot}."
+    note = f", {bay.note}" if bay.note else ""
+    return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.model}, {bay.state}{where}{slot}{note}."
 
 
 def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:
-    """How far syncs are, each quarter once; ``told`` remembers what was said."""
+    """Progress of syncs, once for each quarter; ``told`` holds the quarters already reported."""
     for status in state.arrays:
         view = sync_view(state, status)
         if view is None:
@@ -150,6 +127,9 @@ def load_line(state: LabState) -> str:
     if load.is_running:
         return f"{load.workload} on {load.array}: {_rates(load.newest)}." if load.newest else ""
     measured = measured_of(load)
+    if isinstance(load.outcome, LabError):
+        # The error itself is shown.
+        return ""
     if measured is None:
         return f"{load.workload} on {load.array} has ended."
     figures = "; ".join(" ".join(line.split()) for line in figures_lines(measured, 200))

@@ -34,7 +34,7 @@ def update(state: LabState, message: happened.LabMessage) -> None:
             is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
             state.quiet_looks = state.quiet_looks + 1 if is_quiet else 0
             state.has_ticked = before is None or int(before.time_seconds) != int(look.time_seconds)
-            found = events_between(before, look, name_of=state.disk_name) if before else ()
+            found = events_between(before, look, name_of=state.full_disk_name) if before else ()
             state.new_events = first_syncs_told(found, look, state.first_syncs)
             for event in state.new_events:
                 state.events.append(event)

@@ -55,6 +55,8 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
     shown = BayState.VANISHED if is_gone else member_state(member) if member else BayState.FREE
     is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
     note = STOPPED if resting and not member else status.member_note(member) if status and member else ""
+    if not status and not resting:
+        note = carried_words(state, disk)
     return Bay(
         name=disk.name,
         node=disk.node,
@@ -70,6 +72,14 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
         progress=status.sync_progress.fraction if is_rebuilding and status and status.sync_progress else None,
         note=note,
     )
+
+
+def carried_words(state: LabState, disk: LabDisk) -> str:
+    """What is on a disk that no array has; empty where nothing is."""
+    if former := state.former_array(disk):
+        return f"was in {former.name}"
+    types = ", ".join(state.carried_by(disk))
+    return f"carries {types}" if types else ""
 
 
 def member_state(member: MemberStatus) -> BayState:

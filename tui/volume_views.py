@@ -26,7 +26,7 @@ def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collectio
     def state(disk: int, window: int) -> SliceState:
         if disk not in failed:
             return SliceState.WORKING
-        return SliceState.LOST if missing[window] > 1 else SliceState.GONE
+        return SliceState.LOST if missing[window] > 1 else SliceState.MISSING
 
     lines = tuple(
         SliceLine(

@@ -7,15 +7,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.host.python import isolated_python
 from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 
-COMMAND = (sys.executable, "-c", "from lab.cli.main import main; main()", "--on")
+COMMAND = isolated_python("-c", "from lab.cli.main import main; main()", "--on")
 PATIENCE_SECONDS = 120.0
 ENDING_SECONDS = 5.0
 # The lock of those who make machines' folders stays; everything else of these names is on its way in or out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -10,6 +11,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+Size = TypeVar("Size", int, float)
+
+
+def asked(option: str, usual: Size, about: str) -> Size:
+    """The one option of a benchmark that has no others: how much is measured. Less is for a look, not for its bound."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument(option, dest="size", type=type(usual), default=usual, help=f"{about}; usually {usual:g}")
+    size: Size = parser.parse_args().size
+    if not 0 < size < float("inf"):
+        parser.error(f"{option} is above 0")
+    return size
 
 
 def finish(name: str, what: str, measured: float, bound: float, *, at_most: bool, details: dict[str, object]) -> None:
@@ -26,6 +40,11 @@ def finish(name: str, what: str, measured: float, bound: float, *, at_most: bool
     json.dump(report, sys.stdout, indent=2)
     print()
     sys.exit(0 if is_within else 1)
+
+
+def say(line: str) -> None:
+    """Tell how far it is. To standard error: standard output is the outcome's."""
+    print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -8,12 +8,13 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from lab.host.python import isolated_python
 
 ROWS, COLUMNS = 40, 120
 DOWN, UP, ENTER, ESCAPE = b"\x1b[B", b"\x1b[A", b"\r", b"\x1b"
@@ -34,7 +35,7 @@ class AppInTerminal:
         """Times of the monotonic clock, and what came then."""
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", command, *arguments],
+            isolated_python("-c", command, *arguments),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

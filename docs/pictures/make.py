@@ -216,9 +216,14 @@ async def fleet(story: Story) -> None:
 
 async def drill(story: Story) -> None:
     """The first drill, made and with one hint taken."""
+    from textual.widgets import OptionList
+
     app = story.app
     await story.press("9")
-    await story.until(lambda: app.drills.items, "the drills are read")
+    # Read is not yet shown, and Enter begins what is shown.
+    await story.until(
+        lambda: app.screen.query_one("#drill-list", OptionList).highlighted is not None, "drills are shown"
+    )
     await story.press("enter")
     await story.until(lambda: app.drills.view, "the disaster is made")
     await story.press("h")

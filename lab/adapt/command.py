@@ -6,11 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from lab.actions.disk_words import bytes_or_none, split_words
 from lab.adapt.preview import compare_systems, disks_of_sizes
 from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
 from lab.arrays.preview import SystemPreview
 from lab.cli.context import current
-from lab.cli.disk_words import bytes_or_none, split_words
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
 from lab.cli.session import open_session

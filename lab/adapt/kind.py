@@ -26,6 +26,7 @@ from lab.arrays.state import read_arrays
 from lab.arrays.status import ArrayState, ArrayStatus
 from lab.arrays.tuning import set_sync_speed
 from lab.disks import LabDisk
+from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
@@ -47,9 +48,9 @@ class Volume(Array):
 
     @property
     def _known(self) -> FoundVolume:
-        for found in _volumes(self.arrays):
-            if found.name == self.name:
-                return found
+        found = self.found
+        if isinstance(found, FoundVolume):
+            return found
         raise ArrayError(
             f"there is no array {self.name} on the lab's disks", hint="'raidlab array show' lists the arrays"
         )
@@ -86,7 +87,7 @@ class Volume(Array):
 
     def destroy(self) -> Plan:
         found, stack = self._known, self._stack
-        plan = Plan(f"Remove {self.name}")
+        plan = Plan(f"Destroy {self.name}")
         if stack.has_any(self.name):
             plan += self.unmounted(plan.title) + found.stop_plan(stack)
         return plan + operations.erase(found.description, (*found.devices, *found.former_devices))
@@ -204,6 +205,7 @@ class Volume(Array):
             "optimal I/O": human_bytes(volume.optimal_io_bytes) if volume.optimal_io_bytes else "unknown",
             "uuid": volume.uuid,
         }
+        facts["survives"] = volume.survives_words
         if volume.mismatch_sectors:
             facts["mismatches"] = f"{volume.mismatch_sectors} sectors in the last scrub"
         disks = [
@@ -229,6 +231,7 @@ class Volume(Array):
             "is_degraded": volume.is_degraded,
             "mismatch_sectors": volume.mismatch_sectors,
             "lost_windows": [each.window.number for each in volume.lost],
+            "failures_survived_now": volume.failures_survived,
         }
         for disk, entry in zip(volume.disks, value["disks"], strict=True):
             entry |= {"disk": self._disk_name(disk), "state": disk.state}
@@ -329,8 +332,8 @@ class AdaptKind(ArrayKind):
             assume_clean=options.assume_clean,
         )
 
-    def discover(self, heads: Mapping[str, bytes], host_name: str) -> tuple[FoundArray, ...]:
-        return volumes_in(labels_in(heads))
+    def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
+        return volumes_in(labels_in({node: each.first for node, each in ends.items()}))
 
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
         mapped = read_stack(machine).volumes

@@ -79,7 +79,7 @@ def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) 
         # With the UUID named, mdadm passes over slices that a rebuild has not reached yet.
         argv = (*whole.argv[:2], f"--uuid={label.window_uuid(number)}", *whole.argv[2:])
         steps.append(_with(whole, argv, ASSEMBLE_TIMEOUT_SECONDS))
-    return Plan(f"Assemble {label.name}", (*steps, _mark_clean_later(arrays), _map_volume(label, arrays)))
+    return Plan(f"Start {label.name} (assemble)", (*steps, _mark_clean_later(arrays), _map_volume(label, arrays)))
 
 
 def _mark_clean_later(arrays: Mapping[int, str]) -> Step:

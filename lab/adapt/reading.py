@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
+
+import msgspec
 
 from lab.adapt.capacity import System
 from lab.adapt.preview import compare_systems, disks_of_sizes
 from lab.adapt.spec import VolumeSpec
 from lab.disks import LabDisk
-from lab.lessons.readings import Source
+from lab.lessons.readings import LikelyMistake, Source
 from lab.lessons.state import CheckedState
 
 
@@ -30,6 +33,13 @@ class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     def __post_init__(self) -> None:
         self._made()
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        for row in compare_systems(VolumeSpec(self._made())):
+            if row.system is not self.system:
+                other = msgspec.structs.replace(self, system=row.system).value(lab)
+                if other is not None:
+                    yield LikelyMistake(other, "reading-other-row", {"row": str(row.system)})
 
     def value(self, lab: CheckedState) -> float | None:
         row = next(row for row in compare_systems(VolumeSpec(self._made())) if row.system is self.system)

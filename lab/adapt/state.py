@@ -12,7 +12,7 @@ from lab.adapt.stack import Stack
 from lab.adapt.windows import Composition, TierWindow
 from lab.arrays.status import ArrayStatus
 from lab.errors import ArrayError
-from lab.gates.numbers import told
+from lab.gates.numbers import read_count
 from lab.machine.api import Machine
 from lab.units import SECTOR_BYTES
 
@@ -115,6 +115,16 @@ class VolumeStatus:
         return sum(each.mismatch_sectors or 0 for each in self.arrays)
 
     @property
+    def failures_survived(self) -> int:
+        """Any so many further disks may fail now: none while one of its arrays is degraded."""
+        return int(not self.is_degraded and not self.lost)
+
+    @property
+    def survives_words(self) -> str:
+        """``1 failed disk``, or what is true now and what when it is whole."""
+        return "1 failed disk" if self.failures_survived else "no failed disks now; 1 failed disk when whole"
+
+    @property
     def loss_words(self) -> str:
         """How much is lost; empty: nothing."""
         return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
@@ -152,7 +162,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequ
     block = stack.volumes[found.name]
     paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
     texts = machine.read(paths)
-    size, optimal = (told(texts[path], path) for path in paths)
+    size, optimal = (read_count(texts[path], path) for path in paths)
     names = stack.arrays.get(found.name, {})
     inner = {status.name: status for status in arrays if status.name in names.values()}
     label = found.description

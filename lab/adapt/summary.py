@@ -170,7 +170,7 @@ class VolumeArray(ArrayStatus):
         widths = sorted({window.window.width for window in self.whole.windows})
         cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write_ios(width + 1) for width in widths}))
         return (
-            f"no number: {self.name} is {len(self.whole.windows)} arrays in turn, with stripes of "
+            f"{self.name} is {len(self.whole.windows)} arrays in turn, with stripes of "
             f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands"
         )
 
@@ -271,7 +271,7 @@ def _slice_state(disk: VolumeDisk, window: WindowStatus) -> SliceState:
         return SliceState.WORKING
     if number in disk.present:
         return SliceState.REBUILDING
-    return SliceState.LOST if window.is_lost else SliceState.GONE
+    return SliceState.LOST if window.is_lost else SliceState.MISSING
 
 
 def _flags(disk: VolumeDisk) -> frozenset[str]:

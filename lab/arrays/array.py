@@ -1,7 +1,7 @@
-"""One array of an open lab, whatever it is made of: how it stands, and what can be done to it, each as a plan.
+"""One array of an open lab, of any kind: its status, and its operations, each as a plan.
 
-A kind of array is an ``ArrayKind`` and the ``Array`` that it makes; ``lab.arrays.kinds`` lists them. Verbs read, refuse
-what cannot be with a hint, and touch nothing: what acts is the plan.
+A kind of array is an ``ArrayKind`` and the ``Array`` that it makes; ``lab.arrays.kinds`` lists them. Operations read
+the machine, refuse an impossible request with a hint, and change nothing: only the execution of the plan does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.arrays.spec import Bitmap, CreateOptions
 from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.disks import LabDisk
-from lab.disks.inventory import kernel_names, read_devices
+from lab.disks.inventory import DiskEnds, kernel_names, read_devices
 from lab.errors import ArrayError
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
@@ -30,58 +30,61 @@ SCRUB_ACTIONS = ("check", "repair", "stop")
 
 
 class ArrayKind(ABC):
-    """One way to make arrays: its levels and names, its arrays on disks and on a machine."""
+    """A kind of array: its levels and names, and how to find its arrays on disks and on a machine."""
 
     levels: ClassVar[tuple[str, ...]]
     nicknames: ClassVar[Mapping[str, str]] = {}
-    """What people also call its levels."""
+    """Other common name of a level -> the level."""
     makes: ClassVar[str] = ""
-    """What its levels make, for somebody who names one where only md's own will do."""
+    """What its levels make, for the error message where only md's own levels are accepted."""
     listed_as: ClassVar[str]
     """The key under which JSON lists its arrays."""
     default_chunk_bytes: ClassVar[int]
     head_bytes: ClassVar[int]
-    """How much of the beginning of a disk tells its arrays."""
+    """Bytes at the beginning of a disk that ``discover`` needs."""
 
     @abstractmethod
     def is_name(self, word: str) -> bool:
-        """Whether its arrays have such names."""
+        """Whether ``word`` has the form of its arrays' names."""
 
     @abstractmethod
     def name(self, number: int) -> str:
-        """Its names, counted."""
+        """The array name with this number, such as ``md0``."""
 
     @abstractmethod
     def raid(self, level: str) -> Level:
-        """The arithmetic of one of its levels, as far as that of equal disks tells it."""
+        """The arithmetic of one of its levels, as if its disks were equal."""
 
     @abstractmethod
     def options(self, level: str) -> frozenset[str]:
-        """Fields of ``CreateOptions`` that not every level has, and this one does."""
+        """The fields of ``CreateOptions`` that only some levels support and this one does."""
 
     @abstractmethod
     def member_count(self, level: str, free: int) -> int:
-        """How many of the ``free`` disks to take where nobody says it."""
+        """How many of ``free`` disks to use by default."""
 
     def suits(self, disks: Sequence[LabDisk]) -> bool:
-        """Whether these disks are what it is for."""
+        """Whether this kind suits these disks."""
         return True
 
     @abstractmethod
     def spec(self, options: CreateOptions) -> Spec:
-        """What these options ask for. Raises SpecError for one that it does not have."""
+        """The spec for these options. Raises SpecError for an option that it does not support."""
 
     @abstractmethod
-    def discover(self, heads: Mapping[str, bytes], host_name: str) -> tuple[FoundArray, ...]:
-        """Its arrays on these disks, by name, from ``head_bytes`` or more of each; the machine is ``host_name``."""
+    def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
+        """Its arrays on these disks, sorted by name.
+
+        ``ends``: node -> the disk's ends, with at least ``head_bytes`` of the beginning. ``host_name``: the machine's.
+        """
 
     @abstractmethod
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
-        """UUID -> name of those that run."""
+        """UUID -> name, for the running arrays among ``found``."""
 
     @abstractmethod
     def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
-        """``statuses`` with its own running arrays in place of the md arrays that they are made of."""
+        """``statuses`` with its own running arrays in place of the md arrays that they consist of."""
 
     @abstractmethod
     def array(self, arrays: OpenArrays, name: str) -> Array:
@@ -90,7 +93,7 @@ class ArrayKind(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ArrayText:
-    """An array for people: ``name  value`` lines, then tables of headings, rows, and which columns align right."""
+    """An array as text: ``name  value`` lines, then tables, each of headings, rows and right-aligned columns."""
 
     facts: Mapping[str, object]
     tables: tuple[tuple[tuple[str, ...], Sequence[Sequence[object]], tuple[str, ...]], ...]
@@ -100,7 +103,7 @@ class Array(ABC):
     """One array of an open lab."""
 
     waits_itself: ClassVar[bool] = False
-    """Whether its plans wait for syncs, step by step, so that nothing is left to wait for."""
+    """Whether its plans themselves wait for syncs, so that the caller need not wait."""
 
     def __init__(self, arrays: OpenArrays, name: str) -> None:
         self.arrays = arrays
@@ -109,15 +112,15 @@ class Array(ABC):
     @property
     @abstractmethod
     def device(self) -> str:
-        """Its node."""
+        """Its device node."""
 
     @property
     def found(self) -> FoundArray | None:
-        """What the disks tell of it."""
+        """The array as discovered on the disks; None if it was not."""
         return self.arrays.found.array(self.name)
 
     def status(self) -> ArrayStatus:
-        """How it stands. Raises ArrayError that says why it does not run."""
+        """Its current state. Raises ArrayError with the reason if it does not run."""
         found, every = self.found, self.arrays.found
         if found and found in every.stopped:
             raise ArrayError(
@@ -129,46 +132,46 @@ class Array(ABC):
 
     @property
     def status_now(self) -> ArrayStatus | None:
-        """How it stands; None if it does not run."""
+        """Its current state; None if it does not run."""
         return next((status for status in self.arrays.statuses() if status.name == self.name), None)
 
     @property
     @abstractmethod
     def refused_hint(self) -> str:
-        """What can be done with one that cannot be started."""
+        """The hint for an array that cannot be started."""
 
     @abstractmethod
     def read(self) -> ArrayStatus:
-        """Look at the machine. Raises ArrayError if it does not run there."""
+        """Read its state from the machine. Raises ArrayError if it does not run there."""
 
     @property
     def mounted_on(self) -> tuple[str, ...]:
-        """Where it is mounted."""
+        """Its mount points."""
         machine = self.arrays.machine
         kernel = kernel_names(machine, [self.device]).get(self.device, "")
         device = read_devices(machine, [kernel]).get(kernel) if kernel else None
         return device.mounted_on if device else ()
 
     def wait(self, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
-        """Wait until nothing is synchronised any more. Raises WaitTimedOut if it does not get on.
+        """Wait until no sync runs or is due. Raises WaitTimedOut if a sync makes no progress.
 
-        ``on_look`` is told how the md array stands that is waited for.
+        ``on_look`` is called with each status read of the md array that the wait is for.
         """
         for name in [each.name for each in self.status().inner] or [self.name]:
             wait_until_idle(self.arrays.machine, name, on_look=on_look)
         return self.read()
 
-    # What can be done to it.
+    # Operations.
 
     def awake(self, status: ArrayStatus) -> Plan:
-        """Take a freshly assembled array out of read-auto: until then md writes no superblock, and forgets a failure.
+        """Take a freshly assembled array out of read-auto: until then md writes no superblock, and records no failure.
 
-        No steps where nothing waits, or where waking would begin what a plan must begin in its own order.
+        No steps if nothing is pending, or if leaving read-auto would start syncs before a plan can order them.
         """
         return Plan(f"Use {self.name}")
 
     def assemble(self, *, force: bool = False) -> Plan:
-        """Start it; ``force`` also with members that disagree."""
+        """Start it; ``force``: also with members that are out of date."""
         found, every = self.found, self.arrays.found
         if found in every.started if found else self.status_now:
             raise ArrayError(f"array {self.name} is already running", hint=f"'raidlab array show {self.name}' shows it")
@@ -180,7 +183,7 @@ class Array(ABC):
 
     @abstractmethod
     def start(self, found: FoundArray, *, force: bool) -> Plan:
-        """Start one that was found and does not run."""
+        """Start an array that was found and does not run."""
 
     @abstractmethod
     def stop(self) -> Plan:
@@ -188,19 +191,19 @@ class Array(ABC):
 
     @abstractmethod
     def destroy(self) -> Plan:
-        """Stop it if it runs, and erase it from its disks, also from those that have left it."""
+        """Stop it if it runs, and erase its metadata from its disks, former members included."""
 
     @abstractmethod
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
-        """Fail a disk; one that it cannot do without only when told so."""
+        """Fail a disk; one without which it would lose data only with ``breaks_array``."""
 
     @abstractmethod
     def remove(self, disk: str) -> Plan:
-        """Take out a faulty or spare disk; no steps, and a title that says so, for one that has left already."""
+        """Remove a faulty or spare disk; for one that is already out, a plan without steps whose title says so."""
 
     @abstractmethod
     def add(self, disk: str) -> Plan:
-        """Add a blank disk, or one that has left it."""
+        """Add a blank disk or a former member."""
 
     @abstractmethod
     def scrub(self, action: str = "check") -> Plan:
@@ -208,7 +211,7 @@ class Array(ABC):
 
     @abstractmethod
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-        """Limit its syncs, per second and member; None: the system's value."""
+        """Limit the speed of its syncs, in KiB/s per member; None: the system's value."""
 
     def re_add(self, disk: str) -> Plan:
         """Put a former member back by its bitmap."""
@@ -219,18 +222,18 @@ class Array(ABC):
         raise self.refusal("replacing a working disk")
 
     def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
-        """Add or remove the write-intent bitmap; with ``chunk_bytes`` one whose bits stand for so much."""
+        """Add or remove the write-intent bitmap; ``chunk_bytes``: bytes that one bit covers."""
         raise self.refusal("changing the bitmap")
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
-        """Reshape: let ``disks`` join, or so many free ones that there are ``count``, perhaps at another level.
+        """Reshape: add ``disks``, or enough free disks for ``count`` members; ``level``: change to this level.
 
-        With none of these: use all of each member.
+        Without any of these: use the whole size of each member.
         """
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:
-        """For what this kind does not have."""
+        """The error for an operation that this kind does not support."""
         return ArrayError(
             f"{what} is not possible on {self.name}: it is made of several arrays in a fixed layout",
             hint="fail and add disks instead, or make a new array; "
@@ -242,11 +245,11 @@ class Array(ABC):
         why = "Everything cached is written to the array, and the array can be stopped."
         return Plan.of(title, (Step(("umount", place), why) for place in self.mounted_on))
 
-    # How it is shown.
+    # Output.
 
     @abstractmethod
     def text(self, status: ArrayStatus) -> ArrayText:
-        """All that is known of it, for people."""
+        """All facts about it, as text."""
 
     @abstractmethod
     def value(self, status: ArrayStatus) -> dict[str, Any]:
@@ -254,4 +257,4 @@ class Array(ABC):
 
     @abstractmethod
     def details(self) -> dict[str, str]:
-        """What a result keeps of how it is made."""
+        """The details of its configuration that a result records."""

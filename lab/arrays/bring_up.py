@@ -6,14 +6,16 @@ Only the embedded kernel needs this: its arrays run while a lab is open. Elsewhe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kinds
-from lab.disks import Lab
-from lab.disks.inventory import read_heads
+from lab.arrays.state import read_arrays
+from lab.disks import Lab, signatures
+from lab.disks.inventory import read_ends
 from lab.errors import LabError
 from lab.gates.own import read_own_json
 from lab.host.files import write_file
@@ -24,50 +26,73 @@ from lab.plans import Plan
 
 @dataclass(frozen=True, slots=True)
 class BroughtUp:
-    """What was found on the disks, by what became of it."""
+    """The arrays found on the disks, by outcome."""
 
     started: tuple[FoundArray, ...] = ()
     stopped: tuple[FoundArray, ...] = ()
-    """Can be started, but are not to be."""
+    """Can be started, but are left stopped."""
     refused: tuple[FoundArray, ...] = ()
-    """Cannot be started; each says why."""
+    """Cannot be started; ``refusal`` of each is the reason."""
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Node -> types of the signatures on it, as blkid(8) names them; only of devices that carry some."""
 
     @property
     def all(self) -> tuple[FoundArray, ...]:
         return (*self.started, *self.stopped, *self.refused)
 
     def array(self, name: str) -> FoundArray | None:
-        """The array of this name, one that can be started first."""
-        return next((array for array in self.all if array.name == name), None)
+        """The array of this name, preferably one that can be started; else by its superblocks' name or its UUID."""
+        by_name = next((array for array in self.all if array.name == name), None)
+        return by_name or next((array for array in self.all if array.is_called(name)), None)
+
+    def word(self, array: FoundArray) -> str:
+        """The word to type for it: its name, or its UUID if the name means another array or needs shell quoting."""
+        is_plain = re.fullmatch(r"[\w.:+@-]+", array.name, re.ASCII) and not array.name.startswith("-")
+        return array.name if is_plain and self.array(array.name) is array else array.uuid
 
     def holder_of(self, node: str) -> FoundArray | None:
         """The array to which the device belongs now."""
         return next((array for array in self.all if node in array.devices), None)
 
+    def former_holder_of(self, node: str) -> FoundArray | None:
+        """The array to which the device once belonged, and whose metadata it still carries."""
+        return next((array for array in self.all if node in array.former_devices), None)
+
 
 class StoppedArrays:
-    """Which arrays of an embedded lab the user has stopped: UUIDs in a file of the lab's folder."""
+    """The arrays of an embedded lab that the user stopped, and those started on request: UUIDs in two files."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, folder: Path) -> None:
+        self._stopped, self._started = folder / "stopped.json", folder / "started.json"
 
     def read(self) -> frozenset[str]:
-        """The UUIDs; a damaged file counts as empty, since all it costs is an array that runs."""
-        try:
-            return read_own_json(self._file, frozenset[str])
-        except (FileNotFoundError, LabError):
-            return frozenset()
+        """UUIDs of the stopped arrays; a damaged file counts as empty: at worst a stopped array then runs."""
+        return _uuids(self._stopped)
 
-    def write(self, uuids: Iterable[str]) -> None:
-        """Keep these. Raises LabError with the system's reason."""
-        write_file(self._file, json.dumps(sorted(uuids)).encode())
+    def read_started(self) -> frozenset[str]:
+        """UUIDs of arrays that start only on request and were requested."""
+        return _uuids(self._started)
+
+    def write(self, found: BroughtUp) -> None:
+        """Save the current lists. Raises LabError with the system's reason."""
+        write_file(self._stopped, json.dumps(sorted(array.uuid for array in found.stopped)).encode())
+        started = sorted(array.uuid for array in found.started if array.needs_asking)
+        if started or self._started.exists():
+            write_file(self._started, json.dumps(started).encode())
+
+
+def _uuids(file: Path) -> frozenset[str]:
+    try:
+        return read_own_json(file, frozenset[str])
+    except (FileNotFoundError, LabError):
+        return frozenset()
 
 
 def stopped_arrays(target: Target, state: StateFolder) -> StoppedArrays | None:
     """The list for an embedded lab; None for machines whose arrays run on their own."""
     if target.kind is not TargetKind.UML:
         return None
-    return StoppedArrays(state.lab_folder(target.lab_name) / "stopped.json")
+    return StoppedArrays(state.lab_folder(target.lab_name))
 
 
 def bring_up(
@@ -77,10 +102,10 @@ def bring_up(
     before: BroughtUp | None = None,
     on_plan: Callable[[Plan], None] = lambda _: None,
 ) -> BroughtUp:
-    """Find the arrays of every kind on the lab's disks and, where ``stopped`` is given, start all others.
+    """Find the arrays of every kind on the lab's disks and, if ``stopped`` is given, start all others.
 
-    ``on_plan`` is told each plan before it runs. An array that cannot be started is among the refused, and stays there
-    as long as it does not run: ``before`` is what was found the last time.
+    ``on_plan`` is called with each plan before it runs. An array that cannot be started is among the refused, and
+    remains there until it runs: ``before`` is the previous result.
     """
     is_new = stopped is not None
     nodes = [disk.node for disk in lab.disks if not is_new or lab.guard.can_hold_data(disk.node)]
@@ -88,31 +113,37 @@ def bring_up(
     started: list[FoundArray] = []
     rests: list[FoundArray] = []
     refused: list[FoundArray] = []
-    heads = read_heads(lab.machine, nodes, max(kind.head_bytes for kind in kinds()))
+    ends = read_ends(lab.machine, nodes, max(signatures.FIRST_BYTES, *(kind.head_bytes for kind in kinds())))
     for kind in kinds():
-        found = kind.discover(heads, lab.machine.facts.host_name)
+        found = kind.discover(ends, lab.machine.facts.host_name)
         running = kind.running(lab.machine, found) if found and not is_new else {}
         resting = stopped.read() if stopped and found else frozenset()
-        for array in found:
+        asked_for = stopped.read_started() if stopped and any(each.needs_asking for each in found) else frozenset()
+        for each in found:
+            array = each
+            if each.uuid in asked_for and not each.obstacle:
+                array = replace(each.named_for([status.name for status in read_arrays(lab.machine)]), refusal="")
             refusal = array.refusal or could_not_start.get(array.uuid, "")
             is_asked_for = is_new and not refusal and array.uuid not in resting
             if array.uuid in running:
                 started.append(replace(array, name=running[array.uuid], refusal=""))
             elif refusal := refusal or (start_array(lab, array, on_plan) if is_asked_for else ""):
-                refused.append(replace(array, refusal=refusal))
+                could_not = "" if refusal == each.refusal else refusal
+                refused.append(replace(each, refusal=refusal, obstacle=each.obstacle or could_not))
             else:
                 (started if is_asked_for else rests).append(array)
-    return BroughtUp(tuple(started), tuple(rests), tuple(refused))
+    carried = {node: types for node, each in ends.items() if (types := signatures.signatures_in(each))}
+    return BroughtUp(tuple(started), tuple(rests), tuple(refused), carried)
 
 
 def start_array(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
-    """Start one array that was found stopped; returns why it could not be started, or nothing."""
+    """Start one array that was found stopped. Returns the reason if that fails, otherwise an empty string."""
     try:
         plan = array.start_plan(lab.machine)
         on_plan(plan)
         lab.execute(plan)
     except LabError as error:
-        # What was started in part would keep the disks busy.
+        # A partly started array would keep the disks busy.
         array.clear_away(lab.machine)
         return error.message
     return ""

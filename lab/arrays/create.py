@@ -1,4 +1,4 @@
-"""Plans that start and stop an array, and remove its traces."""
+"""Plans that start and stop an array, and erase its superblocks."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ def assemble(name: str, members: Sequence[str], *, force: bool = False) -> Plan:
 
     ``force`` also takes members whose event counts differ: it may bring back data that is out of date.
 
-    Where the array then is read-auto, as on Debian 12, a pending sync waits for the first write (md.rst).
+    If the array is then read-auto, as on Debian 12, a pending sync waits for the first write (md.rst).
     """
     if not members:
         raise SpecError(f"array {name}: no members to assemble from", hint="name the devices that held the array")
     device = array_device(name)
     options = ("--run", "--force") if force else ("--run",)
-    why = "md reads the superblock of each member, puts the members in their slots and starts the array"
+    why = "mdadm reads the superblock of each member, puts the members in their slots and starts the array"
     if force:
-        why += ", even where superblocks disagree about what was written last"
+        why += ", also with members that missed the last writes: what these hold may be out of date"
     step = Step(
         argv=("mdadm", "--assemble", *options, device, *members),
         why=f"{why}.",
         undo=("mdadm", "--stop", device),
         danger=Danger.DATA if force else Danger.NONE,
         writes_devices=tuple(members),
+        ignores_partitions=True,
         timeout_seconds=ASSEMBLE_TIMEOUT_SECONDS,
     )
-    return Plan(f"Assemble {name}", (step,))
+    return Plan(f"Start {name} (assemble)", (step,))
 
 
 def stop(name: str, members: Sequence[str] = ()) -> Plan:
-    """Stop an array; with ``members`` the step also tells how to start it again."""
+    """Stop an array; with ``members`` the undo of the step starts it again."""
     device = array_device(name)
     step = Step(
         argv=("mdadm", "--stop", device),
-        why="md writes the superblocks as clean and lets go of the members; the data stays on them.",
+        why="md marks the superblocks as clean and releases the members. The data stay on them.",
         undo=("mdadm", "--assemble", "--run", device, *members) if members else (),
         writes_devices=(device,),
     )
@@ -50,12 +51,13 @@ def stop(name: str, members: Sequence[str] = ()) -> Plan:
 
 
 def zero_superblocks(devices: Sequence[str]) -> Plan:
-    """Erase the md superblock of each device, so that no later assembly finds the old array."""
+    """Erase the md superblock of each device, so that no later assembly finds the old array. Its data stay."""
     steps = (
         Step(
             argv=("mdadm", "--zero-superblock", device),
-            why=f"{device} forgets that it was a member, so nothing assembles it into the old array again.",
-            danger=Danger.DATA,
+            why=f"Erases the md superblock on {device}: md no longer recognises it as a member. "
+            "The data stay on it until they are overwritten.",
+            danger=Danger.ARRAY,
             writes_devices=(device,),
         )
         for device in devices
@@ -64,8 +66,8 @@ def zero_superblocks(devices: Sequence[str]) -> Plan:
 
 
 def destroy(spec: ArraySpec) -> Plan:
-    """Stop the array and erase its traces from every device; no steps for a single disk."""
+    """Stop the array and erase its superblock from every device; no steps for a single disk."""
     if not spec.is_array:
         return Plan("Release the bare disk")
     plan = stop(spec.name) + zero_superblocks(spec.devices)
-    return Plan(f"Remove {spec.name}", plan.steps)
+    return Plan(f"Destroy {spec.name}", plan.steps)

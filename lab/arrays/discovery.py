@@ -1,22 +1,25 @@
-"""Which arrays lie on the lab's disks, from their superblocks, and the plans that start those that can be started.
+"""The arrays on the lab's disks, from their superblocks, and the plans that start them.
 
-What decides is pure; what the disks hold was read before.
+Parsing and decisions are pure: the caller has read the disks.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lab.arrays.create import assemble
 from lab.arrays.level_names import layout_name, level_with_layout
 from lab.arrays.levels import LevelName
 from lab.arrays.names import array_device, is_array_name
+from lab.disks.inventory import DiskEnds
 from lab.errors import SpecError
+from lab.gates.text import visible
 from lab.machine.api import Machine
 from lab.plans import Plan
+from lab.units import SECTOR_BYTES
 
 SUPERBLOCK_OFFSET = 4096
 SUPERBLOCK_BYTES = 1024
@@ -28,29 +31,31 @@ _SPARE, _FAULTY, _JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
 _RECOVERY_FEATURE = 2
 _RESHAPE_FEATURE = 4
 _SECONDS = 0xFF_FFFF_FFFF
-"""Of a time in a superblock; the bits above are microseconds."""
+"""Mask for the seconds of a time in a superblock; the bits above are microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superblock:
-    """What one device says. Roles: the number of a slot, or one of the words below."""
+    """The superblock of one device. A role is a slot number, or ``_SPARE``, ``_FAULTY`` or ``_JOURNAL``."""
 
     array_uuid: str
     array_name: str
-    """Such as ``any:0``."""
+    """Such as ``any:0``; invisible characters are escaped, since the source is not trusted."""
     level_number: int
     layout_number: int
     slot_count: int
     device_number: int
     roles: tuple[int, ...]
-    """What the array thought of each device, by device number, when this superblock was written."""
+    """The role of each device, by device number, at the time this superblock was written."""
     events: int
     updated_seconds: int
     created_seconds: int
     """When the array was created, in seconds since 1970."""
     is_incomplete: bool
-    """In a slot, but a rebuild has not copied everything yet."""
+    """In a slot, but its rebuild is not complete."""
     is_reshaping: bool
+    metadata_version: str = "1.2"
+    """0.90, 1.0, 1.1 or 1.2: also determines its place on the device."""
 
     def role_of(self, device_number: int) -> int:
         """The role of a device in this superblock's table; unknown devices count as spares."""
@@ -76,8 +81,8 @@ def slot_of(role: int) -> int | None:
     return None if role in (_SPARE, _FAULTY, _JOURNAL) else role
 
 
-def parse_superblock(data: bytes) -> Superblock | None:
-    """The superblock in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none of this version."""
+def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
+    """The superblock of version 1 in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none."""
     if len(data) < _ROLES_OFFSET:
         return None
     magic, major, features = struct.unpack_from("<III", data)
@@ -91,7 +96,7 @@ def parse_superblock(data: bytes) -> Superblock | None:
     roles = min(device_slots, (len(data) - _ROLES_OFFSET) // 2)
     return Superblock(
         array_uuid=str(uuid.UUID(bytes=data[16:32])),
-        array_name=data[32:64].partition(b"\0")[0].decode("utf-8", "replace"),
+        array_name=visible(data[32:64].partition(b"\0")[0].decode("utf-8", "surrogateescape")),
         level_number=level,
         layout_number=layout,
         slot_count=slots,
@@ -102,9 +107,63 @@ def parse_superblock(data: bytes) -> Superblock | None:
         created_seconds=created & _SECONDS,
         is_incomplete=bool(features & _RECOVERY_FEATURE),
         is_reshaping=bool(features & _RESHAPE_FEATURE),
+        metadata_version=metadata_version,
     )
 
 
+def parse_old_superblock(data: bytes) -> Superblock | None:
+    """The superblock of version 0.90 at the start of ``data``, in this computer's byte order as md writes it, or None.
+
+    struct mdp_superblock_s in linux/raid/md_p.h: 1024 words of 32 bits, at 128 the descriptors of 27 devices.
+    """
+    if len(data) < _OLD_BYTES:
+        return None
+    words = struct.unpack_from("<1024I", data)
+    if words[0] != _MAGIC or words[1] != 0:
+        return None
+    descriptors = [words[at : at + _DESCRIPTOR_WORDS] for at in range(128, 1024, _DESCRIPTOR_WORDS)]
+    *devices, own = descriptors
+    return Superblock(
+        array_uuid=str(uuid.UUID(bytes=struct.pack("<4I", words[5], *words[13:16]))),
+        array_name=f"md{words[11]}",
+        level_number=struct.unpack("<i", struct.pack("<I", words[7]))[0],
+        layout_number=words[64],
+        slot_count=words[10],
+        device_number=own[0],
+        roles=tuple(_old_role(slot, state) for _, _, _, slot, state, *_ in devices),
+        events=words[39] | words[40] << 32,
+        updated_seconds=words[32],
+        created_seconds=words[6],
+        is_incomplete=not own[4] & 1 << _OLD_SYNC and bool(own[4] & 1 << _OLD_ACTIVE),
+        is_reshaping=words[2] > _OLD_MINOR,
+        metadata_version="0.90",
+    )
+
+
+_OLD_BYTES = 4096
+_DESCRIPTOR_WORDS = 32
+_OLD_FAULTY, _OLD_ACTIVE, _OLD_SYNC, _OLD_REMOVED = range(4)
+_OLD_MINOR = 90
+"""The minor version; 91 during a reshape."""
+
+
+def _old_role(slot: int, state: int) -> int:
+    """The version 1 role for the state of a device in version 0.90 (super_90_validate in drivers/md/md.c)."""
+    if state & (1 << _OLD_FAULTY | 1 << _OLD_REMOVED):
+        return _FAULTY
+    return slot if state & (1 << _OLD_SYNC | 1 << _OLD_ACTIVE) else _SPARE
+
+
+_FOREIGN_NUMBERS = (*range(127, -1, -1), *range(128, 1000))
+
+
+def plain_uuid(text: str) -> str:
+    """The UUID as 32 hexadecimal digits, from any notation."""
+    return text.replace(":", "").replace("-", "").lower()
+
+
+DATA_FIRST = ("0.90", "1.0")
+"""Metadata versions at the end of a device, whose data therefore begin at its first sector."""
 MD_HEAD_BYTES = SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES
 _OUR_HOST = "any"
 _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
@@ -112,45 +171,89 @@ _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
 
 @dataclass(frozen=True, slots=True)
 class FoundArray:
-    """One array on the disks. ``refusal`` says why it is not to be started; empty if it is."""
+    """One array on the disks. ``refusal`` is the reason why it does not start automatically; empty if it does."""
 
     name: str
-    """md0; the superblock's own name where that is not one of the lab's."""
+    """Such as md0; the superblock's own name if it is not one of the lab's and the array does not run."""
     uuid: str
     level: str
     slot_count: int
     working_slots: tuple[int, ...]
-    """Slots whose member is there, is up to date and holds all of its data."""
+    """Slots whose member is present, up to date and fully rebuilt."""
     devices: tuple[str, ...]
     """Nodes that belong to it now: members by slot, then spares and journal."""
     former_devices: tuple[str, ...]
-    """Nodes that once belonged to it: they failed, or missed what was written later."""
+    """Nodes of former members: they failed, or missed later writes."""
     updated_seconds: int
     refusal: str = ""
+    metadata_version: str = "1.2"
+    own_name: str = ""
+    """The name in its superblocks, such as ``any:0``; empty if they have none."""
+    obstacle: str = ""
+    """The part of ``refusal`` that prevents any start without force."""
+    needs_asking: bool = False
+    """The array starts only on request: its name is not one of md0 to md999, or another array has the same name."""
+
+    def is_called(self, word: str) -> bool:
+        """Whether ``word`` is its UUID, or its name as raidlab or mdadm shows it."""
+        return word in (self.name, self.own_name) or plain_uuid(word) == plain_uuid(self.uuid)
+
+    def named_for(self, running: Collection[str]) -> FoundArray:
+        """The array, renamed if it cannot run under its own name; ``running``: names of the running arrays."""
+        if not self.needs_asking or (is_array_name(self.name) and self.name not in running):
+            return self
+        # From the top down, as mdadm does, to avoid the names that the lab assigns itself.
+        return replace(self, name=next(name for each in _FOREIGN_NUMBERS if (name := f"md{each}") not in running))
 
     @property
     def is_degraded(self) -> bool:
         return len(self.working_slots) < self.slot_count
 
     def start_plan(self, machine: Machine) -> Plan:
-        """How to start it on ``machine``, degraded if it must be. Raises ArrayError for what cannot be."""
+        """The plan that starts it on ``machine``, degraded if necessary. Raises ArrayError if it cannot be started."""
         return assemble(self.name, self.devices)
 
     def clear_away(self, machine: Machine) -> None:
-        """Stop whatever runs of it, in whatever state it is; nothing is erased."""
+        """Stop all running parts of it, in any state; nothing is erased."""
         machine.run(("mdadm", "--stop", array_device(self.name)), check=False)
 
 
-def superblocks_in(heads: Mapping[str, bytes]) -> dict[str, Superblock]:
-    """Node -> superblock of version 1.2, for the devices that carry one in their first ``MD_HEAD_BYTES``."""
-    found = {node: parse_superblock(head[SUPERBLOCK_OFFSET:MD_HEAD_BYTES]) for node, head in heads.items()}
+def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
+    """Node -> superblock, for devices that have one; of several on one device, that of the array created last.
+
+    mdadm chooses the same way (guess_super_type() in util.c).
+    """
+    found = {node: max(_superblocks_on(each), key=_created, default=None) for node, each in ends.items()}
     return {node: superblock for node, superblock in found.items() if superblock}
 
 
-def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:
-    """The arrays that these superblocks tell of. Of two with one name only the one written last may start.
+def _created(superblock: Superblock) -> int:
+    return superblock.created_seconds
 
-    ``host_name`` is this machine's: mdadm puts it in the names of arrays that someone creates by hand.
+
+def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
+    """At the places where md looks for each version: super_1_load() and super_90_load() in drivers/md/md.c."""
+    heads = {"1.2": SUPERBLOCK_OFFSET, "1.1": 0}
+    places = [(version, ends.first[at : at + SUPERBLOCK_BYTES]) for version, at in heads.items()]
+    # At least 8 KiB before the end, and 4 KiB-aligned from the beginning: a device may end at any sector.
+    from_end = range(_BEFORE_END_BYTES, _BEFORE_END_BYTES + _PAGE_BYTES, SECTOR_BYTES)
+    last = ends.last
+    places += [("1.0", last[len(last) - at : len(last) - at + SUPERBLOCK_BYTES]) for at in from_end if at <= len(last)]
+    for version, data in places:
+        if found := parse_superblock(data, version):
+            yield found
+    if old := parse_old_superblock(ends.old_place):
+        yield old
+
+
+_BEFORE_END_BYTES = 8192
+_PAGE_BYTES = 4096
+
+
+def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:
+    """The arrays that these superblocks describe. Of two with the same name only the one written last may start.
+
+    ``host_name`` is this machine's: mdadm puts it in the names of arrays created by hand.
     """
     by_array: dict[str, dict[str, Superblock]] = {}
     for node, superblock in superblocks.items():
@@ -162,7 +265,7 @@ def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> 
     for array in found:
         taken = any(other.name == array.name and not other.refusal for other in kept)
         reason = f"another array has the name {array.name} and was written later"
-        kept.append(replace(array, refusal=reason) if taken and not array.refusal else array)
+        kept.append(replace(array, refusal=reason, needs_asking=True) if taken and not array.refusal else array)
     return tuple(sorted(kept, key=lambda array: (len(array.name), array.name, array.refusal)))
 
 
@@ -174,7 +277,7 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
     for node, superblock in members.items():
         role = freshest.role_of(superblock.device_number)
         slot = slot_of(role)
-        # A member may lag by one event when the machine stopped between two writes; md still takes it.
+        # A member's event count may lag by one if the machine stopped between two writes; md still accepts it.
         is_current = superblock.events + 1 >= freshest.events
         if slot is not None and is_current and slot not in in_slots:
             in_slots[slot] = node
@@ -184,8 +287,11 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
             former.append(node)
     working = tuple(slot for slot, node in sorted(in_slots.items()) if not members[node].is_incomplete)
     level = _LEVELS.get(str(freshest.level_number))
+    own_name, obstacle = _lab_name(freshest.array_name, host_name), "; ".join(_obstacles(freshest, level, working))
+    reasons = ("" if own_name else _foreign_words(freshest.array_name, host_name), obstacle)
     return FoundArray(
-        name=_lab_name(freshest.array_name, host_name) or freshest.array_name,
+        # An array without a name is identified by its UUID.
+        name=own_name or freshest.array_name or freshest.array_uuid,
         uuid=freshest.array_uuid,
         level=level.value if level else f"level {freshest.level_number}",
         slot_count=freshest.slot_count,
@@ -193,20 +299,30 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
         devices=(*(in_slots[slot] for slot in sorted(in_slots)), *sorted(others)),
         former_devices=tuple(sorted(former)),
         updated_seconds=freshest.updated_seconds,
-        refusal="; ".join(_reasons(freshest, level, working, host_name)),
+        refusal="; ".join(filter(None, reasons)),
+        metadata_version=freshest.metadata_version,
+        own_name=freshest.array_name,
+        obstacle=obstacle,
+        needs_asking=own_name is None,
     )
 
 
 def _lab_name(array_name: str, host_name: str) -> str | None:
-    """``md0`` for ``any:0`` and for this machine's own ``HOST:0``; None for a name that was given elsewhere."""
+    """``md0`` for ``any:0`` and for this machine's own ``HOST:0``; None for a name assigned elsewhere."""
     host, colon, word = array_name.rpartition(":")
     name = word if word.startswith("md") else f"md{word}"
     return name if is_array_name(name) and (not colon or host in (_OUR_HOST, host_name)) else None
 
 
-def _reasons(superblock: Superblock, level: LevelName | None, working: Sequence[int], host_name: str) -> Iterator[str]:
-    if _lab_name(superblock.array_name, host_name) is None:
-        yield f"it is called '{superblock.array_name}', so another system made it"
+def _foreign_words(array_name: str, host_name: str) -> str:
+    """Why an array is not the lab's, judged by its name alone."""
+    host, _, _ = array_name.rpartition(":")
+    if host and host not in (_OUR_HOST, host_name):
+        return f"its name '{array_name}' says that it belongs to the computer '{host}'"
+    return f"its name '{array_name}' is none of the lab's, which are md0 to md999"
+
+
+def _obstacles(superblock: Superblock, level: LevelName | None, working: Sequence[int]) -> Iterator[str]:
     if level is None:
         yield "the lab does not know its level"
         return

@@ -1,4 +1,4 @@
-"""File systems on an array device, as plans: make, mount, unmount, check; and how much room is left."""
+"""File systems on an array device, as plans: make, mount, unmount, check; and the free space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MKFS_TIMEOUT_SECONDS = 600.0
 
 
 class FileSystem(StrEnum):
-    """What stands on the array; ``raw`` means that workloads use the block device itself."""
+    """The file system on the array; ``raw`` means that workloads use the block device itself."""
 
     EXT4 = "ext4"
     XFS = "xfs"
@@ -88,7 +88,7 @@ def unmount(kind: FileSystem, device: str) -> Plan:
 
 
 def check(kind: FileSystem, device: str) -> Plan:
-    """Look for damage in an unmounted file system without repairing any; a step fails where there is some."""
+    """Check an unmounted file system without repairing it; a step fails if there is damage."""
     commands: dict[FileSystem, tuple[str, ...]] = {
         FileSystem.EXT4: ("e2fsck", "-f", "-n", device),
         FileSystem.XFS: ("xfs_repair", "-n", device),
@@ -111,7 +111,7 @@ def free_bytes(machine: Machine, place: str) -> int:
 def _ext4_options(chunk_bytes: int | None, full_stripe_bytes: int) -> str:
     options = ["lazy_itable_init=0", "lazy_journal_init=0"]
     if chunk_bytes and full_stripe_bytes:
-        # mke2fs finds the same values in the device's minimum and optimal I/O size; written out, they can be read.
+        # mke2fs derives the same values from the device's minimum and optimal I/O size; here the user can read them.
         options.append(f"stride={chunk_bytes // EXT4_BLOCK_BYTES}")
         options.append(f"stripe_width={full_stripe_bytes // EXT4_BLOCK_BYTES}")
     return ",".join(options)

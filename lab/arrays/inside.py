@@ -1,4 +1,4 @@
-"""What is inside an array that is made of several, for whoever shows it: its places, arrays and slices."""
+"""The composition of an array that consists of several, for display: its places, arrays and slices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class SliceState(StrEnum):
-    """What becomes of a slice."""
+    """State of a slice."""
 
     WORKING = "working"
-    GONE = "gone"
-    """It lacks, and the array answers from the others."""
+    MISSING = "missing"
+    """Absent; reads are reconstructed from the other members."""
     REBUILDING = "rebuilding"
     LOST = "lost"
     """Its array has lost data."""
@@ -24,7 +24,7 @@ class SliceState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InnerArray:
-    """One of the arrays inside; ``array`` is None while it does not run."""
+    """One inner array; ``array`` is None while it does not run."""
 
     width: str
     """Data and parity of a stripe: ``4+1``."""
@@ -40,11 +40,11 @@ class InnerArray:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """All of it."""
+    """The whole composition."""
 
     places: tuple[MemberStatus, ...]
-    """Every disk that it should have. One that is nowhere to be found has no device."""
+    """Every disk that it should have; a missing disk has no device."""
     arrays: tuple[InnerArray, ...]
     rows: tuple[SliceRow, ...]
     states: tuple[tuple[SliceState | None, ...], ...]
-    """Of the slices of each row; None where a disk has none."""
+    """States of the slices of each row; None where a disk has none."""

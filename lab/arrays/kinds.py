@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lab.errors import SpecError
+from lab.gates.text import shortened, visible
 from lab.parts import all_added, loaded
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 @cache
 def kinds() -> tuple[ArrayKind, ...]:
-    """All kinds. md's own comes first: others are made of it, and what names no other is its."""
-    # By name, since it stands on modules that ask here.
+    """All kinds. md's own comes first: other kinds consist of its arrays, and it is the default."""
+    # By name: its module imports modules that import this one.
     return (loaded("lab.arrays.md:MD"), *all_added("kind of array"))
 
 
@@ -26,18 +27,21 @@ def kind_of_level(level: str) -> ArrayKind:
 
 
 def kind_of_name(name: str) -> ArrayKind:
-    """The kind whose arrays have such names. Raises SpecError for what names no array."""
+    """The kind whose arrays have names of this form. Raises SpecError if there is none."""
     for kind in kinds():
         if kind.is_name(name):
             return kind
-    raise SpecError(f"'{name}' is not an array name", hint="write md and a number below 1000, such as md0")
+    raise SpecError(
+        f"'{shortened(visible(name))}' is not an array name",
+        hint="write md and a number below 1000, such as md0, or a name as 'raidlab array show' lists it",
+    )
 
 
 def names_array(word: str) -> bool:
-    """Whether some kind has arrays of such names."""
+    """Whether ``word`` has the form of an array name of any kind."""
     return any(kind.is_name(word) for kind in kinds())
 
 
 def free_name(kind: ArrayKind, taken: Collection[str]) -> str:
-    """The first of md0, md1, … that is not taken; for another kind of its names."""
+    """The first of md0, md1, … that is not taken; for another kind the first of its names."""
     return next(name for number in range(1000) if (name := kind.name(number)) not in taken)

@@ -1,4 +1,4 @@
-"""From what people write to a level: ``5``, ``RAID 5``, ``mirror``; and the layouts that a level knows."""
+"""Parsing of level names such as ``5``, ``RAID 5`` and ``mirror``; and the layouts of each level."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asym
 
 
 def parse_level(text: str) -> Level:
-    """The level meant by ``raid5``, ``5``, ``RAID 5``, ``mirror`` or ``stripe``; RAID 10 comes as near 2.
+    """The level meant by ``raid5``, ``5``, ``RAID 5``, ``mirror`` or ``stripe``; RAID 10 has layout near 2.
 
     Raises SpecError that names the nearest known level.
     """
@@ -54,7 +54,7 @@ def parse_level(text: str) -> Level:
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:
-    """Layout words that mdadm takes for a level, RAID 10's as patterns; empty where there is no choice."""
+    """Layout words that mdadm accepts for a level, RAID 10's as patterns; empty if there is no choice."""
     if level in (LevelName.RAID5, LevelName.RAID6):
         return ROTATIONS
     return ("n2", "f2", "o2") if level is LevelName.RAID10 else ()
@@ -84,7 +84,7 @@ def level_with_layout(text: str, layout: str | None) -> Level:
 
 
 def layout_name(level: LevelName, number: int) -> str | None:
-    """The word for the number in md/layout; None where the level has none or the number is not known.
+    """The word for the number in md/layout; None if the level has none or the number is unknown.
 
     Numbers: drivers/md/raid5.h (ALGORITHM_*) and, for RAID 10, near copies in the low byte, far copies in the next,
     bit 16 set for offset (raid10.c, setup_geo).

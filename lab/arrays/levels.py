@@ -1,12 +1,13 @@
-"""Arithmetic of the levels: capacity, tolerance, cost of a small write, start of the data. Nothing here runs.
+"""Arithmetic of the levels: capacity, fault tolerance, cost of a small write, data offset. Pure.
 
-Member numbers are slots, 0 to members - 1. ``member_bytes`` is what one member offers after md's data offset.
+Member numbers are slots, 0 to members - 1. ``member_bytes`` is the size of one member after md's data offset.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import ClassVar
 from lab.units import KIB, MIB, SECTOR_BYTES
 
 DEFAULT_CHUNK_BYTES = 512 * KIB
-"""What mdadm takes when no chunk is named (mdadm(8), --chunk)."""
+"""mdadm's default (mdadm(8), --chunk)."""
 
 
 class LevelName(StrEnum):
@@ -30,8 +31,22 @@ class LevelName(StrEnum):
     RAID10 = "raid10"
 
 
+@dataclass(frozen=True, slots=True)
+class SmallWrite:
+    """The member I/Os that md makes for one write smaller than a chunk on a healthy array, with nothing cached."""
+
+    reads: int
+    writes: int
+    modifies: bool = False
+    """Read-modify-write: reads the old data and parity; otherwise the other data of the stripe, if any."""
+
+    @property
+    def ios(self) -> int:
+        return self.reads + self.writes
+
+
 class Level(ABC):
-    """What follows from the level alone, for any number of equal members."""
+    """Properties of a level, for any number of equal members."""
 
     __slots__ = ()
 
@@ -39,6 +54,8 @@ class Level(ABC):
     minimum_members: ClassVar[int]
     has_chunk: ClassVar[bool] = True
     is_redundant: ClassVar[bool] = True
+    has_zones: ClassVar[bool] = False
+    """Whether md uses the whole of members that differ in size, in zones with fewer and fewer members."""
     parity_members: ClassVar[int] = 0
     """Chunks of parity in each stripe."""
 
@@ -63,17 +80,34 @@ class Level(ABC):
         """Whether all data can still be read when exactly the slots in ``failed`` are gone."""
         return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
 
+    def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
+        """How many more members may fail with the slots in ``failed`` gone: in the worst case, and in the best case.
+
+        Both are 0 for an array that has lost data.
+        """
+        gone = len({slot for slot in failed if 0 <= slot < members})
+        least, most = self.minimum_failures_survived(members), self.maximum_failures_survived(members)
+        return max(0, least - gone), max(0, most - gone)
+
+    def small_write(self, members: int) -> SmallWrite:
+        """The member I/Os that md makes for one write smaller than a chunk."""
+        return SmallWrite(0, self.write_penalty)
+
     def small_write_ios(self, members: int) -> int:
         """Member I/Os, reads and writes, that md makes for one write smaller than a chunk on a healthy array."""
-        return self.write_penalty
+        return self.small_write(members).ios
 
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
         """Bytes of each member that hold data or redundancy: whole chunks where the level has chunks."""
         return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes
 
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Bytes that the array offers."""
+        """Capacity of the array in bytes."""
         return int(self.data_members(members) * self.member_used_bytes(member_bytes, chunk_bytes))
+
+    def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        """Capacity in bytes of an array whose members may differ in size: the smallest decides, except in RAID 0."""
+        return self.capacity_bytes(len(member_bytes), min(member_bytes), chunk_bytes)
 
     def full_stripe_bytes(self, members: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
         """Bytes of data in one full stripe; 0 for a level without stripes."""
@@ -83,7 +117,7 @@ class Level(ABC):
         """Members that share the load of many independent small reads."""
         return members
 
-    def sequential_read_members(self, members: int) -> Fraction:
+    def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
         """Members' worth of throughput that one sequential reader gets at best."""
         return self.data_members(members)
 
@@ -115,6 +149,7 @@ class Raid0(Level):
     name = LevelName.RAID0
     minimum_members = 2
     is_redundant = False
+    has_zones = True
 
     @property
     def write_penalty(self) -> int:
@@ -125,6 +160,10 @@ class Raid0(Level):
 
     def minimum_failures_survived(self, members: int) -> int:
         return 0
+
+    def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
+        # create_strip_zones() in drivers/md/raid0.c: whole chunks of every member.
+        return sum(self.member_used_bytes(each, chunk_bytes) for each in member_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +184,8 @@ class Raid1(Level):
     def minimum_failures_survived(self, members: int) -> int:
         return members - 1
 
-    def small_write_ios(self, members: int) -> int:
-        return members
+    def small_write(self, members: int) -> SmallWrite:
+        return SmallWrite(0, members)
 
 
 class _Parity(Level):
@@ -165,10 +204,12 @@ class _Parity(Level):
     def minimum_failures_survived(self, members: int) -> int:
         return self.parity_members
 
-    def small_write_ios(self, members: int) -> int:
+    def small_write(self, members: int) -> SmallWrite:
         # handle_stripe_dirtying() in drivers/md/raid5.c counts the reads of both ways and takes read-modify-write
         # only if it needs fewer; reconstruct-write reads the other data chunks, so it touches every member once.
-        return min(self.write_penalty, members)
+        written = 1 + self.parity_members
+        modify, reconstruct = written, members - written
+        return SmallWrite(min(modify, reconstruct), written, modifies=modify < reconstruct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +226,7 @@ class Raid4(_Parity):
 
 @dataclass(frozen=True, slots=True)
 class Raid5(_Parity):
-    """One parity chunk per stripe, on each member in turn. md also runs two members; the lab asks for three."""
+    """One parity chunk per stripe, on each member in turn. md also supports two members; the lab requires three."""
 
     name = LevelName.RAID5
     minimum_members = 3
@@ -231,7 +272,7 @@ class Raid10(Level):
     def copy_sets(self, members: int) -> frozenset[frozenset[int]]:
         """Each set of slots that together hold all copies of some chunk.
 
-        As _enough() in drivers/md/raid10.c walks them: near copies fill the slots one after the other, so the sets
+        As in _enough() in drivers/md/raid10.c: near copies fill the slots one after the other, so the sets
         start ``copies`` slots apart and wrap round on an odd number; far and offset copies are shifted by one slot.
         """
         step = self.copies if self.layout is Raid10Layout.NEAR else 1
@@ -251,6 +292,30 @@ class Raid10(Level):
     def survives(self, failed: frozenset[int], members: int) -> bool:
         return not any(copies <= failed for copies in self.copy_sets(members))
 
+    def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
+        left = [copies - failed for copies in self.copy_sets(members)]
+        if not all(left):
+            return 0, 0
+        alive = members - len({slot for slot in failed if 0 <= slot < members})
+        return min(map(len, left)) - 1, alive - self._fewest_that_hold_all(left, members)
+
+    def _fewest_that_hold_all(self, left: Sequence[frozenset[int]], members: int) -> int:
+        """The size of the smallest set of slots that holds a copy of everything.
+
+        Copies lie on neighbouring slots of a ring. Each slot of the smallest copy set is tried: the sets that it is not
+        in lie on a line that begins after it, along which choosing the last slot of each uncovered set is optimal.
+        """
+
+        def taking(first: int) -> int:
+            further = ([(slot - first) % members for slot in copies] for copies in left if first not in copies)
+            taken = [0]
+            for places in sorted(further, key=max):
+                if taken[-1] < min(places):
+                    taken.append(max(places))
+            return len(taken)
+
+        return min(taking(slot) for slot in min(left, key=lambda copies: len(copies)))
+
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
         # raid10_size() in drivers/md/raid10.c: far copies divide the member, near copies the array, in whole chunks.
         far, near = (1, self.copies) if self.layout is Raid10Layout.NEAR else (self.copies, 1)
@@ -261,9 +326,12 @@ class Raid10(Level):
         parts = 1 if self.layout is Raid10Layout.NEAR else self.copies
         return parts * chunk_bytes * (member_bytes // chunk_bytes // parts)
 
-    def sequential_read_members(self, members: int) -> Fraction:
-        # Far copies leave one whole copy striped like RAID 0 on the outer half (md(4)).
-        return Fraction(members) if self.layout is Raid10Layout.FAR else self.data_members(members)
+    def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
+        # The far layout has one whole copy striped like RAID 0 on the outer half (md(4)). Among non-rotational members
+        # read_balance() in drivers/md/raid10.c chooses the one with the fewest requests: all share the stream.
+        if self.layout is Raid10Layout.FAR or not is_rotational:
+            return Fraction(members)
+        return self.data_members(members)
 
 
 _SUPERBLOCK_AREA_SECTORS = 12 * 2
@@ -276,7 +344,7 @@ def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bo
     """Bytes before the data on a member of ``device_bytes`` with 1.2 metadata.
 
     As validate_geometry1() in mdadm's super1.c: superblock, bitmap space and headroom for a reshape (about 0.1 %, at
-    least two chunks), with PPL 1 MiB for it, rounded up to 1 MiB. mdadm remains free to differ; state comes from sysfs.
+    least two chunks), with PPL 1 MiB for it, rounded up to 1 MiB. mdadm may differ: the real value comes from sysfs.
     """
     sectors = device_bytes // SECTOR_BYTES
     headroom = 128 * MIB // SECTOR_BYTES
@@ -291,11 +359,18 @@ def usable_bytes(
     level: Level, members: int, device_bytes: int, chunk_bytes: int | None = None, *, has_ppl: bool = False
 ) -> int:
     """Bytes that an array of equal disks of ``device_bytes`` should offer, metadata subtracted."""
+    return usable_bytes_of(level, [device_bytes] * members, chunk_bytes, has_ppl=has_ppl)
+
+
+def usable_bytes_of(
+    level: Level, device_bytes: Sequence[int], chunk_bytes: int | None = None, *, has_ppl: bool = False
+) -> int:
+    """The same for disks that may differ in size."""
     if level.minimum_members == 1:
-        return device_bytes
+        return min(device_bytes)
     chunk = (chunk_bytes or DEFAULT_CHUNK_BYTES) if level.has_chunk else None
-    member_bytes = device_bytes - data_offset_bytes(device_bytes, chunk, has_ppl=has_ppl)
-    return level.capacity_bytes(members, member_bytes, chunk or DEFAULT_CHUNK_BYTES)
+    rooms = [each - data_offset_bytes(each, chunk, has_ppl=has_ppl) for each in device_bytes]
+    return level.capacity_of(rooms, chunk or DEFAULT_CHUNK_BYTES)
 
 
 def _bitmap_space_sectors(sectors: int) -> int:

@@ -14,14 +14,17 @@ from lab.arrays.level_names import parse_level
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName
 from lab.arrays.names import array_device, is_array_name
 from lab.arrays.open_arrays import OpenArrays
-from lab.arrays.preview import failures_words
+from lab.arrays.preview import failures_words_now, penalty_words
 from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions
 from lab.arrays.state import read_array, read_arrays, read_detail
 from lab.arrays.status import ArrayState, ArrayStatus
+from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
 from lab.units import KIB, SECTOR_BYTES, human_bytes
+
+_WHOLE_ONLY = "; this holds for the complete array, not while a member is missing or rebuilding"
 
 
 class MdArray(Array):
@@ -33,6 +36,9 @@ class MdArray(Array):
 
     @property
     def refused_hint(self) -> str:
+        found = self.found
+        if found and not found.obstacle:
+            return f"'raidlab array assemble {self.name}' starts it"
         return f"'raidlab array assemble {self.name} --force' tries all the same"
 
     def read(self) -> ArrayStatus:
@@ -47,17 +53,20 @@ class MdArray(Array):
         why = (
             "An assembled array waits for its first write; from now on md records changes, and a pending sync goes on."
         )
-        step = Step(("mdadm", "--readwrite", self.device), why, (), writes_devices=(self.device,))
+        # All devices that the plan writes to: the guard must refuse any of them before the array leaves read-auto.
+        devices = tuple(dict.fromkeys((self.device, *(node for step in plan.steps for node in step.writes_devices))))
+        step = Step(("mdadm", "--readwrite", self.device), why, (), writes_devices=devices)
         return Plan(plan.title, (step, *plan.steps))
 
     def start(self, found: FoundArray, *, force: bool) -> Plan:
-        if found.refusal and not force:
+        if found.obstacle and not force:
             raise ArrayError(
-                f"array {self.name} cannot be started: {found.refusal}",
+                f"array {self.name} cannot be started: {found.obstacle}",
                 hint="--force also takes members that are out of date, whose data may be old",
             )
         devices = (*found.devices, *found.former_devices) if force else found.devices
-        return operations.assemble(self.name, devices, force=force)
+        name = found.named_for([status.name for status in read_arrays(self.arrays.machine)]).name
+        return operations.assemble(name, devices, force=force)
 
     def stop(self) -> Plan:
         members = [member.device for member in self.status().members if not member.is_faulty]
@@ -65,7 +74,7 @@ class MdArray(Array):
 
     def destroy(self) -> Plan:
         found = self.found
-        former, plan = found.former_devices if found else (), Plan(f"Remove {self.name}")
+        former, plan = found.former_devices if found else (), Plan(f"Destroy {self.name}")
         if found and found not in self.arrays.found.started:
             return plan + operations.zero_superblocks((*found.devices, *former))
         devices = dict.fromkeys([*(member.device for member in self.status().members), *former])
@@ -97,9 +106,11 @@ class MdArray(Array):
 
     def add(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
+        self._check_joins(status, node)
         self.arrays.check_free([node], besides=self.name)
         self._check_fits(status, disk)
-        return self._awake_first(status, operations.add(self.name, node, erase_first=self._was_member(node)))
+        plan = operations.add(self.name, node, erase_first=self._was_member(node))
+        return self._awake_first(status, plan.on_blank_disks())
 
     def re_add(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
@@ -107,7 +118,7 @@ class MdArray(Array):
         if member and not member.is_faulty:
             raise ArrayError(
                 f"{disk} is in {self.name} already ({member.role}): it missed nothing",
-                hint="re-add a member that failed: 'raidlab array show' lists how each stands",
+                hint="re-add a member that failed: 'raidlab array show' lists the state of each",
             )
         if not status.has_bitmap:
             raise ArrayError(
@@ -116,8 +127,9 @@ class MdArray(Array):
             )
         if not member and not self._was_member(node):
             raise ArrayError(f"{disk} has never been in {self.name}", hint=f"raidlab array add {self.name} {disk}")
-        before = operations.remove(self.name, node) if member else Plan(f"Re-add {disk} to {self.name}")
-        return self._awake_first(status, before + operations.re_add(self.name, node))
+        before = operations.remove(self.name, node).steps if member else ()
+        plan = operations.re_add(self.name, node)
+        return self._awake_first(status, Plan(plan.title, (*before, *plan.steps)))
 
     def replace(self, old: str, new: str) -> Plan:
         status, old_node, new_node = self.status(), self.arrays.node(old), self.arrays.node(new)
@@ -127,9 +139,11 @@ class MdArray(Array):
             )
         is_spare = any(spare.device == new_node for spare in status.spares)
         if not is_spare:
+            self._check_joins(status, new_node)
             self.arrays.check_free([new_node], besides=self.name)
             self._check_fits(status, new)
-        return self._awake_first(status, operations.replace(self.name, old_node, new_node, is_spare=is_spare))
+        plan = operations.replace(self.name, old_node, new_node, is_spare=is_spare)
+        return self._awake_first(status, plan.on_blank_disks())
 
     def scrub(self, action: str = "check") -> Plan:
         plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
@@ -153,8 +167,8 @@ class MdArray(Array):
                 f"{self.name} already has a bitmap" if status.has_bitmap else f"{self.name} has no bitmap",
                 hint="remove it first to get another one" if status.has_bitmap else "there is nothing to remove",
             )
-        # md answers EBUSY (location_store in drivers/md/md-bitmap.c), and waking the array would begin the sync it
-        # owes.
+        # md returns EBUSY (location_store in drivers/md/md-bitmap.c), and leaving read-auto would start the pending
+        # sync.
         if status.sync_action.is_busy or status.awaits_rebuild:
             raise ArrayError(
                 f"the bitmap of {self.name} cannot change while it is synchronised",
@@ -168,11 +182,13 @@ class MdArray(Array):
         waiting = [spare.device for spare in status.spares]
         spares = [node for node in joining if node in waiting]
         added = [node for node in joining if node not in waiting]
+        for node in added:
+            self._check_joins(status, node)
         self.arrays.check_free(added)
         for node in added:
             self._check_fits(status, node)
         if added and (left := [self.arrays.disk_name(node) for node in waiting if node not in spares]):
-            # md goes through its list from the front (raid5_start_reshape in drivers/md/raid5.c).
+            # md takes spares from the front of its list (raid5_start_reshape in drivers/md/raid5.c).
             raise ArrayError(
                 f"{self.name} has the spare {left[0]}, which md takes before a disk that is added",
                 hint=f"grow on {left[0]} as well, or take it out first: raidlab array remove {self.name} {left[0]}",
@@ -183,7 +199,7 @@ class MdArray(Array):
             plan = operations.grow_members(self.name, status.level, status.raid_disks, added, spares)
         else:
             plan = operations.grow_size(self.name)
-        return self._awake_first(status, plan)
+        return self._awake_first(status, plan.on_blank_disks())
 
     def _joining(self, status: ArrayStatus, disks: Sequence[str], count: int | None) -> list[str]:
         if count is None:
@@ -196,12 +212,26 @@ class MdArray(Array):
             )
         if len(free) < more:
             raise ArrayError(
-                f"{more} more disks are wanted, and {len(free)} are free", hint="'raidlab disks' shows them"
+                f"{more} more disks are needed, and {len(free)} are free", hint="'raidlab disks' shows them"
             )
         return free[:more]
 
+    def _check_joins(self, status: ArrayStatus, node: str) -> None:
+        """Raises ArrayError for a disk that is already in the array."""
+        member, disk = next((each for each in status.members if each.device == node), None), self.arrays.disk_name(node)
+        if member and member.is_faulty:
+            raise ArrayError(
+                f"{disk} is in {self.name} as a faulty member",
+                hint=f"take it out first: raidlab array remove {self.name} {disk}",
+            )
+        if member:
+            raise ArrayError(
+                f"{disk} is in {self.name} already ({member.role})",
+                hint="name a disk that is free: 'raidlab disks' shows what uses each",
+            )
+
     def _check_fits(self, status: ArrayStatus, disk: str) -> None:
-        """Raises ArrayError for a disk that is smaller than what the array uses of each member."""
+        """Raises ArrayError for a disk that is smaller than the space that the array uses on each member."""
         offsets = [member.data_offset_sectors or 0 for member in status.members]
         if status.component_bytes is None or not offsets:
             return
@@ -214,7 +244,7 @@ class MdArray(Array):
             )
 
     def _redundant_status(self) -> ArrayStatus:
-        """Raises ArrayError for an array in which nothing can ever be synchronised."""
+        """The status. Raises ArrayError for a level without redundancy, which never syncs."""
         status = self.status()
         if not status.raid.is_redundant:
             raise ArrayError(
@@ -228,8 +258,11 @@ class MdArray(Array):
         return bool(found and node in found.former_devices)
 
     def text(self, status: ArrayStatus) -> ArrayText:
-        detail = read_detail(self.arrays.machine, self.name)
-        facts: dict[str, object] = {"array": self.name, "level": status.level, "state": status.state_words}
+        detail, found = read_detail(self.arrays.machine, self.name), self.found
+        facts: dict[str, object] = {"array": self.name}
+        if found and found.needs_asking and found.own_name:
+            facts["name"] = found.own_name
+        facts |= {"level": status.level, "state": status.state_words}
         facts["capacity"] = f"{human_bytes(status.size_bytes)} ({status.size_bytes} bytes)"
         if status.component_bytes:
             facts["of each member"] = human_bytes(status.component_bytes)
@@ -245,10 +278,9 @@ class MdArray(Array):
         if level := status.known_raid:
             count, chunk = status.raid_disks, status.chunk_bytes
             stripe = level.full_stripe_bytes(count, chunk) if chunk else 0
-            low, high = level.minimum_failures_survived(count), level.maximum_failures_survived(count)
             facts |= {
-                "survives": failures_words(low, high),
-                "small write costs": f"{level.write_penalty} member I/Os",
+                "survives": failures_words_now(level, status.missing_slots, count),
+                "small write costs": penalty_words(level, count) + (_WHOLE_ONLY if status.missing_slots else ""),
                 "full stripe": human_bytes(stripe) if stripe else "none",
             }
         if status.sync_words:
@@ -278,7 +310,7 @@ class MdArray(Array):
 
 
 def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
-    """A look at an array for JSON: what it found, what follows from the level, and the names of its disks."""
+    """The status of an array for JSON: its values, what follows from the level, and the names of its disks."""
     value: dict[str, Any] = msgspec.to_builtins(status)
     for member, entry in zip(status.members, value["members"], strict=True):
         entry |= {"disk": arrays.disk_name(member.device), "role": member.role, "flags": sorted(member.flags)}
@@ -287,19 +319,24 @@ def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
     value["is_degraded"] = status.is_degraded
     if level := status.known_raid:
         count, chunk = status.raid_disks, status.chunk_bytes or 64 * KIB
+        now = level.failures_survived_without(status.missing_slots, count)
         value["theory"] = {
             "minimum_failures_survived": level.minimum_failures_survived(count),
             "maximum_failures_survived": level.maximum_failures_survived(count),
+            "failures_survived_now": now[0],
+            "most_failures_survived_now": now[1],
             "write_penalty": level.write_penalty,
+            "small_write_reads": level.small_write(count).reads,
+            "small_write_writes": level.small_write(count).writes,
             "full_stripe_bytes": level.full_stripe_bytes(count, chunk),
         }
     return value
 
 
 def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str) -> ArrayError:
-    """The refusal to take a disk from arrays that would lose data. ``forced``: what --break-array does all the same.
+    """The error for taking a disk from arrays that would lose data. ``forced``: a verb, what --break-array does.
 
-    While md still computes what makes up for a lost disk, the next thing to do is to wait.
+    While md still builds the redundancy that would replace the disk, the hint is to wait.
     """
     names = ", ".join(status.name for status in statuses)
     syncing = [status.name for status in statuses if status.sync_action.is_busy]
@@ -351,11 +388,11 @@ class MdKind(ArrayKind):
             assume_clean=options.assume_clean,
         )
 
-    def discover(self, heads: Mapping[str, bytes], host_name: str) -> tuple[FoundArray, ...]:
-        return arrays_in(superblocks_in(heads), host_name=host_name)
+    def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
+        return arrays_in(superblocks_in(ends), host_name=host_name)
 
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
-        """By their members: md may know an array by another name than its superblocks."""
+        """Match arrays by their members: the name in md may differ from that in the superblocks."""
         names = {member.device: status.name for status in read_arrays(machine) for member in status.members}
         return {
             array.uuid: name

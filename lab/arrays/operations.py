@@ -1,4 +1,4 @@
-"""Every operation on arrays that are there as a plan, under one name: whole arrays, members, reshape, tuning."""
+"""Every operation on existing arrays as a plan, in one namespace: whole arrays, members, reshape, tuning."""
 
 from lab.arrays.create import assemble, destroy, stop, zero_superblocks
 from lab.arrays.members import add, fail, re_add, remove, replace

@@ -1,4 +1,4 @@
-"""An array that is wanted, of whatever kind, and what it would be: for a screen that follows every choice. Pure."""
+"""A requested array of any kind, and its preview, for a screen that updates with every choice. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class SliceRow:
 
     tier: int
     lines: int
-    """How high the row is: lines of each slice."""
+    """Height of the row: lines of each slice."""
     windows: tuple[int | None, ...]
-    """For each disk the array inside that its slice is in, by number; None where it has none here."""
+    """For each disk the number of the inner array that its slice belongs to; None if it has no slice here."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPreview:
-    """The same disks under one system. ``capacity_bytes`` is 0 where it cannot be built.
+    """The same disks under one system. ``capacity_bytes`` is 0 if it cannot be built.
 
     ``reads_share`` is the share of the data on which an aligned write of a full stripe has to read first.
     """
@@ -46,41 +46,41 @@ class SystemPreview:
 
 @dataclass(frozen=True, slots=True)
 class ArrayPreview:
-    """What can be told of an array that does not exist yet."""
+    """The expected properties of an array that does not exist yet."""
 
     problems: tuple[str, ...]
-    """Why it cannot be built, a sentence each with what to do; empty if it can be."""
+    """Reasons why it cannot be built, one sentence each with a hint; empty if it can be built."""
     usable_bytes: int = 0
     raw_bytes: int = 0
     """All members together, spares not counted."""
     unused_bytes: int = 0
-    """Of the members: what differing sizes leave over."""
+    """Bytes of the members that stay unused because sizes differ."""
     failures_survived: int = 0
-    """Any so many members may fail."""
+    """Any set of this many members may fail."""
     most_failures_survived: int = 0
-    """So many may fail if they are the right ones."""
+    """This many members may fail in the best case."""
     write_ios: int = 0
     """Member I/Os, reads and writes, for one write smaller than a chunk."""
     write_penalty: str = ""
     """The same in words."""
     full_stripe_bytes: int = 0
-    """Data in one whole stripe; 0 for a level without stripes."""
+    """Data in one full stripe; 0 for a level without stripes."""
     chunk_bytes: int | None = None
     level: Level | None = None
     stripe: tuple[StripeRow, ...] = ()
     """The first rows of every member: where data, copies and parity lie; empty for one made of several arrays."""
     rows: tuple[SliceRow, ...] = ()
-    """Of an array made of several: which slices of which disks they are made of."""
+    """For an array made of several: the slices of disks that these consist of."""
     widths: tuple[tuple[int, int], ...] = ()
-    """Of each array inside, by number: data blocks and parity blocks of a stripe."""
+    """For each inner array, by number: data blocks and parity blocks of a stripe."""
     array_names: tuple[str, ...] = ()
-    """Of each array inside, by number."""
+    """For each inner array, by number."""
     systems: tuple[SystemPreview, ...] = ()
     """The same disks under other systems, where there are any to compare."""
     note: str = ""
-    """What the user should know though it can be built; empty: nothing."""
+    """A remark for the user although it can be built; empty if there is none."""
     plan: Plan | None = None
-    """What would build it."""
+    """The plan that would build it."""
 
     @property
     def can_be_built(self) -> bool:
@@ -97,20 +97,20 @@ class ArrayPreview:
         return failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
-        """Which disks have a slice in an array inside."""
+        """The disks that have a slice in the inner array ``window``."""
         return {disk for row in self.rows for disk, own in enumerate(row.windows) if own == window}
 
     def loss_without(self, slots: frozenset[int], members: int) -> str:
-        """What is lost without these of its members, as the end of a sentence; empty: nothing."""
+        """The loss if the members in ``slots`` are gone, as the end of a sentence; empty if there is none."""
         if self.rows:
             lost = sum(len(slots & self.disks_in(window)) > 1 for window in range(len(self.widths)))
             return f"the data of {lost} of its {len(self.widths)} arrays are gone" if lost else ""
         is_lost = self.level is not None and not self.level.survives(slots, members)
-        return "nobody has all of the data any more" if is_lost else ""
+        return "no complete copy of the data remains" if is_lost else ""
 
 
 class Spec(ABC):
-    """One array as somebody wants it. Nothing is checked until it is previewed or made a plan."""
+    """One requested array. Nothing is checked until it is previewed or turned into a plan."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class Spec(ABC):
     @property
     @abstractmethod
     def devices(self) -> tuple[str, ...]:
-        """Every device that it takes."""
+        """Every device that it uses."""
 
     @property
     def is_array(self) -> bool:
@@ -134,24 +134,24 @@ class Spec(ABC):
     @property
     @abstractmethod
     def effective_chunk_bytes(self) -> int | None:
-        """The chunk that it gets; None where it has none."""
+        """The chunk in effect; None if it has none."""
 
     @property
     @abstractmethod
     def full_stripe_bytes(self) -> int:
-        """Data in one whole stripe; 0 where it has no chunk."""
+        """Data in one full stripe; 0 if it has no chunk."""
 
     @abstractmethod
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
-        """What it should offer on these disks. Raises SpecError where they do not do."""
+        """Its expected capacity on these disks. Raises SpecError if they are not suitable."""
 
     @abstractmethod
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
-        """The same with nothing taken off for metadata."""
+        """The same without subtracting metadata."""
 
     @abstractmethod
     def problems(self) -> tuple[str, ...]:
-        """Everything that is wrong, one sentence each; empty for one that can be built."""
+        """All problems, one sentence each; empty if it can be built."""
 
     def validate(self) -> None:
         """Raises one SpecError that lists all problems."""
@@ -164,9 +164,9 @@ class Spec(ABC):
 
     @abstractmethod
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
-        """Create it on its disks among these, then the file system on it; ``taken`` are md names in use.
+        """Create it on its disks among ``disks``, then the file system on it; ``taken`` are md names in use.
 
-        Raises SpecError for whatever cannot be, on whatever machine.
+        Raises SpecError for a request that is impossible on any machine.
         """
 
     def preview(
@@ -177,7 +177,7 @@ class Spec(ABC):
         *,
         has_plan: bool = True,
     ) -> ArrayPreview:
-        """What it would be on its disks among these; a plan can be left out, to be quicker. Never raises."""
+        """The preview on its disks among ``disks``; faster without a plan (``has_plan``). Never raises."""
         problems, plan = self.problems(), None
         if problems:
             return ArrayPreview(problems)
@@ -192,15 +192,15 @@ class Spec(ABC):
 
     @abstractmethod
     def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
-        """The preview of one without contradictions; ``problems`` are what else stands against it. May raise."""
+        """The preview of a consistent spec; ``problems`` are the other reasons against it. May raise."""
 
     @abstractmethod
     def note(self, disks: Sequence[LabDisk]) -> str:
-        """What somebody who makes it on the command line should know; empty: nothing."""
+        """A remark for a user who creates it on the command line; empty if there is none."""
 
 
 def sentence_of(error: LabError) -> str:
-    """What is wrong, and what to do next."""
+    """The error's message, with its hint."""
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
@@ -211,8 +211,16 @@ def failures_words(minimum: int, maximum: int) -> str:
     return "1 failed member" if minimum == 1 else f"{minimum or 'no'} failed members"
 
 
+def failures_words_now(level: Level, missing: frozenset[int], members: int) -> str:
+    """How many more members may fail while the slots in ``missing`` have no member in sync."""
+    whole = failures_words(level.minimum_failures_survived(members), level.maximum_failures_survived(members))
+    if not missing:
+        return whole
+    return f"{failures_words(*level.failures_survived_without(missing, members))} now; {whole} when whole"
+
+
 def penalty_words(level: Level, members: int) -> str:
-    """What one small write costs, in a sentence that a newcomer can follow."""
+    """The cost of one small write, in a sentence for beginners."""
     cost = level.small_write_ios(members)
     match level.name:
         case LevelName.SINGLE | LevelName.RAID0:
@@ -222,10 +230,12 @@ def penalty_words(level: Level, members: int) -> str:
         case LevelName.RAID10:
             return f"{cost} I/Os: each of the {cost} copies is written"
         case _:
-            parities = 2 if level.name is LevelName.RAID6 else 1
-            both = "both parities" if parities == 2 else "the parity"
-            if cost == 2 * (1 + parities):
-                return f"{cost} I/Os: the old data and {both} are read, then the new data and {both} are written"
-            rest = cost - 1 - parities
-            others = "the other data chunk is" if rest == 1 else f"the other {rest} data chunks are"
-            return f"{cost} I/Os: {others} read, then the new data and {both} are written"
+            work = level.small_write(members)
+            both = "both parities" if level.name is LevelName.RAID6 else "the parity"
+            then = f"then the new data and {both} are written"
+            if work.modifies:
+                return f"{cost} I/Os: the old data and {both} are read, {then}"
+            if not work.reads:
+                return f"{cost} I/Os: nothing has to be read, the new data and {both} are written"
+            others = "the other data chunk is" if work.reads == 1 else f"the other {work.reads} data chunks are"
+            return f"{cost} I/Os: {others} read, {then}"

@@ -1,6 +1,6 @@
 """Plans that change the shape of a running array: more members, larger members, another level.
 
-A reshape moves data. Between old and new place mdadm 1.2 metadata keeps spare room before the data ("headroom"); where
+A reshape moves data. 1.2 metadata reserve free space before the data ("headroom") between the old and the new place; if
 that is too small, or the number of data members stays the same, md needs a backup file outside the array.
 """
 
@@ -24,9 +24,9 @@ _QUIET_START = "Let nothing read it at the moment this begins: newer kernels may
 
 
 def grow_members(name: str, level: str, members: int, added: Sequence[str], spares: Sequence[str] = ()) -> Plan:
-    """Add devices and spread the array over ``members``, those of its ``spares`` that join, and the added ones.
+    """Add devices and reshape the array onto its members, those of its ``spares`` that join, and the added ones.
 
-    ``members`` is the present number of slots. RAID 10 is refused.
+    ``members`` is the present number of slots. Raises SpecError for RAID 10.
     """
     if not added and not spares:
         raise SpecError(f"array {name}: no devices to grow on", hint="name at least one device")
@@ -34,7 +34,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
     if kind is LevelName.SINGLE:
         raise SpecError("a single disk cannot grow", hint="create a raid0 or raid1 array")
     if kind is LevelName.RAID10:
-        # On Linux 6.1 the resync of the new part can stop for ever, and then the array cannot be stopped either.
+        # On Linux 6.1 the resync of the new part can hang forever, and then the array cannot be stopped either.
         raise SpecError(f"array {name}: the lab does not grow raid10", hint="create a larger raid10 and copy the data")
     count = members + len(spares) + len(added)
     number = f"--raid-devices={count}"
@@ -84,7 +84,7 @@ def grow_level(
 
 
 def backup_file(name: str) -> str:
-    """Where the critical section of a reshape is kept: outside the array, on the machine's own file system."""
+    """The backup of a reshape's critical section: outside the array, on the machine's own file system."""
     return f"{BACKUP_FOLDER}/{name}"
 
 
@@ -119,9 +119,9 @@ def _add_steps(array: str, added: Sequence[str], why: str) -> tuple[Step, ...]:
 
 
 def _detached(argv: tuple[str, ...], file: str) -> tuple[str, ...]:
-    """``argv`` with its output in a file, shown if it fails.
+    """``argv`` with its output redirected to a file, which is printed on failure.
 
-    With a backup file mdadm leaves a process behind that feeds the reshape and would hold the caller's pipe open.
+    With a backup file mdadm leaves a background process that drives the reshape and would hold the caller's pipe open.
     """
     log = shlex.quote(f"{file}.log")
     return ("sh", "-c", f"{shlex.join(argv)} > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}")

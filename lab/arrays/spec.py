@@ -1,4 +1,4 @@
-"""An array that is to be: what somebody wants, checked as a whole, what it would be, and the plan that creates it."""
+"""A requested array: its spec, checked as a whole, its preview, and the plan that creates it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.level_names import level_with_layout, parse_level
-from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10, data_offset_bytes, usable_bytes
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10, data_offset_bytes, usable_bytes_of
 from lab.arrays.names import array_device, is_array_name, is_device_node
 from lab.arrays.preview import ArrayPreview, Spec, penalty_words, sentence_of
 from lab.arrays.stripes import stripe_rows
@@ -31,7 +31,7 @@ _SMALLEST_DATA_BYTES = 64 * KIB
 
 
 class Bitmap(StrEnum):
-    """The write-intent bitmap: none, or kept in the superblock area of every member."""
+    """The write-intent bitmap: none, or stored in the superblock area of every member."""
 
     NONE = "none"
     INTERNAL = "internal"
@@ -47,7 +47,7 @@ class ConsistencyPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateOptions:
-    """What can be said of an array of any kind. Left out: what the kind takes by itself."""
+    """Options for an array of any kind. None: the kind's default."""
 
     level: str
     members: tuple[LabDisk, ...] = ()
@@ -68,10 +68,10 @@ class CreateOptions:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec(Spec):
-    """One array as the user wants it. Nothing is checked until ``validate``.
+    """A requested md array. Nothing is checked until ``validate``.
 
     ``members``, ``spares`` and ``journal_device`` are device nodes in slot order; ``chunk_bytes`` None means mdadm's
-    default where the level has chunks. ``assume_clean`` leaves out the first resync: right only for blank members.
+    default where the level has chunks. ``assume_clean`` skips the initial resync: safe only for blank members.
     """
 
     level: str
@@ -82,7 +82,7 @@ class ArraySpec(Spec):
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk_bytes: int | None = None
-    """What one bit stands for; None: mdadm's choice, 64 MiB or more, so that a small array has a handful of bits."""
+    """Bytes that one bit covers; None: mdadm's choice, 64 MiB or more, which gives a small array only a few bits."""
     metadata_version: str = METADATA_VERSION
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     journal_device: str | None = None
@@ -95,7 +95,7 @@ class ArraySpec(Spec):
 
     @property
     def is_array(self) -> bool:
-        """False for a single disk, which md does not see."""
+        """False for a single disk, which md does not manage."""
         return parse_level(self.level).name is not LevelName.SINGLE
 
     @property
@@ -116,7 +116,7 @@ class ArraySpec(Spec):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Every device that the array takes: members, spares, journal."""
+        """Every device that the array uses: members, spares, journal."""
         return self.members + self.spares + ((self.journal_device,) if self.journal_device else ())
 
     def problems(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class ArraySpec(Spec):
         return tuple(found)
 
     def small_disks(self, disks: Sequence[LabDisk]) -> tuple[str, ...]:
-        """A few words about each disk that is too small to hold metadata and one chunk."""
+        """A phrase about each disk that is too small for the metadata and one chunk."""
         chunk = self.effective_chunk_bytes
         has_ppl = self.consistency_policy is ConsistencyPolicy.PPL
         small = []
@@ -151,13 +151,18 @@ class ArraySpec(Spec):
         return tuple(small)
 
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
-        smallest = min(disk.size_bytes for disk in disks)
         has_ppl = self.consistency_policy is ConsistencyPolicy.PPL
-        return usable_bytes(self.raid, len(self.members), smallest, self.effective_chunk_bytes, has_ppl=has_ppl)
+        return usable_bytes_of(self.raid, self._member_sizes(disks), self.effective_chunk_bytes, has_ppl=has_ppl)
 
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
-        smallest = min(disk.size_bytes for disk in disks)
-        return float(self.raid.capacity_bytes(len(self.members), smallest, chunk_bytes=1))
+        return float(self.raid.capacity_of(self._member_sizes(disks), chunk_bytes=1))
+
+    def _member_sizes(self, disks: Sequence[LabDisk]) -> list[int]:
+        """Size of each member: its own if the level has zones, otherwise that of the smallest disk, spares included."""
+        if not self.raid.has_zones:
+            return [min(disk.size_bytes for disk in disks)] * len(self.members)
+        sizes = {disk.node: disk.size_bytes for disk in disks}
+        return [sizes[node] for node in self.members]
 
     def _on(self, nodes: Sequence[str], disks: Sequence[LabDisk]) -> list[LabDisk]:
         """The disks behind these nodes. Raises SpecError for a node that is none of ``disks``."""
@@ -172,9 +177,9 @@ class ArraySpec(Spec):
         file_system: FileSystem = FileSystem.RAW,
         taken: Collection[str] = (),
     ) -> Plan:
-        """As Spec.creation; no steps for a single disk, which is used as it is. Without ``disks`` none is measured.
+        """As Spec.creation; no steps for a single disk, which is used as it is. Without ``disks`` no size is checked.
 
-        Raises SpecError that lists every problem.
+        Raises one SpecError that lists every problem.
         """
         self.validate()
         own, chunk = [] if disks is None else self._on(self.devices, disks), self.effective_chunk_bytes
@@ -217,6 +222,11 @@ class ArraySpec(Spec):
         if len({disk.size_bytes for disk in own}) < 2:
             return ""
         usable = human_bytes(self.expected_bytes(own))
+        if self.raid.has_zones:
+            return (
+                f"the disks differ in size: this gives about {usable} in zones; beyond the size of the smallest disk "
+                "only the larger ones take part, so the end is slower"
+            )
         return f"the disks differ in size: the smallest decides, which gives about {usable}"
 
 
@@ -305,7 +315,7 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
     level = spec.raid
     yield from ("mdadm", "--create", spec.device, "--run")
     yield f"--metadata={spec.metadata_version}"
-    # "any" in place of the host name: every machine takes the array for its own (mdadm(8), AUTO-ASSEMBLY).
+    # "any" in place of the host name: every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
     yield "--homehost=any"
     yield f"--level={level.name.value}"
     yield f"--raid-devices={len(spec.members)}"
@@ -315,7 +325,7 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
     if layout:
         yield f"--layout={layout}"
     if level.is_redundant:
-        # mdadm 4.4 asks about a bitmap unless it is told (mdadm issue #133).
+        # mdadm 4.4 prompts for a bitmap unless the option is given (mdadm issue #133).
         yield f"--bitmap={spec.bitmap.value}"
         if spec.bitmap_chunk_bytes is not None:
             yield f"--bitmap-chunk={spec.bitmap_chunk_bytes // KIB}"
@@ -339,7 +349,7 @@ _FIRST_SYNC = {
     LevelName.RAID4: "the last member holds the parity; md first computes it for the whole array",
     LevelName.RAID5: "one chunk of every stripe is parity; md builds it first by rebuilding one member from the others",
     LevelName.RAID6: "two chunks of every stripe are parity; md first computes them for the whole array",
-    LevelName.RAID10: "chunks are mirrored and striped; md first copies each chunk over its mirrors",
+    LevelName.RAID10: "chunks are mirrored and striped; md first reads all copies and writes those that differ",
 }
 
 

@@ -1,6 +1,6 @@
-"""The state of arrays as sysfs tells it (kernel: Documentation/admin-guide/md.rst), one round trip per look.
+"""The state of arrays from sysfs (kernel: Documentation/admin-guide/md.rst), one round trip per reading.
 
-Parsers are apart from reading. Every file may be missing (raid0 has no ``degraded``) and every word may be new.
+Parsing is separate from reading. Every file may be missing (raid0 has no ``degraded``) and every word may be unknown.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def read_array(machine: Machine, name: str) -> ArrayStatus:
 
 
 def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[ArrayStatus, ...]:
-    """State of every array of the machine, sorted by number, or of those of these ``names`` that are there.
+    """State of every array of the machine, sorted by number, or of the existing ones among ``names``.
 
-    What is ``clear`` is none: a name without members, or one that was stopped. md takes its folder, and those of its
-    members, away a little after ``mdadm --stop`` has ended, and refuses reads meanwhile (mddev_put() and
-    md_attr_show() in drivers/md/md.c).
+    An array in state ``clear`` is left out: it has no members, or was stopped. md removes its folder, and those of its
+    members, shortly after ``mdadm --stop`` has ended, and refuses reads meanwhile (mddev_put() and md_attr_show() in
+    drivers/md/md.c).
     """
     if names is None:
         blocks = machine.list_dirs(("/sys/block",))["/sys/block"]
@@ -78,21 +78,21 @@ def _holders(name: str) -> str:
 
 
 def array_paths(name: str, md_entries: Sequence[str]) -> tuple[str, ...]:
-    """Every file that ``parse_array`` wants, given the names in the array's md folder."""
+    """Every file that ``parse_array`` needs, given the names in the array's md folder."""
     member_folders = [entry for entry in md_entries if entry.startswith(_MEMBER_PREFIX)]
     files = [*ARRAY_FILES, *(f"{folder}/{file}" for folder in member_folders for file in MEMBER_FILES)]
     return (f"/sys/block/{name}/size", *(md_path(name, file) for file in files))
 
 
 def _level_word(text: str) -> str:
-    """Until an array is started md shows its level as a number (level_show in drivers/md/md.c)."""
+    """Until an array is started md reports its level as a number (level_show in drivers/md/md.c)."""
     return f"raid{text}" if text.isdecimal() else text
 
 
 def parse_array(
     name: str, md_entries: Sequence[str], texts: Mapping[str, str | None], holders: Sequence[str] = ()
 ) -> ArrayStatus:
-    """The state told by ``texts`` (path -> content, None: unreadable)."""
+    """The state from ``texts`` (path -> content, None: unreadable)."""
 
     def text(file: str) -> str:
         return (texts.get(md_path(name, file)) or "").strip()
@@ -139,7 +139,7 @@ def parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
 
 
 def parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
-    """``4096 8`` a line: first sector and number of sectors; what is cut off at the end of a page is left out."""
+    """Lines like ``4096 8``: first sector and number of sectors; a line truncated at the end of a page is skipped."""
     lines = (line.split() for line in text.splitlines())
     return tuple(
         (int(words[0]), int(words[1])) for words in lines if len(words) == 2 and all(map(str.isdecimal, words))
@@ -175,7 +175,7 @@ def _word(words: type[E], text: str) -> E:
 
 @dataclass(frozen=True, slots=True)
 class ArrayDetail:
-    """What does not change while an array is merely used, and its state in words. None: not applicable."""
+    """Properties that mere use of an array does not change, and its state in words. None: not applicable."""
 
     device: str
     level: str
@@ -191,7 +191,7 @@ class ArrayDetail:
     state: str
     uuid: str | None
     array_name: str | None
-    """As the superblock has it, such as ``any:0``."""
+    """The name in the superblock, such as ``any:0``."""
 
 
 def read_detail(machine: Machine, name: str) -> ArrayDetail:
@@ -202,7 +202,7 @@ def read_detail(machine: Machine, name: str) -> ArrayDetail:
 
 
 def detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
-    """Details from one look at sysfs and the variables that mdadm exports."""
+    """Details from one status and the variables that mdadm exports."""
     return ArrayDetail(
         device=status.device,
         level=status.level,
@@ -239,7 +239,7 @@ _PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d{1
 
 @dataclass(frozen=True, slots=True)
 class MdStat:
-    """What one reading of /proc/mdstat tells: that something changed, and how far syncs have come, for all arrays.
+    """One reading of /proc/mdstat: it shows changes and the progress of syncs, for all arrays.
 
     Its progress is finer than md/sync_completed, which moves in steps. Source of the format: md_seq_show() and
     status_resync() in drivers/md/md.c.
@@ -248,13 +248,13 @@ class MdStat:
     shape: str
     """Equal in two readings if only progress, speeds and the fill of bitmaps differ."""
     progress: dict[str, SyncProgress]
-    """Array -> how far its sync has come."""
+    """Array -> progress of its sync."""
     names: tuple[str, ...]
     """The arrays, as listed."""
 
 
 def parse_mdstat(text: str) -> MdStat:
-    """Read the file's text; anything unknown only counts towards the shape."""
+    """Parse the file's text; unknown lines only affect ``shape``."""
     shape, progress, names, name = [], {}, [], ""
     for line in text.splitlines():
         if found := _ARRAY.match(line):

@@ -1,4 +1,4 @@
-"""What one look at an array found: values and the questions they answer. ``lab.arrays.state`` reads them."""
+"""The status of an array, read once: values, and properties derived from them. ``lab.arrays.state`` reads it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class ArrayState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Whether the array is started; see ``is_broken`` for one that lost too much."""
+        """Whether the array is started; see ``is_broken`` for one that lost too many members."""
         return self not in (ArrayState.CLEAR, ArrayState.INACTIVE, ArrayState.UNKNOWN)
 
     @property
     def is_broken(self) -> bool:
-        """Shown for raid0, raid1 and raid10; raid5 and raid6 show only a ``degraded`` above their parity."""
+        """Reported for raid0, raid1 and raid10; raid5 and raid6 only report a ``degraded`` count above their parity."""
         return self is ArrayState.BROKEN
 
 
@@ -61,13 +61,13 @@ class SyncAction(StrEnum):
 
     @property
     def noun(self) -> str:
-        """What people call it: md says recover where everybody else says rebuild."""
+        """The common term: rebuild for md's recover."""
         return "rebuild" if self is SyncAction.RECOVER else self.value
 
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """md/sync_completed: sectors of each member done, of all."""
+    """md/sync_completed: sectors of each member, done and total."""
 
     done_sectors: int
     total_sectors: int
@@ -84,7 +84,7 @@ class MemberStatus:
 
     device: str
     slot: int | None
-    """None for a spare, a journal and a member that was failed."""
+    """None for a spare, a journal and a failed member."""
     flags: frozenset[str]
     error_count: int | None
     """Read errors that md repaired by rewriting."""
@@ -106,7 +106,7 @@ class MemberStatus:
 
     @property
     def is_rebuilding(self) -> bool:
-        """In a slot, but not yet with all of its data."""
+        """In a slot, but not yet fully rebuilt."""
         return "spare" in self.flags and self.slot is not None and not self.is_faulty
 
     @property
@@ -116,7 +116,7 @@ class MemberStatus:
 
     @property
     def role(self) -> str:
-        """What it is at present, in one or two words."""
+        """Its current role, in one or two words."""
         if self.is_faulty:
             return "faulty"
         if self.is_journal:
@@ -128,24 +128,24 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class ArrayStatus:
-    """One look at an array. None: the file is not there for this level, or holds nothing just now.
+    """The status of an array. None: the level does not have this file, or the file has no value at the moment.
 
-    What is true of md's own arrays stands here; kinds that are made otherwise say so in a subclass.
+    The properties here are those of md's own arrays; other kinds override them in a subclass.
     """
 
     unit: ClassVar[str] = "member"
-    """What it is made of, for sentences."""
+    """The noun for one of its parts, for messages."""
     waits_words: ClassVar[str] = "waits to rebuild"
-    """How it stands while a rebuild is due and none runs."""
+    """The words for a rebuild that is due but does not run."""
     cannot: ClassVar[frozenset[str]] = frozenset()
-    """Operations that it does not have, by their names on ``lab.arrays.array.Array``."""
+    """Operations that it does not support, by their method names in ``lab.arrays.array.Array``."""
 
     name: str
     level: str
     state: ArrayState
     raid_disks: int
     degraded_count: int
-    """How many slots lack a working member."""
+    """Number of slots without a working member."""
     size_bytes: int
     chunk_bytes: int | None
     layout_number: int | None
@@ -157,15 +157,15 @@ class ArrayStatus:
     sync_speed_kib_per_second: int | None
     """An average of the last 30 s (md.rst): derive speeds from ``sync_progress`` instead."""
     mismatch_sectors: int | None
-    """Whole I/O units are counted, so this says how much was touched, not how much differs (md(4))."""
+    """md counts whole I/O units, so this is the size of the affected units, not of the differences (md(4))."""
     bitmap_location: str | None
     reshape_position_sectors: int | None
     resync_start_sectors: int | None
-    """Where a resync that is still needed begins; None when all redundancy is right or being rebuilt."""
+    """Where a pending resync begins; None if all redundancy is consistent or being rebuilt."""
     members: tuple[MemberStatus, ...]
     holders: tuple[str, ...]
     uuid: str = ""
-    """32 hexadecimal digits; empty on kernels before 5.8, which do not show it."""
+    """32 hexadecimal digits; empty on kernels before 5.8, which do not report it."""
 
     @property
     def device(self) -> str:
@@ -194,18 +194,18 @@ class ArrayStatus:
 
     @property
     def awaits_rebuild(self) -> bool:
-        """Whether md should be rebuilding, or soon will: a hole and something to fill it, or a wanted replacement."""
+        """Whether a rebuild runs or is due: an empty slot and a device to fill it, or a requested replacement."""
         filler = any(member.is_spare or member.is_rebuilding for member in self.members)
         return filler and (self.is_degraded or any("want_replacement" in member.flags for member in self.members))
 
     @property
     def awaits_resync(self) -> bool:
-        """Whether the redundancy is not right yet, whether or not a resync runs at this instant."""
+        """Whether the redundancy is not yet consistent, whether or not a resync is running."""
         return self.resync_start_sectors is not None
 
     @property
     def owes_sync(self) -> bool:
-        """Whether something is synchronised, or soon will be."""
+        """Whether a sync runs or is due."""
         return self.sync_action.is_busy or self.awaits_rebuild or self.awaits_resync
 
     def member(self, device: str) -> MemberStatus:
@@ -223,12 +223,12 @@ class ArrayStatus:
 
     @property
     def inner(self) -> tuple[ArrayStatus, ...]:
-        """The running md arrays that it is made of; none for an array of md itself."""
+        """The running md arrays that it consists of; none for one of md's own arrays."""
         return ()
 
     @property
     def inside(self) -> Inside | None:
-        """What it is made of, where that is several arrays."""
+        """Its composition if it consists of several arrays; otherwise None."""
         return None
 
     @property
@@ -261,7 +261,7 @@ class ArrayStatus:
 
     @property
     def has_lost_data(self) -> bool:
-        """Whether more members are missing than it survives: raid5 and raid6 say so only by their count."""
+        """Whether more members are missing than it survives: raid5 and raid6 report this only by their count."""
         level = self.known_raid
         if self.state.is_broken or level is None or not self.is_degraded:
             return self.state.is_broken
@@ -269,16 +269,21 @@ class ArrayStatus:
 
     @property
     def loss_words(self) -> str:
-        """How much is lost, where that can be told; otherwise empty."""
+        """The extent of the loss, if known; otherwise empty."""
         return ""
 
     def works_without(self, member: MemberStatus) -> bool:
-        """Whether the other members in sync are enough, however many there were before."""
+        """Whether the other members in sync are sufficient, no matter how many were in sync before."""
         return self.raid.survives(self._slots_without(member), self.raid_disks)
 
     def breaks_without(self, member: MemberStatus) -> bool:
         """Whether it would lose data if this member failed now."""
         return member.slot is not None and member.is_in_sync and not self.works_without(member)
+
+    @property
+    def missing_slots(self) -> frozenset[int]:
+        """Slots that have no member in sync: missing, failed, or not rebuilt yet."""
+        return self._slots_without(None)
 
     def _slots_without(self, member: MemberStatus | None) -> frozenset[int]:
         """Slots that have no member in sync, this one not counted."""
@@ -286,40 +291,40 @@ class ArrayStatus:
         return frozenset(slot for slot in range(self.raid_disks) if slot not in working)
 
     def with_progress(self, progress: Mapping[str, SyncProgress]) -> ArrayStatus:
-        """The same with finer progress, by md name, where a sync runs."""
+        """The same status with the finer ``progress``, by md name, if a sync runs."""
         if self.name in progress and self.sync_action.is_busy:
             return replace(self, sync_progress=progress[self.name])
         return self
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
-        """As it is shown while a plan goes on by itself; ``before`` is the last look that saw md at work on it."""
+        """The status to show while its plan continues; ``before`` is the last status with md at work on it."""
         return self
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a rebuild has begun and nothing goes on with it but a new plan."""
+        """Whether a rebuild has begun and only a new plan continues it."""
         return False
 
     @property
     def sync_place(self) -> str:
-        """``2 of 5``: which of the arrays inside is at work; empty where it says nothing."""
+        """``2 of 5``: which of the inner arrays is being synced; empty if not applicable."""
         return ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, _disks: Sequence[LabDisk]) -> LabDisk | None:
-        """The disk that joins next: ``chosen`` if there is one, else the first free one that is large enough.
+        """The disk to add next: ``chosen`` if given, otherwise the first free disk that is large enough.
 
-        None where no disk can join now.
+        None if no disk can be added now.
         """
         needed = self.component_bytes
         if chosen or not needed:
             return chosen or next(iter(free), None)
         return next((disk for disk in free if disk.size_bytes > needed), None)
 
-    # Words for people.
+    # Text for the user.
 
     @property
     def state_words(self) -> str:
-        """``clean, degraded, recovering``: the words that mdadm --detail uses for what sysfs tells."""
+        """``clean, degraded, recovering``: the state from sysfs in the words of mdadm --detail."""
         words = ["active" if self.state in _WRITING else str(self.state)]
         if self.is_degraded:
             words.append("degraded")
@@ -329,7 +334,7 @@ class ArrayStatus:
 
     @property
     def sync_words(self) -> str:
-        """``rebuild 34.2 %``, or what waits; empty where nothing does."""
+        """``rebuild 34.2 %``, or the sync that is due; empty if there is none."""
         if self.sync_progress:
             return f"{self.sync_action.noun} {100 * self.sync_progress.fraction:.1f} %"
         return "a rebuild is due" if self.awaits_rebuild else "a resync is due" if self.awaits_resync else ""
@@ -346,44 +351,46 @@ class ArrayStatus:
 
     @property
     def kind_words(self) -> str:
-        """How it keeps consistent, or what it is made of."""
+        """Its consistency policy, or its composition."""
         return self.consistency_policy or "no bitmap"
 
     @property
     def inspecting_command(self) -> str:
-        """What tells all about it, to be typed on the machine."""
+        """The command that shows its details, to be typed on the machine."""
         return f"mdadm --detail {self.device}"
 
     @property
     def unpredicted(self) -> str:
-        """Why theory has no number for loads on it; empty: it may have one."""
+        """Why theory has no prediction for workloads on it; empty: it may have one."""
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
-        """What happened when a member failed."""
+        """The message for a member that failed."""
         return f"{disk} in {self.name} is faulty"
 
     def in_sync_sentence(self, member: MemberStatus, disk: str) -> str:
-        """What happened when a member had all of its data."""
+        """The message for a member that is now in sync."""
         return f"{disk} is in sync with {self.name}"
 
     def member_note(self, member: MemberStatus) -> str:
-        """What a member is where its role does not tell it."""
+        """A description of a member whose role is not enough; otherwise empty."""
         return ""
 
     def use_words(self, member: MemberStatus) -> str:
-        """What the array uses of a member, where members differ in that; otherwise empty."""
+        """How much of a member the array uses, if members differ in that; otherwise empty."""
         return ""
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
-        """What becomes of it when this member fails."""
+        """The effect of a failure of this member on the array."""
+        if member.is_spare:
+            return f"{disk} is a spare of {self.name}: it holds no data, and the array stays as it is."
         if self.breaks_without(member):
-            return f"{self.name} cannot do without {disk}: after this its data are lost."
+            return f"{self.name} cannot do without {disk}: it stops working, and its data cannot be read from then on."
         return f"{self.name} survives this: it goes on degraded, and answers from the other members."
 
     @property
     def adding_note(self) -> str:
-        """What adding a disk sets going."""
+        """The effect of adding a disk."""
         if self.is_degraded:
             return f"md rebuilds {self.name} on it at once."
         return f"{self.name} is whole: it waits as a spare."

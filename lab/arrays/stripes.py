@@ -91,7 +91,7 @@ class _Row:
 
 
 Rotation = Callable[[int, int], _Row]
-"""From the number of members and the row to the places."""
+"""Maps the number of members and the row to the places."""
 
 
 def _parity_row(place: Rotation, level: LevelName, members: int, row: int) -> tuple[Chunk, ...]:
@@ -124,7 +124,7 @@ def _going_right(members: int, row: int) -> int:
 
 
 def _symmetric(p_of: Callable[[int, int], int], parities: int) -> Rotation:
-    """Data go on behind the parity and wrap round, so that neighbours lie on different members."""
+    """Data continue after the parity and wrap around, so that consecutive chunks lie on different members."""
 
     def place(members: int, row: int) -> _Row:
         p = p_of(members, row)
@@ -135,7 +135,7 @@ def _symmetric(p_of: Callable[[int, int], int], parities: int) -> Rotation:
 
 
 def _asymmetric(p_of: Callable[[int, int], int], parities: int) -> Rotation:
-    """Data lie in slot order and step over the parity."""
+    """Data lie in slot order and skip the parity."""
 
     def place(members: int, row: int) -> _Row:
         p = p_of(members, row)
@@ -147,7 +147,7 @@ def _asymmetric(p_of: Callable[[int, int], int], parities: int) -> Rotation:
 
 
 def _with_last_q(raid5: Rotation) -> Rotation:
-    """What a RAID 5 becomes that gets one more member for Q and moves nothing else: the layouts that end in -6."""
+    """A RAID 5 layout with one more member for Q and nothing else moved: the layouts that end in -6."""
 
     def place(members: int, row: int) -> _Row:
         found = raid5(members - 1, row)
@@ -209,24 +209,24 @@ def _copied(number: int, copy: int) -> Chunk:
 
 
 def _near_chunk(copies: int, members: int, _part: int, row: int, slot: int) -> tuple[int, int]:
-    """Copies fill the slots one after the other, on an odd number of members across the end of the row."""
+    """Copies fill the slots one after the other; with an odd number of members they continue in the next row."""
     return divmod(row * members + slot, copies)
 
 
 def _far_chunk(_copies: int, members: int, part: int, row: int, slot: int) -> tuple[int, int]:
-    """Each part is striped as RAID 0; each further part one slot to the right."""
+    """Each part is striped like RAID 0; each further part is shifted one slot to the right."""
     return row * members + (slot - part) % members, part
 
 
 def _offset_chunk(copies: int, members: int, _part: int, row: int, slot: int) -> tuple[int, int]:
-    """Each stripe is repeated in the next rows, each time one slot to the right."""
+    """Each stripe is repeated in the next rows, each time shifted one slot to the right."""
     stripe, copy = divmod(row, copies)
     return stripe * members + (slot - copy) % members, copy
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlace:
-    """Where a member keeps something of one data chunk."""
+    """Where a member stores one data chunk, a copy of it, or parity over it."""
 
     kind: ChunkKind
     """DATA or COPY; P or Q if the member has only parity in the chunk's row."""
@@ -237,11 +237,11 @@ class ChunkPlace:
 def place_on_member(
     level: Level, layout: str | None, members: int, number: int, slot: int, *, member_chunks: int
 ) -> ChunkPlace | None:
-    """Where the member in ``slot`` has data chunk ``number``, a copy of it, or parity over it; None for nothing of it.
+    """Where the member in ``slot`` has data chunk ``number``, a copy of it, or parity over it; None if it has neither.
 
     ``member_chunks`` is how many chunks of a member the array uses: far copies lie in its further parts.
     """
-    period = _period_rows(level, members)
+    period = period_rows(level, members)
     rows = stripe_rows(level, layout, members, period)
     data = {chunk.number for row in rows for chunk in row.chunks if chunk.kind is ChunkKind.DATA}
     whole, rest = divmod(number, len(data))
@@ -257,11 +257,11 @@ def place_on_member(
     return parity
 
 
-def _period_rows(level: Level, members: int) -> int:
-    """After so many rows the pattern begins anew."""
+def period_rows(level: Level, members: int) -> int:
+    """Number of rows after which the pattern of ``stripe_rows`` repeats."""
     if isinstance(level, Raid10):
         return 1 if level.layout is Raid10Layout.FAR else level.copies
     if level.name in (LevelName.RAID5, LevelName.RAID6):
-        # The layouts that end in -6 turn over the members without the last.
+        # The layouts that end in -6 rotate over all members except the last.
         return members * (members - 1)
     return 1

@@ -11,11 +11,11 @@ from lab.plans import Plan, Step, write_file_step
 from lab.units import KIB
 
 SYSTEM_DEFAULT = "system"
-"""What md/sync_speed_min and max take to follow /proc/sys/dev/raid again (md.rst)."""
+"""Value that makes md/sync_speed_min and max follow /proc/sys/dev/raid again (md.rst)."""
 
 
 def scrub_check(name: str) -> Plan:
-    """Read everything and count what does not agree, in md/mismatch_cnt."""
+    """Read the whole array and count mismatches, in md/mismatch_cnt."""
     why = (
         "md reads every stripe, compares copies or parity and counts what differs; it rewrites unreadable blocks only."
     )
@@ -23,7 +23,7 @@ def scrub_check(name: str) -> Plan:
 
 
 def scrub_repair(name: str) -> Plan:
-    """Make copies and parity agree again. md cannot know which is right: it trusts the data, or the first mirror."""
+    """Make copies and parity agree again. md cannot know which is correct: it trusts the data, or the first mirror."""
     why = "md makes parity fit the data, or the mirrors fit the first copy: consistent again, not necessarily right."
     return Plan(f"Repair {name}", (_sync_action(name, "repair", why),))
 
@@ -55,7 +55,7 @@ def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib
 
 
 def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
-    """Add or remove the write-intent bitmap of a running array; a bit stands for ``chunk_bytes`` (None: md chooses)."""
+    """Add or remove the write-intent bitmap of a running array; one bit covers ``chunk_bytes`` (None: md chooses)."""
     array = array_device(name)
     on = bitmap is Bitmap.INTERNAL
     why = (
@@ -74,7 +74,7 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
 
 
 def bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
-    """Mdadm's option for what one bit of a bitmap stands for, in KiB; nothing for its own choice (mdadm(8))."""
+    """The mdadm option for the size that one bit of a bitmap covers, in KiB; empty for mdadm's choice (mdadm(8))."""
     return () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
 
 

@@ -1,7 +1,7 @@
 """Waiting for syncs to end: bounded by a time without progress, and by a time overall.
 
-``sync_action`` is idle for an instant before a sync starts and may briefly tell recover wrongly, so a state counts only
-when it persists and ``degraded`` and ``sync_completed`` agree with it.
+``sync_action`` is idle for an instant before a sync starts and may briefly report recover wrongly, so a state counts
+only when it persists and ``degraded`` and ``sync_completed`` agree with it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lab.machine.api import Machine
 
 FAR_BETWEEN_SECONDS = 300.0
 SETTLE_SECONDS = 0.3
-"""How long an agreeing state must persist."""
+"""How long a consistent state must persist."""
 
 CONTRADICTION_SECONDS = 5.0
-"""How long idle must persist to be believed although md owes a sync: broken, frozen or waiting for a first write."""
+"""How long idle must persist to count although a sync is due: broken, frozen or waiting for a first write."""
 
 _STALL_HINT = "look at the sync speed limits and at other load on the machine"
 
@@ -78,10 +78,10 @@ def wait_until_idle(
 
 
 class _Rests:
-    """The machine's clock, for looks at an array.
+    """The machine's clock, for polling an array.
 
-    In virtual time, where a question costs more than hours of waiting, looks at a busy array are far between: md tells
-    when its sync action changes (sysfs_notify in drivers/md/md.c). Looking takes none of that time.
+    In virtual time, where a query costs more than hours of waiting, a busy array is polled rarely: md notifies changes
+    of its sync action (sysfs_notify in drivers/md/md.c). Polling takes no virtual time.
     """
 
     def __init__(self, machine: Machine, name: str) -> None:
@@ -106,7 +106,7 @@ class _Rests:
 
 
 class _Steady:
-    """Whether a condition has held without a break for long enough."""
+    """Whether a condition has held long enough without interruption."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -127,10 +127,10 @@ def _is_idle(status: ArrayStatus) -> bool:
 
 
 def _is_on_its_way_to_raid0(machine: Machine, status: ArrayStatus) -> bool:
-    """Whether an mdadm has yet to turn an array that grew by way of RAID 4 back into RAID 0.
+    """Whether an mdadm process has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
-    It does so when the last stripe has been moved, from 4.4 on five seconds later (impose_level in its Grow.c). Until
-    then the array is idle, and by md's files one that has lost its parity: only the process tells.
+    It does so after the last stripe has been moved, from 4.4 on five seconds later (impose_level in its Grow.c). Until
+    then the array is idle, and in md's files a RAID 4 without parity member: only the process shows the difference.
     """
     if status.level != LevelName.RAID4 or not status.degraded_count:
         return False
@@ -139,5 +139,5 @@ def _is_on_its_way_to_raid0(machine: Machine, status: ArrayStatus) -> bool:
 
 
 def _progress_mark(status: ArrayStatus) -> tuple[object, ...]:
-    """What changes while a sync gets on, and only then."""
+    """Values that change while a sync makes progress, and only then."""
     return (status.sync_action, status.sync_progress, status.degraded_count, status.reshape_position_sectors)

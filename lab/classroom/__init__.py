@@ -3,7 +3,10 @@
 from lab.parts import Part
 
 PART = Part(
-    commands=(("class", "lab.classroom.command:classroom", "A folder of bundles: what a class measured."),),
+    commands=(
+        ("class", "lab.classroom.command:classroom", "A folder of bundles: what a class measured."),
+        ("handout", "lab.classroom.handout:handout", "Pages to print: keys, lessons."),
+    ),
     adds={
         "results in .zip": "lab.classroom.bundle:read_bundle",
         "results in a file": "lab.classroom.bundle:read_bundle",

@@ -36,14 +36,15 @@ from lab.errors import LabError, ResultError
 from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, open_plain
 from lab.gates.names import is_name
+from lab.gates.numbers import FormatVersion
 from lab.gates.own import MOST_OWN_BYTES
 from lab.gates.text import visible
-from lab.host.files import storage_error, sync_folder, write_all, write_file
+from lab.host.files import create_file, make_folder, storage_error, write_file
 from lab.results.elsewhere import ResultFiles, files_of
 from lab.results.formats import refuse_newer
-from lab.results.leftovers import changing
+from lab.results.journal import RECORD_NAME
 from lab.results.record import ResultRecord
-from lab.results.store import RECORD_NAME, ResultStore, checked_id, is_document, unpacked
+from lab.results.store import ResultStore, checked_id, is_document, unpacked
 from lab.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -83,9 +84,12 @@ def load_signer(path: Path) -> Signer:
     try:
         if not path.exists():
             _make_key(path)
-        if path.stat().st_mode & _OTHERS:
-            raise ResultError(f"others may read the key '{path}'", hint=f"chmod 600 {path}, or delete it for a new one")
-        data = path.read_bytes()
+        descriptor = open_plain(path, is_own=True)
+        with open(descriptor, "rb") as file:
+            if os.fstat(descriptor).st_mode & _OTHERS:
+                hint = f"chmod 600 {path}, or delete it for a new one"
+                raise ResultError(f"others may read the key '{path}'", hint=hint)
+            data = file.read(MOST_OWN_BYTES)
     except OSError as error:
         raise storage_error(f"the key '{path}' cannot be used", error) from error
     return Signer(_private_key(data, path))
@@ -110,20 +114,9 @@ def _make_key(path: Path) -> None:
     data = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-        # A link is made only where nothing is: of two that begin at the same time, one key stays.
-        os.link(part, path)
-        sync_folder(path.parent)
-    except FileExistsError:
-        pass
-    finally:
-        os.close(descriptor)
-        part.unlink(missing_ok=True)
+    make_folder(path.parent, mode=0o700)
+    # Of two that begin at the same time, one key stays.
+    create_file(path, data)
 
 
 def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
@@ -163,7 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a bundle holds."""
 
     kind: str = KIND
-    format_version: int = RESULTS_VERSION
+    format_version: FormatVersion = RESULTS_VERSION
     raidlab_version: str
     public_key: str
     """Of the key that signed, in hexadecimal digits."""
@@ -173,7 +166,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Header(msgspec.Struct, frozen=True):
     kind: str = ""
-    format_version: int = 0
+    format_version: FormatVersion = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +217,7 @@ def export_results(
             hint=f"move old ones out of '{store.root.parent / DRILLS}'",
         )
     results = {result_id: dict(files_of(store, store.load(result_id))) for result_id in ids}
-    with changing(store.root):
+    with store.runs.changing():
         signer = signer_of(store)
     write_file(file, write_bundle(results, signer, practice))
     return ids

@@ -8,19 +8,20 @@ from statistics import median
 
 from lab.classroom.bundle import read_bundle
 from lab.classroom.practice import is_passed, read_all, work_digest
+from lab.classroom.prints import prints_of, record_digest
 from lab.compare.figures import HEALTHY, is_speed, singles
 from lab.drills.case import DrillOutcome
 from lab.errors import LabError
-from lab.gates.text import visible
+from lab.gates.text import visible, visible_name
 from lab.lessons.engine import Progress
 from lab.lessons.schema import HINTS
 from lab.results.record import ResultRecord
-from lab.results.store import RECORD_NAME
 
 TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
 FILES = "files"
 TABLES = {
-    "results": {"file": TEXT, "result": TEXT, "digest": TEXT},
+    "results": {"file": TEXT, "result": TEXT, "experiment": TEXT, "created_utc": TEXT, "digest": TEXT},
+    "prints": {"file": TEXT, "result": TEXT, "print": TEXT},
     "medians": {
         "file": TEXT,
         "result": TEXT,
@@ -39,12 +40,15 @@ TABLES = {
         "drill_file": TEXT,
         "seed": TEXT,
         "began_utc": TEXT,
+        "ended_utc": TEXT,
         "verdict": TEXT,
         "saved_percent": NUMBER,
         "minutes": NUMBER,
         "touched_bytes": WHOLE,
         "hints": WHOLE,
         "resets": WHOLE,
+        "exam_attempt": WHOLE,
+        "exam_over_minutes": NUMBER,
         "mistakes": TEXT,
     },
     "lessons": {
@@ -54,6 +58,7 @@ TABLES = {
         "seed": TEXT,
         "is_passed": TRUTH,
         "steps_done": WHOLE,
+        "last_done_utc": TEXT,
         "all_hints": TEXT,
         "by_lab": TEXT,
     },
@@ -62,7 +67,7 @@ TABLES = {
 """Table -> its columns. Names of steps and mistakes stand with commas between them. A median is that of a result's
 repeats: the view needs no single ones, which are six times as many."""
 Rows = dict[str, list[tuple[object, ...]]]
-CHECKS = 5
+CHECKS = 8
 """Raised when bundles are checked in another way: what an earlier raidlab found good is looked at again."""
 Stamped = tuple[Path, int, int]
 """A bundle, its size and its time of change in nanoseconds, as they were before it was read."""
@@ -73,7 +78,7 @@ def read_rows(bundles: Iterable[Stamped]) -> Rows:
     found: Rows = {table: [] for table in TABLES}
     for file, size, changed_ns in bundles:
         key, problem = _read(file, found)
-        found[FILES].append((visible(file.name), size, changed_ns, key, problem))
+        found[FILES].append((visible_name(file.name), size, changed_ns, key, problem))
     return found
 
 
@@ -84,14 +89,15 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
     except LabError as error:
         return "", visible(error.message)
     problems = []
-    name = visible(file.name)
+    name = visible_name(file.name)
     try:
         for result_id, record in zip(bundle.ids, bundle.records(), strict=True):
             if isinstance(record, LabError):
                 problems.append(record.message)
             elif medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
-                digest = bundle.manifest.sha256[f"results/{result_id}/{RECORD_NAME}"]
-                found["results"].append((name, result_id, digest))
+                what = (record.experiment, record.created_utc, record_digest(record))
+                found["results"].append((name, result_id, *map(_shown, what)))
+                found["prints"] += [(name, result_id, each) for each in prints_of(record, bundle)]
                 found["medians"] += medians
     except LabError as error:
         problems.append(error.message)
@@ -114,8 +120,23 @@ def _shown(value: object) -> object:
 
 def _outcome(work: DrillOutcome) -> tuple[object, ...]:
     mistakes = _joined(mistake.id for mistake in work.mistakes)
-    what = (work.id, work_digest(work), work.drill, work.drill_file, work.seed, work.began_utc, work.verdict)
-    return (*what, work.saved_percent, work.minutes, work.touched_bytes, work.hints, work.resets, mistakes)
+    what = (work.id, work_digest(work), work.drill, work.drill_file, work.seed, work.began_utc, work.ended_utc)
+    return (
+        *what,
+        work.verdict,
+        work.saved_percent,
+        work.minutes,
+        work.touched_bytes,
+        work.hints,
+        work.resets,
+        *_exam(work),
+        mistakes,
+    )
+
+
+def _exam(work: DrillOutcome) -> tuple[int, float]:
+    """The attempt, 0 for practice, and the minutes beyond the time limit."""
+    return (work.exam.attempt, work.exam.over_minutes) if work.exam else (0, 0.0)
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -128,7 +149,8 @@ def _lesson(work: Progress) -> tuple[object, ...]:
     hinted = _joined(name for name, step in steps if step.hints >= HINTS)
     by_lab = _joined(name for name, step in steps if step.by_lab)
     done = sum(map(work.is_done, work.steps))
-    return work.lesson, work_digest(work), work.seed, is_passed(work), done, hinted, by_lab
+    last = max((step.done_utc for _, step in steps), default="")
+    return work.lesson, work_digest(work), work.seed, is_passed(work), done, last, hinted, by_lab
 
 
 def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:

@@ -10,16 +10,20 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.classroom.bundle import DRILLS, LESSONS, export_results
+from lab.classroom.grading import canvas_sheet, grading_sheet, key_of_files, moodle_sheet
 from lab.classroom.practice import practice_of
-from lab.classroom.telling import cautions, grading_sheet, practice_tables
-from lab.classroom.view import ClassRow, ClassView, view_class
+from lab.classroom.roster import assign, read_roster
+from lab.classroom.scale import BUILT_IN, read_scale
+from lab.classroom.telling import cautions, practice_tables
+from lab.classroom.view import ClassRow, ClassView, LeftOut, view_class
 from lab.cli.context import current
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
-from lab.errors import ResultError
+from lab.errors import ResultError, SpecError
 from lab.gates.text import visible
 from lab.host.files import write_file
 from lab.results.store import ResultStore
+from lab.units import counted
 
 _PLOT_WIDTH = 40
 
@@ -29,11 +33,20 @@ def classroom(
     *,
     experiment: Annotated[str | None, Parameter(help="Only this experiment.")] = None,
     grades: Annotated[
-        Path | None, Parameter(help="Also write a sheet for grading, one line a bundle: a .csv file.")
+        Path | None, Parameter(help="Also write a sheet for grading, one line a bundle or student: a .csv file.")
     ] = None,
+    roster: Annotated[
+        Path | None, Parameter(help="Names and ids of the students: a .csv file, also of Moodle or Canvas.")
+    ] = None,
+    points: Annotated[
+        str | None, Parameter(help="Points by this scale: 'standard', or a .toml file (docs/instructor.md).")
+    ] = None,
+    moodle: Annotated[Path | None, Parameter(help="Also write points for Moodle's grade import: a .csv file.")] = None,
+    canvas: Annotated[Path | None, Parameter(help="Also write points for Canvas's gradebook: a .csv file.")] = None,
     page: Annotated[
         Path | None, Parameter(help="Also write one page with pictures that names nobody: a .html file.")
     ] = None,
+    title: Annotated[str, Parameter(help="Title of that page.")] = "Class results",
 ) -> None:
     """Show what a class measured and practised, with intervals.
 
@@ -42,35 +55,69 @@ def classroom(
     that several students share, and values far from the others.
     """
     context = current()
+    if (moodle or canvas) and not roster:
+        raise SpecError("--moodle and --canvas need to know who is who", hint="add --roster FILE.csv")
+    if (roster or points) and not (grades or moodle or canvas):
+        raise SpecError(
+            "--roster and --points need a file to write", hint="add --grades, --moodle or --canvas FILE.csv"
+        )
     with ProgressBar(quiet=context.quiet) as bar:
         found = view_class(folder, context.host.state.root / "class", tell=bar.show)
     rows = [row for row in found.rows if experiment in (None, row.experiment)]
+    left_out = [each for each in found.left_out if experiment in (None, each.experiment)]
     for problem in found.problems.values():
         context.narrator.notice(problem)
-    for names in found.copies:
-        context.narrator.notice(f"the same measurement: {', '.join(names)}")
     for caution in cautions(found):
         context.narrator.notice(visible(caution))
-    if grades is not None:
-        write_file(grades, grading_sheet(found).encode())
+    _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
         from lab.classroom.page import class_page
         from lab.report.page.render import render_page
 
-        write_file(page, render_page(class_page(found, f"The class of {visible(folder.resolve().name)}")).encode())
+        write_file(page, render_page(class_page(found, visible(title))).encode())
     if context.json:
-        out_json({**msgspec.to_builtins(found), "rows": msgspec.to_builtins(rows)})
+        out_json(
+            {**msgspec.to_builtins(found), "rows": msgspec.to_builtins(rows), "left_out": msgspec.to_builtins(left_out)}
+        )
         return
-    if not rows and (experiment or not (found.practice.drills or found.practice.lessons)):
+    if not (rows or left_out) and (experiment or not (found.practice.drills or found.practice.lessons)):
         raise ResultError(
             f"no bundle of '{folder}' has two arrays of one experiment, or practice",
             hint="'raidlab export' makes bundles",
         )
     practised = [] if experiment else [table.as_text() for table in practice_tables(found.practice)]
-    out("\n\n".join([_text(found, rows), *practised]))
+    out("\n\n".join([_text(found, rows, left_out), *practised]))
 
 
-def _text(found: ClassView, rows: Sequence[ClassRow]) -> str:
+def _write_sheets(
+    found: ClassView,
+    *,
+    grades: Path | None,
+    roster: Path | None,
+    points: str | None,
+    moodle: Path | None,
+    canvas: Path | None,
+) -> None:
+    """The sheets that were asked for; says which bundles belong to nobody. Raises SpecError before it writes any."""
+    narrator = current().narrator
+    students = read_roster(roster) if roster else ()
+    assignment = assign(students, key_of_files(found)) if students else None
+    scale = read_scale(points or BUILT_IN) if points or moodle or canvas else None
+    sheets: dict[Path, str] = {}
+    if grades:
+        sheets[grades] = grading_sheet(found, students, assignment, scale)
+    if assignment and scale:
+        if moodle:
+            sheets[moodle] = moodle_sheet(found, students, assignment, scale)
+        if canvas:
+            sheets[canvas] = canvas_sheet(found, students, assignment, scale)
+    for problem in assignment.problems if assignment else ():
+        narrator.notice(visible(problem))
+    for file, text in sheets.items():
+        write_file(file, text.encode())
+
+
+def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut]) -> str:
     keys = f"{len(found.keys)} key" + ("s" if len(found.keys) != 1 else "")
     parts = [f"{found.results} results in {found.files} bundles, signed by {keys}"]
     for experiment in dict.fromkeys(row.experiment for row in rows):
@@ -94,6 +141,7 @@ def _text(found: ClassView, rows: Sequence[ClassRow]) -> str:
         parts += [
             f"far from the others in {row.array}, {row.workload}: {', '.join(row.far)}" for row in group if row.far
         ]
+    parts += [f"{each.experiment}, {each.words}" for each in left_out]
     return "\n\n".join(parts)
 
 
@@ -120,5 +168,5 @@ def export(names: Sequence[str], file: Path, practice: bool = False) -> None:
         out_json({"exported": ids, "practice": sorted(own), "file": str(file)})
         return
     counts = [sum(place.startswith(folder) for place in own) for folder in (LESSONS, DRILLS)]
-    told = [f"{counts[0]} lessons and {counts[1]} ended drills"] if practice else []
+    told = [f"{counted(counts[0], 'lesson')} and {counted(counts[1], 'ended drill')}"] if practice else []
     out(f"{file}: {', '.join([*ids, *told])}")

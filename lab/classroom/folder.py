@@ -7,7 +7,6 @@ read is kept, so whoever interrupts loses no more than that.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,9 +19,10 @@ from lab.classroom.bundle import SUFFIX
 from lab.classroom.columns import CHECKS, FILES, TABLES, Rows, Stamped, read_rows
 from lab.classroom.kept import KeptClass, duckdb_module, held, open_kept
 from lab.errors import ResultError
-from lab.gates.text import visible
+from lab.gates.text import visible, visible_name
 from lab.host.clock import HostClock
 from lab.host.files import storage_error
+from lab.host.locks import ALONE, SHARED
 from lab.host.pool import processors, spread
 from lab.units import MIB
 
@@ -72,9 +72,9 @@ def open_class(
                 lock.enter_context(held(place, how, lambda: tell("another raidlab reads this class", 0.0)))
                 kept.reload()
 
-            hold(fcntl.LOCK_SH)
+            hold(SHARED)
             if _is_changed(_changes(folder, kept)):
-                hold(fcntl.LOCK_EX)
+                hold(ALONE)
                 # The one that had the lock may have read them.
                 _bring_up_to_date(kept, _changes(folder, kept), tell, processes)
             kept.show()
@@ -104,7 +104,7 @@ def _changes(folder: Path, kept: KeptClass) -> _Changes:
         for entry in entries:
             if entry.name.endswith(SUFFIX):
                 # A name may have bytes that are no UTF-8, which no column takes.
-                there[visible(entry.name)] = (Path(entry.path), *_stamp(entry))
+                there[visible_name(entry.name)] = (Path(entry.path), *_stamp(entry))
     known = kept.known()
     gone = tuple(name for name, stamp in known.items() if name not in there or there[name][1:] != stamp)
     new = tuple(there[name] for name in sorted(there) if known.get(name) != there[name][1:])

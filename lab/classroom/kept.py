@@ -12,7 +12,6 @@ one move, says so. Whatever is interrupted, every bundle is known as a whole or 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -27,7 +26,7 @@ from lab.classroom.columns import FILES, NUMBER, TABLES, TRUTH, WHOLE, Rows
 from lab.errors import RequirementMissing
 from lab.gates.own import make_own_folder, read_own_json
 from lab.host.files import replace_file
-from lab.results.leftovers import locked
+from lab.host.locks import locked
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -227,8 +226,8 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
     """The lock of ``place``; ``on_wait`` is called if another process has it. Raises OSError."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(place / _LOCK, how | fcntl.LOCK_NB))
+            stack.enter_context(locked(place / _LOCK, how))
         except BlockingIOError:
             on_wait()
-            stack.enter_context(locked(place / _LOCK, how))
+            stack.enter_context(locked(place / _LOCK, how, waits=True))
         yield

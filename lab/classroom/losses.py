@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from lab.classroom.standing import DESTROYED
 from lab.classroom.view import view_class
 from lab.errors import ResultError
 
@@ -16,7 +17,7 @@ def lost_in_drills(folder: str) -> float:
     """
     with tempfile.TemporaryDirectory(prefix="raidlab-class-") as cache:
         found = view_class(Path(folder), Path(cache)).practice.drills
-    tried = sum(each.first.have_data.of for each in found)
+    tried = sum(each.first.saved.of for each in found)
     if not tried:
         raise ResultError(f"no bundle of '{folder}' has a drill that was ended", hint="'raidlab export --practice'")
-    return 1 - sum(each.first.have_data.count for each in found) / tried
+    return sum(each.first.verdicts.get(word, 0) for each in found for word in DESTROYED) / tried

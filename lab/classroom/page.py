@@ -27,7 +27,7 @@ def class_page(found: ClassView, title: str) -> Page:
     tables = tuple(practice_tables(practice))
     sections = []
     if practice.drills:
-        lead = "Of those who stood before a broken array: how many saved the data, how long it took, where they erred."
+        lead = "How many students recovered the data, how long they took, and what went wrong."
         groups = tuple(_drill_groups(practice))
         own = tuple(table for table in tables if table.title != "Lessons")
         sections.append(PageSection("drills", "Drills", lead, groups=groups, tables=own))
@@ -37,7 +37,10 @@ def class_page(found: ClassView, title: str) -> Page:
         sections.append(
             PageSection("lessons", "Lessons", groups=(PageGroup("Who passed", plots=(plot,)),), tables=tables[-1:])
         )
-    sections += [_measured(name, rows) for name, rows in _by_experiment(found.rows).items()]
+    measured = _by_experiment(found.rows)
+    for name in dict.fromkeys([*measured, *(each.experiment for each in found.left_out)]):
+        left_out = tuple(each.words for each in found.left_out if each.experiment == name)
+        sections.append(_measured(name, measured.get(name, []), left_out))
     students = "1 student" if len(found.keys) == 1 else f"{len(found.keys)} students"
     lead = f"{found.files} bundles of {students}"
     if found.problems:
@@ -140,8 +143,10 @@ def _by_experiment(rows: Sequence[ClassRow]) -> dict[str, list[RatioDistribution
     return found
 
 
-def _measured(experiment: str, found: Sequence[RatioDistribution]) -> PageSection:
+def _measured(experiment: str, found: Sequence[RatioDistribution], left_out: tuple[str, ...]) -> PageSection:
+    if not found:
+        return PageSection(f"measured-{experiment}", experiment, problems=left_out)
     group = PageGroup("Ratios over all results", plots=tuple(distribution_plots(found)))
     lead = "Each array divided by the same result's own baseline."
     tables = (distribution_table(experiment, found),)
-    return PageSection(f"measured-{experiment}", experiment, lead, groups=(group,), tables=tables)
+    return PageSection(f"measured-{experiment}", experiment, lead, groups=(group,), tables=tables, problems=left_out)

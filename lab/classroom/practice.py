@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lab.classroom.bundle import DRILLS, LESSONS, Bundle, read_practice
-from lab.drills.case import FORMAT_VERSION as OUTCOME_VERSION
-from lab.drills.case import DrillOutcome, DrillStore
+from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, ResultError
 from lab.gates.names import is_name
@@ -81,8 +80,9 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
         and is_name(outcome.drill)
         and outcome.verdict in list(DrillVerdict)
         and 0 <= outcome.saved_percent <= 100
-        and _is_count(outcome.minutes, outcome.hints, outcome.resets)
-        and all(0 <= count < _MOST_BYTES for count in (outcome.touched_bytes, *outcome.blocks.values()))
+        and 0 <= (outcome.kept_percent or 0.0) <= 100
+        and _is_count(outcome.minutes, outcome.hints, outcome.resets, outcome.exam.attempt if outcome.exam else 0)
+        and all(0 <= count < _MOST_BYTES for count in (*_counts(outcome), *outcome.blocks.values()))
         and len(outcome.mistakes) <= _MOST_PARTS
         and _are_short(*(mistake.id for mistake in outcome.mistakes))
         and _are_short(
@@ -90,6 +90,10 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
         )
     )
     return _require(outcome, is_good, source)
+
+
+def _counts(outcome: DrillOutcome) -> tuple[int, ...]:
+    return (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
 
 
 def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:

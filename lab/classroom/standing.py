@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HAVE_DATA = frozenset({DrillVerdict.SAVED, DrillVerdict.RISKED, DrillVerdict.UNFINISHED})
 """At the end all data are there that could be saved."""
+DESTROYED = frozenset({DrillVerdict.PARTLY, DrillVerdict.LOST})
+"""At the end data are gone that could have been saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class DrillTry:
     """lab.drills.schema.file_digest; empty: of a raidlab that did not keep it."""
     seed: str
     began_utc: str
+    ended_utc: str
     verdict: str
     saved_percent: float
     minutes: float
@@ -43,6 +46,10 @@ class DrillTry:
     """Written on the disks themselves before commit."""
     hints: int
     resets: int
+    exam_attempt: int
+    """0: practice."""
+    exam_over_minutes: float
+    """Beyond the time limit."""
     mistakes: tuple[str, ...]
 
     @property
@@ -53,7 +60,7 @@ class DrillTry:
     @property
     def figures(self) -> tuple[object, ...]:
         """What stands in the sheet, of one and the same work."""
-        counts = (self.minutes, self.hints, self.resets, self.touched_bytes)
+        counts = (self.minutes, self.hints, self.resets, self.touched_bytes, self.exam_attempt, self.exam_over_minutes)
         return (self.verdict, self.saved_percent, *counts, self.seed, self.drill_file)
 
 
@@ -68,6 +75,8 @@ class LessonTry:
     seed: str
     is_passed: bool
     steps_done: int
+    last_done_utc: str
+    """When the last step was done; empty: none is."""
     all_hints: tuple[str, ...]
     """Steps for which every hint was taken."""
     by_lab: tuple[str, ...]
@@ -159,7 +168,7 @@ class CopiedWork:
     """The very same work in bundles of different keys."""
 
     what: str
-    """The id of the drill or the lesson; of a drill it may be several tries."""
+    """The id of the drill, the lesson or the experiment; of a drill it may be several tries."""
     files: tuple[str, ...]
     is_altered: bool
     """Its figures differ from bundle to bundle: at least one was changed before it was signed."""

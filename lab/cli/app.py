@@ -1,4 +1,4 @@
-"""The sub-commands by name, and the global options around them."""
+"""The sub-commands by name, and the global options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -16,11 +16,14 @@ from lab.errors import ExitCode
 from lab.host import signals
 from lab.parts import commands
 
+if TYPE_CHECKING:
+    from lab.actions.action import Verb
+
 TEXT_VARIABLE = "RAIDLAB_TEXT"
-"""Set: the app in plain lines, as with ``--text``."""
+"""If set, the app runs in plain lines, as with ``--text``."""
 _HELP = "A laboratory for Linux software RAID: build, load, break and rebuild real md arrays."
 
-# Name, where it is, help. A module is imported when its command is used. Parts add theirs (lab.parts).
+# Name, location, help. A module is imported when its command is used. Parts add theirs (lab.parts).
 _COMMANDS = (
     ("doctor", "lab.cli.doctor:doctor", "What this computer can do, what is missing, and the command that fixes it."),
     ("disks", "lab.cli.disks:app", "Lab disks, and every refused disk with its reason."),
@@ -45,7 +48,7 @@ _COMMANDS = (
 
 
 def make_app() -> App:
-    """The command with all its sub-commands, none of them loaded."""
+    """The command with all its sub-commands, which are not loaded yet."""
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for name, place, text in (*_COMMANDS, *commands()):
         app.command(place, name=name, help=text)
@@ -74,18 +77,26 @@ def make_app() -> App:
 
 
 def _without_command(app: App, *, in_lines: bool) -> int:
-    """The app, if it is installed and there is a terminal for it; otherwise the help."""
+    """Start the app, if it is installed and there is a terminal; otherwise print the help."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
     if find_spec("tui") and find_spec("tui.app") and (is_terminal or in_lines):
         from lab.cli.main import run
 
-        # It asks the terminal for its size, and follows when that changes: a variable would hold it to one.
+        # The app queries the size of the terminal and follows its changes: a variable would fix the size.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
+        frontend, on = import_module("tui.text" if wants_lines else "tui.app"), options().on
+        # Only now: before this point there is nothing to close, and an exception during imports could get lost.
         signals.close_in_order()
-        on = options().on
-        status = import_module("tui.text").main(on, run) if wants_lines else import_module("tui.app").main(on)
+
+        def read_verb(words: list[str]) -> Verb | None:
+            from lab.cli.verbs import typed_verb
+
+            return typed_verb(app, words)
+
+        names = {name for name, _, _ in (*_COMMANDS, *commands())}
+        status = frontend.main(on, run, names, read_verb) if wants_lines else frontend.main(on)
         return status if isinstance(status, int) else ExitCode.DONE
     app.meta(["--help"], result_action="return_value")
     return ExitCode.DONE

@@ -1,120 +1,160 @@
-"""``raidlab array``: each sub-command makes a plan, then prints it (``--plan``) or runs it."""
+"""``raidlab array``: each verb of ``lab.actions`` as a command, and commands that display arrays."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from lab.actions import ACTIONS
+from lab.actions.action import PlanAction, Verb
+from lab.actions.arrays import Assemble, Speed, VerifyMark, Wait, WriteMark
+from lab.actions.create import Create
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
-from lab.cli import array_create, array_faults, array_microscope
-from lab.cli.array_run import BreakArrayFlag, PlanFlag, WaitFlag, act, array_text
-from lab.cli.context import current
+from lab.cli import array_microscope
+from lab.cli.array_run import array_text, run_plan, tell
+from lab.cli.context import Context, current
 from lab.cli.output import out, out_json
-from lab.cli.session import open_session
-from lab.gates.numbers import SpeedKibPerSecond, checked, parse_bytes, whole
+from lab.cli.session import open_session, show_plan, wait_with_bar
+from lab.cli.verbs import add_verbs
+from lab.disks import DiskKind, LabDisk
+from lab.disks.lab_files import lab_folder
+from lab.errors import ExitCode
 from lab.parts import commands
-from lab.plans import Plan
+from lab.session.data_mark import require_mark, verify_mark
 from lab.session.session import LabSession
-from lab.units import KIB
+from lab.units import human_bytes
 
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
-app.command(array_create.create)
-app.command(array_create.assemble)
-app.command(array_create.grow)
+
+
+def _run(context: Context, action: Verb, *, plan: bool = False, wait: bool | None = None) -> None:
+    """One plan on one array."""
+    assert isinstance(action, PlanAction)
+    run_plan(context, action, str(getattr(action, "array", "")), plan_only=plan, wait=wait)
+
+
+def _speed(context: Context, action: Speed, *, plan: bool = False) -> None:
+    if context.is_embedded and not plan:
+        context.narrator.notice("the limits last as long as the lab is open: here, this command")
+    _run(context, action, plan=plan)
+
+
+def _create(context: Context, action: Create, *, plan: bool = False, wait: bool | None = None) -> None:
+    if plan and action.names_its_disks and (known := _disks_without_booting(context)):
+        show_plan(context, action.spec(known, known).creation(known, action.file_system))
+        return
+    with open_session(context) as session:
+        spec = action.spec(session.disks, session.free_disks(), session.names())
+        made = session.creation(spec, action.file_system, checks_disks=not plan)
+        if plan:
+            show_plan(context, made)
+            return
+        if note := spec.note(session.disks):
+            context.narrator.notice(note)
+        session.run(made)
+        if not spec.is_array:
+            out(spec.device)
+            return
+        array = session.array(spec.name)
+        status = wait_with_bar(context, session, spec.name, action.waits_for) if wait else array.read()
+        if status.owes_sync and not wait and context.is_embedded:
+            context.narrator.notice("the first resync continues whenever the lab is open: --wait, or raidlab watch")
+        tell(context, array, status, made, is_long=True)
+
+
+def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
+    """The disks of the persistent embedded lab, if all are files: their nodes follow from its list."""
+    if not context.is_embedded:
+        return ()
+    with lab_folder(context.host.state, context.target.lab_name) as folder:
+        if any(spec.kind is not DiskKind.FILE for spec in folder.specs):
+            return ()
+        return folder.lab_disks(folder.specs)
+
+
+def _assemble(context: Context, action: Assemble, *, plan: bool = False) -> None:
+    if action.array:
+        run_plan(context, action, action.array, plan_only=plan)
+        return
+    with open_session(context) as session:
+        if plan:
+            show_plan(context, action.plan(session))
+            return
+        # A failure to start an array is reported, but is not an error: the boot of a machine must not depend on it.
+        known = {array.uuid for array in session.found.refused}
+        started, refused = session.start_all(), session.found.refused
+        if context.json:
+            values = [session.array(status.name).value(status) for status in started]
+            out_json(
+                {
+                    "started": values,
+                    "refused": [{"name": each.name, "uuid": each.uuid, "reason": each.refusal} for each in refused],
+                }
+            )
+            return
+        for status in started:
+            out(status.summary)
+        for each in refused:
+            if each.uuid not in known:
+                context.narrator.notice(f"array {each.name} ({each.uuid}) was not started: {each.refusal}")
+        if not started:
+            context.narrator.notice("no stopped array could be started" if refused else "no array is stopped")
+
+
+def _mark(context: Context, action: WriteMark) -> None:
+    kind_of_name(action.array)
+    with open_session(context) as session:
+        written = action.perform(session)
+    if context.json:
+        out_json(written)
+    else:
+        size = human_bytes(written.length_bytes)
+        out(f"{action.array}: {size} of known data at byte {written.start_bytes} of {written.path}")
+
+
+def _verify(context: Context, action: VerifyMark) -> int:
+    kind_of_name(action.array)
+    with open_session(context) as session:
+        found = require_mark(session, action.array)
+        verdict = verify_mark(session, found)
+    if context.json:
+        out_json({"mark": msgspec.to_builtins(found), **msgspec.to_builtins(verdict)})
+    else:
+        out(f"{action.array}: {verdict.verdict.upper()}: {verdict.sentence}")
+    return ExitCode.DONE if verdict.is_intact else ExitCode.FAILED
+
+
+def _wait(context: Context, action: Wait) -> None:
+    kind_of_name(action.array)
+    with open_session(context) as session:
+        array = session.array(action.array)
+        session.run(array.awake(array.status()))
+        status = wait_with_bar(context, session, action.array, "wait")
+        if context.json:
+            out_json(array.value(status))
+        else:
+            out(status.summary)
+
+
+add_verbs(
+    app,
+    ACTIONS,
+    {
+        Create: _create,
+        Assemble: _assemble,
+        Speed: _speed,
+        WriteMark: _mark,
+        VerifyMark: _verify,
+        Wait: _wait,
+        Verb: _run,
+    },
+)
 for _name, _place, _help in commands("array"):
     app.command(_place, name=_name, help=_help)
-array_faults.add_to(app)
 array_microscope.add_to(app)
-
-
-@app.command
-def stop(name: str, *, plan: PlanFlag = False) -> None:
-    """Stop an array; its data stays on the disks."""
-    act(name, lambda session: session.array(name).stop(), plan=plan)
-
-
-@app.command
-def fail(
-    name: str,
-    disk: str,
-    *,
-    break_array: BreakArrayFlag = False,
-    plan: PlanFlag = False,
-) -> None:
-    """Mark a member as faulty, as md does when a disk stops answering."""
-    act(name, lambda session: session.array(name).fail(disk, breaks_array=break_array), plan=plan)
-
-
-@app.command
-def remove(name: str, disk: str, *, plan: PlanFlag = False) -> None:
-    """Take a faulty or spare member out of an array."""
-    act(name, lambda session: session.array(name).remove(disk), plan=plan)
-
-
-@app.command
-def add(name: str, disk: str, *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
-    """Add a disk: it becomes a spare, and a degraded array rebuilds on it."""
-    act(name, lambda session: session.array(name).add(disk), plan=plan, waits_for="rebuild", wait=wait)
-
-
-@app.command
-def re_add(name: str, disk: str, *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
-    """Put a former member back; with a bitmap only what changed meanwhile is copied."""
-    act(name, lambda session: session.array(name).re_add(disk), plan=plan, waits_for="rebuild", wait=wait)
-
-
-@app.command
-def replace(name: str, old: str, new: str, *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
-    """Copy a working member to another disk, then retire it; redundancy is kept throughout."""
-    act(name, lambda session: session.array(name).replace(old, new), plan=plan, waits_for="copy", wait=wait)
-
-
-@app.command
-def scrub(name: str, action: str = "check", *, wait: WaitFlag = None, plan: PlanFlag = False) -> None:
-    """Read a whole array and compare copies or parity: check, repair or stop."""
-    waits_for = "" if action == "stop" else action
-    act(name, lambda session: session.array(name).scrub(action), plan=plan, waits_for=waits_for, wait=wait)
-
-
-@app.command
-def speed(
-    name: str,
-    *,
-    minimum: Annotated[
-        str | None, Parameter(name="--min", help="Per second and member, such as 10M; a bare number is KiB, as in md.")
-    ] = None,
-    maximum: Annotated[str | None, Parameter(name="--max", help="Per second and member, such as 200M.")] = None,
-    plan: PlanFlag = False,
-) -> None:
-    """Limit the speed of syncs of one array; without a limit the system's value holds."""
-    context, low, high = current(), _kib_per_second(minimum), _kib_per_second(maximum)
-
-    def make(session: LabSession) -> Plan:
-        made = session.array(name).speed(minimum_kib_per_second=low, maximum_kib_per_second=high)
-        if context.is_embedded and not plan:
-            context.narrator.notice("the limits last as long as the lab is open: here, this command")
-        return made
-
-    act(name, make, plan=plan)
-
-
-@app.command
-def destroy(name: str, *, plan: PlanFlag = False) -> None:
-    """Stop an array and erase its superblocks: its data is gone."""
-    act(name, lambda session: session.array(name).destroy(), plan=plan)
-
-
-def _kib_per_second(text: str | None) -> int | None:
-    if text is None:
-        return None
-    # A bare number is what md itself writes and reads: KiB a second.
-    is_bare = re.fullmatch(r"\d+", text)
-    kib = whole(text, "speed") if is_bare else parse_bytes(text, what="speed") // KIB
-    return checked(kib, SpeedKibPerSecond, "speed in KiB a second")
 
 
 @app.command
@@ -135,12 +175,19 @@ def show(name: str | None = None) -> None:
         if not shown and not resting:
             context.narrator.notice("no arrays; 'raidlab array create --level raid5 --disks 3' makes one")
         texts = [array_text(array, status) for array, status in arrays]
-        texts += [f"{found.name}: not running, {found.refusal or 'stopped'}" for found in resting]
+        texts += [_resting_line(session, found) for found in resting]
         if texts:
             out("\n\n".join(texts))
 
 
+def _resting_line(session: LabSession, found: FoundArray) -> str:
+    word = session.found.word(found)
+    told = found.name if word == found.name else f"{found.name} ({word})"
+    starts = "" if found.obstacle else f"; 'raidlab array assemble {word}' starts it"
+    return f"{told}: not running, {found.refusal or 'stopped'}{starts}"
+
+
 def _found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:
-    """An array that does not run: what is known of those of every kind."""
+    """An array that is not running: the values common to all kinds."""
     value = {field: msgspec.to_builtins(getattr(found, field)) for field in FoundArray.__dataclass_fields__}
     return {**value, "disks": [session.disk_name(node) for node in found.devices]}

@@ -29,7 +29,7 @@ from lab.units import SECTOR_BYTES
 
 
 def add_to(app: App) -> None:
-    """Make these sub-commands of ``raidlab array``."""
+    """Add these sub-commands to ``raidlab array``."""
     app.command(map_, name="map")
     app.command(inspect)
 
@@ -144,7 +144,7 @@ def _show(context: Context, picture: StripePicture, offset: int | None, count: i
 
 
 def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str, Any]:
-    """A stripe for JSON; of the bytes only those that were asked for, in hex."""
+    """A stripe for JSON; only the requested bytes are included, in hex."""
     comparison = picture.comparison
 
     def part(data: bytes | None) -> str | None:

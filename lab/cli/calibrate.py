@@ -18,7 +18,7 @@ from lab.units import human_seconds
 
 
 def add_to(app: App) -> None:
-    """Make this a sub-command of ``raidlab disks``."""
+    """Add this sub-command to ``raidlab disks``."""
     app.command(calibrate_drive, name="calibrate")
 
 

@@ -1,7 +1,8 @@
-"""``raidlab compare``: two results side by side."""
+"""``raidlab compare``: comparison of results."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,17 +11,20 @@ from cyclopts import Parameter
 
 from lab.cli.context import current
 from lab.cli.numbers import number
-from lab.cli.output import out, out_json, table
+from lab.cli.output import fitting_table, out, out_json
 from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
 from lab.compare.cells import compare as compare_cells
 from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
 from lab.errors import ResultError, SpecError
 from lab.gates.numbers import Margin
 from lab.lint.result_checks import shown_stamps, worked_out_stamps
-from lab.report.cells import platform_tables, transfer_counts
+from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
 from lab.results.elsewhere import find_results, is_file_name
 from lab.results.store import ResultStore
-from lab.results.verdicts import DEFAULT_MARGIN
+from lab.results.verdicts import DEFAULT_MARGIN, RatioOutcome
+from lab.units import counted
+
+_LETTERS = 26
 
 
 def compare(
@@ -41,9 +45,9 @@ def compare(
 ) -> None:
     """Compare results: two of one machine cell by cell, those of several machines by what carries over.
 
-    Of two results it is told by how much the second is faster or slower. Of several machines raw figures are never
-    set side by side: speed-up over each one's own single disk, share of theory, order of the levels, CPU cost, rebuild
-    rate; and which conclusions of the first hold on the others, and which flip.
+    For two results: by how much the second is faster or slower. For several machines raw figures are never compared,
+    but speed-up over each machine's own single disk, share of theory, order of the levels, CPU cost and rebuild rate;
+    and which conclusions of the first machine hold on the others, and which flip.
     """
     if platforms or len(names) != 2 or any(map(is_file_name, names)):
         show_platforms(names, margin)
@@ -79,23 +83,25 @@ def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -
 
 def _text(found: Comparison) -> str:
     headings = ("array", "workload", "phase", "figure", "first", "second", "ratio", "interval", "second is")
-    return table(headings, [_row(each) for each in found.rows], right=("first", "second", "ratio"))
+    lines = [fitting_table(headings, [_row(each) for each in found.rows], right=("first", "second", "ratio"))]
+    reasons = Counter(each.reason for each in found.rows if each.reason)
+    return "\n".join([*lines, *(f"{RatioOutcome.CANNOT_TELL} ({count}): {why}" for why, count in reasons.items())])
 
 
 def _row(each: Compared) -> tuple[str, ...]:
     ratio, interval = "", ""
     if each.ratio:
         ratio = f"{each.ratio.median:.2f}"
-        interval = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} ({100 * each.ratio.coverage:.0f} %)"
-    said = f"{each.outcome}: {each.reason}" if each.reason else str(each.outcome)
+        covered = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} ({100 * each.ratio.coverage:.0f} %)"
+        interval = covered if each.ratio.has_enough else TOO_FEW
     medians = (f"{each.first:.4g}", f"{each.second:.4g}")
-    return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, said)
+    return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
 
 
 def show_platforms(names: Sequence[str], margin: float) -> None:
     """Compare the results of ``names``, experiment by experiment.
 
-    Raises ResultError if nothing can be compared; what is bad is told, and the rest compared.
+    Raises ResultError if no results are comparable; problems are reported, and the other results are compared.
     """
     context = current()
     named = list(find_results(names, ResultStore(context.host.state.results)))
@@ -128,26 +134,35 @@ def show_platforms(names: Sequence[str], margin: float) -> None:
 
 
 def _plain(found: PlatformComparison) -> dict[str, object]:
-    """Without the records themselves, which the bundles have."""
+    """Without the records themselves, which are in the bundles."""
     names = [{"name": each.name, "result": each.record.id} for each in found.platforms]
     value = {"rows": found.rows, "agreements": found.agreements, "conclusions": found.conclusions}
     return {"platforms": names, **msgspec.to_builtins(value)}
 
 
 def _platforms_text(experiment: str, found: PlatformComparison) -> str:
-    names = [platform.name for platform in found.platforms]
+    """Machines are abbreviated to letters, to keep the tables narrow."""
+    letters = [chr(ord("A") + place) if place < _LETTERS else str(place + 1) for place in range(len(found.platforms))]
+    machines = [f"{letter}: {each.name}" for letter, each in zip(letters, found.platforms, strict=True)]
     tables = [
-        table(
-            [column.title for column in each.columns],
-            each.rows,
-            right=[column.title for column in each.columns if column.is_number],
+        "\n".join(
+            [
+                fitting_table(
+                    [column.title for column in each.columns],
+                    each.rows,
+                    right=[column.title for column in each.columns if column.is_number],
+                ),
+                *(note for note in each.notes if note.startswith((str(RatioOutcome.CANNOT_TELL), TOO_FEW))),
+            ]
         )
-        for each in platform_tables(experiment, found)
+        for each in platform_tables(experiment, found, letters)
     ]
     summaries = [
-        f"of {len(found.conclusions)} conclusions, on {name}: {transfer_counts(found, place) or 'none can be compared'}"
-        for place, name in enumerate(names[1:])
+        f"of {counted(len(found.conclusions), 'conclusion')} on A, on {name}: "
+        f"{transfer_counts(found, place) or 'none can be compared'}"
+        for place, name in enumerate(letters[1:])
     ]
     last = tables[-1:] if found.conclusions else []
     others = tables[:-1] if found.conclusions else tables
-    return "\n\n".join([f"{experiment} on {len(names)} machines: {'; '.join(names)}", *others, *summaries, *last])
+    heading = "\n".join([f"{experiment} on {len(machines)} machines", *machines])
+    return "\n\n".join([heading, *others, *summaries, *last])

@@ -1,4 +1,4 @@
-"""``raidlab completion``: a script that teaches a shell the command's words."""
+"""``raidlab completion``: a completion script for a shell."""
 
 from __future__ import annotations
 

@@ -1,35 +1,39 @@
-"""What every sub-command is given: the target, how to talk, and this computer's ``lab.host``."""
+"""The context of every sub-command: the target, output options, and this computer's ``lab.host``."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cli.output import err
 from lab.errors import LabError, SpecError
+from lab.gates.foreign import FileKind, foreign_note
 from lab.host import signals
 from lab.parts import added
+from lab.units import counted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lab.disks import Lab, Opener
     from lab.machine import Host, Machine, Target
     from lab.machine.api import CommandResult
     from lab.plans import Plan
 
 ON_VARIABLE = "RAIDLAB_ON"
+_FOLDED = 4
+"""Minimum length of a sequence of commands, equal except for the last word, that is reported in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The global options as they were typed."""
+    """The global options as typed."""
 
     on: str | None = None
     json: bool = False
@@ -38,32 +42,75 @@ class Options:
     command: str = "raidlab"
 
 
+class _Run:
+    """Consecutive commands of a plan that differ only in the last word: one line reports them."""
+
+    def __init__(self, commands: Sequence[tuple[str, ...]]) -> None:
+        self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
+
+    def told(self, result: CommandResult) -> list[str]:
+        """The line, after the last command has run or one has failed; empty before."""
+        if result.status:
+            self._left.clear()
+            return [*self._line(result.argv), f"$ {shlex.join(result.argv)}  {_how(result)}"]
+        self._left.discard(result.argv)
+        self._lasts.append(result.argv[-1])
+        self._seconds += result.duration_seconds
+        return [] if self._left else self._line(result.argv)
+
+    def _line(self, argv: tuple[str, ...]) -> list[str]:
+        if not self._lasts:
+            return []
+        ends = self._lasts if len(self._lasts) < _FOLDED else [self._lasts[0], "…", self._lasts[-1]]
+        words = f"{shlex.join(argv[:-1])} {' '.join(ends)}"
+        return [f"$ {words}  ({counted(len(self._lasts), 'command')}, {self._seconds:.2f} s)"]
+
+
+def _how(result: CommandResult) -> str:
+    failed = f"status {result.status}, " if result.status else ""
+    return f"({failed}{result.duration_seconds:.2f} s)"
+
+
+def _runs(commands: Sequence[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], _Run]]:
+    """Each command of a group with a common report -> the group."""
+    for _, group in itertools.groupby(commands, key=lambda argv: argv[:-1]):
+        alike = list(group)
+        if len(alike) >= _FOLDED:
+            run = _Run(alike)
+            yield from ((argv, run) for argv in alike)
+
+
 class Narrator:
-    """Tells on standard error what happens: of all commands those of announced plans, or all if ``verbose``."""
+    """Reports progress on standard error: the commands of announced plans, or all commands if ``verbose``."""
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self._quiet = quiet
         self._verbose = verbose
         self._announced: set[tuple[str, ...]] = set()
+        self._runs: dict[tuple[str, ...], _Run] = {}
 
     def notice(self, text: str) -> None:
-        """One line for people."""
+        """Print one human-readable line."""
         if not self._quiet:
             err(f"raidlab: {text}")
 
     def announce(self, plan: Plan) -> None:
-        """The steps of this plan are shown when they have run."""
+        """Report the steps of this plan after they have run."""
         self._announced.update(step.argv for step in plan.steps)
+        if not self._verbose:
+            self._runs.update(_runs([step.argv for step in plan.steps]))
 
     def listen(self, machine: Machine) -> None:
-        """Hear of every command that the machine runs."""
+        """Subscribe to all commands that the machine runs."""
         machine.on_command(self._on_command)
 
     def _on_command(self, result: CommandResult) -> None:
         if self._quiet or not (self._verbose or result.argv in self._announced):
             return
-        failed = f"status {result.status}, " if result.status else ""
-        err(f"$ {shlex.join(result.argv)}  ({failed}{result.duration_seconds:.2f} s)")
+        run = self._runs.pop(result.argv, None)
+        lines = run.told(result) if run else [f"$ {shlex.join(result.argv)}  {_how(result)}"]
+        for line in lines:
+            err(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +124,23 @@ class Context:
     host: Host
     narrator: Narrator
     opener: Opener | None = None
-    """Another way to open a lab, for tests."""
+    """Replaces the function that opens a lab, for tests."""
 
     @property
     def is_embedded(self) -> bool:
         return self.target.kind == "uml"
 
+    def announce_foreign(self, name: str | Path, kind: FileKind, lines: Sequence[str] = ()) -> None:
+        """Report the possible effects of a file not shipped with raidlab, before anything in it runs.
+
+        The report is printed even if ``quiet``.
+        """
+        note = foreign_note(Path(name), kind, lines) if str(name).endswith(".toml") else ""
+        if note:
+            err(f"raidlab: {note}")
+
     def open_lab(self) -> AbstractContextManager[Lab]:
-        """The lab that lasts; what it does is narrated."""
+        """The persistent lab; its commands are reported."""
         from lab.disks import open_lab
 
         opener = self.opener or open_lab
@@ -96,12 +152,12 @@ _opener: ContextVar[Opener | None] = ContextVar("opener", default=None)
 
 
 def use_options(options: Options) -> None:
-    """Remember what was typed, for ``current``."""
+    """Store the typed options for ``current``."""
     _options.set(options)
 
 
 def use_opener(opener: Opener | None) -> None:
-    """Open labs in another way; tests do. None: as they are."""
+    """Replace the function that opens labs, for tests. None restores the default."""
     _opener.set(opener)
 
 
@@ -111,19 +167,20 @@ def options() -> Options:
 
 
 def current() -> Context:
-    """The context of this invocation. Raises SpecError for what is no target."""
+    """The context of this invocation. Raises SpecError for an invalid target."""
     from lab.machine import Host, default_target, parse_target
-    from lab.results.leftovers import sweep
+    from lab.results.store import ResultStore
 
     signals.close_in_order()
+    signals.watch_terminal()
     typed = options()
     host = Host.real(typed.command)
     text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
-    # Every command clears away what a killed one left, also one that opens no machine.
-    # A state folder that cannot be used is told by what uses it; 'doctor' lists it among the rest.
+    # Every command removes the leftovers of a killed one, even if it opens no machine. An unusable state folder is
+    # reported by the code that uses it; 'doctor' lists it too.
     with suppress(LabError):
-        for notice in (*sweep(host.state.results), *host.state.sweep()):
+        for notice in (*ResultStore(host.state.results).runs.remove_leftovers(), *host.state.sweep()):
             narrator.notice(notice)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
@@ -132,9 +189,9 @@ CLUSTER_HELP = "Spread it: local[:N], ssh:HOST,HOST, or a scheduler's address. N
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:
-    """Raises SpecError for what a cluster cannot prove: it has what comes with raidlab, not a file of this computer."""
+    """Raises SpecError for files that a cluster cannot prove: it has only the files shipped with raidlab."""
     if not is_proof:
-        raise SpecError("--cluster spreads proofs, and none is asked for", hint="add --prove, or leave --cluster out")
+        raise SpecError("--cluster requires --prove", hint="add --prove, or omit --cluster")
     own = {path.resolve() for path in known}
     if strange := next((path for path in files if path.resolve() not in own), None):
         raise SpecError(
@@ -144,17 +201,17 @@ def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bo
 
 @contextmanager
 def calls_on(cluster: str, context: Context) -> Iterator[Any]:
-    """What calls functions on a cluster (lab.sweep.calls); None for no cluster. Raises SpecError."""
+    """The function that calls functions on a cluster (lab.sweep.calls); None without a cluster. Raises SpecError."""
     if not cluster:
         yield None
         return
     opened = added("calls on a cluster")
     if opened is None:
-        raise SpecError("this raidlab has no clusters", hint="leave --cluster out, or install it whole")
+        raise SpecError("this raidlab has no clusters", hint="install raidlab[cluster], or omit --cluster")
     with opened(cluster, context.host, context.narrator.notice) as calls:
         yield calls
 
 
 def is_terminal() -> bool:
-    """Whether someone can be asked: standard input and error are a terminal."""
+    """Whether the user can be prompted: standard input and error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,28 +1,31 @@
-"""``raidlab disks``: what the lab may write on, and what it refuses."""
+"""``raidlab disks``: the disks that the lab may write to, and those that it refuses."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
 
 from lab import faults
-from lab.arrays.discovery import SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, FoundArray, parse_superblock
+from lab.actions.arrays import Slow
+from lab.arrays.discovery import superblocks_in
 from lab.cli import calibrate
 from lab.cli.array_run import BreakArrayFlag, PlanFlag
 from lab.cli.context import Context, current, is_terminal
 from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session, show_plan
+from lab.cli.verbs import add_verbs
 from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.attaching import require_time_of
 from lab.disks.drive_models import all_drive_models
-from lab.disks.inventory import BlockDevice, name_is_offer, read_devices
+from lab.disks.inventory import BlockDevice, ends_of_file, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
+from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
 from lab.errors import DeviceRefused, SpecError
 from lab.gates.numbers import DiskCount, parse_bytes
 from lab.plans import Plan
@@ -45,16 +48,17 @@ def show() -> None:
         devices = read_devices(lab.machine)
         disk_names = {disk.kernel_name for disk in lab.disks}
         others = [refusal for refusal in lab.guard.refusals() if refusal.device.name not in disk_names]
-        # An array on lab disks, and a driver's offer with nothing behind it, are no disks.
+        # An array on lab disks, and a driver's placeholder without a device, are not disks.
         others = [each for each in others if not each.device.members and not name_is_offer(each.device.name)]
-        used = {
-            disk.name: _uses(disk, devices.get(disk.kernel_name), session.found.holder_of(disk.node))
-            for disk in lab.disks
-        }
+        used = {disk.name: _uses(disk, devices.get(disk.kernel_name), session) for disk in lab.disks}
+        carried = _carried(session, devices)
     if context.json:
         out_json(
             {
-                "disks": [{**msgspec.to_builtins(disk), "used_by": used[disk.name]} for disk in lab.disks],
+                "disks": [
+                    {**msgspec.to_builtins(disk), "used_by": used[disk.name], "carries": carried.get(disk.node, ())}
+                    for disk in lab.disks
+                ],
                 "refused": [
                     {
                         "node": each.device.node,
@@ -76,22 +80,46 @@ def show() -> None:
             f"{disk.kind} {disk.model}".strip(),
             disk.serial,
             used[disk.name],
+            _carries_words(session, disk, carried.get(disk.node, ())),
         )
         for disk in lab.disks
     ]
-    out(table(("disk", "device", "size", "bytes", "kind", "serial", "used by"), rows, right=("size", "bytes")))
+    headings = ("disk", "device", "size", "bytes", "kind", "serial", "used by", "carries")
+    out(table(headings, rows, right=("size", "bytes")))
     if others:
         refused = [(each.device.node, human_bytes(each.device.size_bytes), "; ".join(each.reasons)) for each in others]
         out("\n" + table(("refused", "size", "because"), refused, right=("size",)))
 
 
-def _uses(disk: LabDisk, device: BlockDevice | None, holder: FoundArray | None) -> str:
+def _uses(disk: LabDisk, device: BlockDevice | None, session: LabSession) -> str:
     if device is None:
         return "not there"
-    words = [*device.holders, *device.mounted_on]
+    words = [*device.holders, *device.mounted_on, *device.partition_users, *(["swap"] if device.is_swap else [])]
+    holder = session.found.holder_of(disk.node)
     if not words and holder is not None:
         words = [f"{holder.name} (not running)"]
     return ", ".join(words)
+
+
+def _carried(session: LabSession, devices: Mapping[str, BlockDevice]) -> dict[str, tuple[str, ...]]:
+    """Node -> types of signatures; unused disks with written data are probed more closely."""
+    guard, found = session.lab.guard, dict(session.found.carried)
+    idle = [disk.node for disk in session.disks if (device := devices.get(disk.kernel_name)) and not device.holders]
+    try:
+        return found | guard.carried([node for node in idle if guard.can_hold_data(node)])
+    except DeviceRefused:
+        # An unreadable disk is still listed.
+        return found
+
+
+def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> str:
+    """The content of a disk, and the array that its metadata belong to; a running array is shown as its user."""
+    holder = session.found.holder_of(disk.node)
+    array = holder or session.found.former_holder_of(disk.node)
+    if holder and holder in session.found.started:
+        types = [each for each in types if each != RAID_MEMBER]
+    named = f"{RAID_MEMBER} ({array.metadata_version}, {array.name})" if array else RAID_MEMBER
+    return ", ".join(named if each == RAID_MEMBER else each for each in types)
 
 
 @app.command
@@ -150,15 +178,11 @@ def reset(
     _tell(context, "blank", chosen)
 
 
-@app.command
-def slow(
-    name: str,
-    model: Annotated[str, Parameter(help="See 'raidlab disks models'; its own: at its own pace.")],
-    *,
-    plan: PlanFlag = False,
-) -> None:
-    """Let a spindle run at the pace of a slower drive, while in use."""
-    _act(lambda session: breaking.slow(session, name, model), "pace changed", name, plan=plan)
+def _slow(context: Context, action: Slow, *, plan: bool = False) -> None:
+    _act(context, action.plan, "pace changed", action.disk, plan=plan)
+
+
+add_verbs(app, (Slow,), {Slow: _slow})
 
 
 @app.command
@@ -169,23 +193,22 @@ def pull(
     plan: PlanFlag = False,
 ) -> None:
     """Let a disk vanish, as if its cable were pulled."""
-    _act(lambda session: breaking.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
+    _act(current(), lambda session: breaking.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
 
 
 @app.command
 def plug_in(name: str, *, plan: PlanFlag = False) -> None:
     """Bring a pulled disk back; it joins no array by itself."""
-    _act(lambda session: breaking.plug_in(session, name), "plugged in", name, plan=plan)
+    _act(current(), lambda session: breaking.plug_in(session, name), "plugged in", name, plan=plan)
 
 
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
     """Cut a spindle's power for an instant: what only its write cache held is lost."""
-    _act(lambda session: faults.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
+    _act(current(), lambda session: faults.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
-def _act(make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:
-    context = current()
+def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:
     with open_session(context) as session:
         made = make(session)
         if plan:
@@ -226,7 +249,7 @@ def _tell(context: Context, what: str, names: list[str]) -> None:
 
 
 def _confirm_physical(path: str, again: str | None) -> None:
-    """Raises DeviceRefused unless the path of a physical disk was typed twice."""
+    """Raises DeviceRefused if the user did not type the path of a physical disk twice."""
     if again is None and is_terminal():
         err(f"raidlab: everything on {path} may be lost. Type its path again to go on:")
         again = sys.stdin.readline().strip()
@@ -238,14 +261,14 @@ def _confirm_physical(path: str, again: str | None) -> None:
 
 
 def _add_to_machine(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
-    """Attach disks on a machine that keeps them between commands."""
+    """Attach disks on a machine that retains them between commands."""
     with context.open_lab() as lab:
         made = lab.attach(new_specs([disk.name for disk in lab.disks], kind, count, size_bytes, model, path))
     return [disk.name for disk in made]
 
 
 def _add_to_folder(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
-    """Put disks on the list of the embedded lab; the next start makes them."""
+    """Add disks to the list of the embedded lab; the next start creates them."""
     if context.target.is_virtual_time:
         require_time_of(kind)
     with _folder(context) as folder:
@@ -258,17 +281,13 @@ def _add_to_folder(context: Context, kind: DiskKind, count: int, size_bytes: int
 
 
 def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
-    """Take disks off the list of the embedded lab. Raises DeviceRefused for members of arrays."""
+    """Remove disks from the list of the embedded lab. Raises DeviceRefused for disks that are not blank."""
     with _folder(context) as folder:
         known = {spec.name: spec for spec in folder.specs}
         for name in names:
             if name not in known:
                 raise unknown_word("lab disk", name, known)
-            if array := _array_on_image(folder, known[name]):
-                raise DeviceRefused(
-                    f"{name} is a member of array {array}",
-                    hint=f"'raidlab array destroy' removes the array, 'raidlab disks reset {name}' makes a disk blank",
-                )
+            _require_blank_image(folder, known[name])
         left = [spec for spec in folder.specs if spec.name not in names]
         if not left:
             raise SpecError("a lab needs at least one disk", hint="keep at least one")
@@ -276,17 +295,24 @@ def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _array_on_image(folder: LabFolder, spec: DiskSpec) -> str:
-    """The array of which this disk's image carries a superblock; empty if none."""
+def _require_blank_image(folder: LabFolder, spec: DiskSpec) -> None:
+    """Raises DeviceRefused if this disk's image is not blank."""
     if spec.kind is not DiskKind.FILE:
-        return ""
+        return
     try:
         with open(folder.images.open(spec.name), "rb") as image:
-            image.seek(SUPERBLOCK_OFFSET)
-            superblock = parse_superblock(image.read(SUPERBLOCK_BYTES))
+            ends = ends_of_file(image.fileno(), FIRST_BYTES)
     except FileNotFoundError:
-        return ""
-    return superblock.array_name if superblock else ""
+        return
+    superblock = superblocks_in({spec.name: ends}).get(spec.name)
+    types = [each for each in signatures_in(ends) if superblock is None or each != RAID_MEMBER]
+    said = [f"is a member of array {superblock.array_name}"] if superblock else []
+    said += [f"carries {', '.join(types)}"] if types else []
+    if said:
+        destroy = "'raidlab array destroy' removes the array, " if superblock else ""
+        raise DeviceRefused(
+            f"{spec.name} {' and '.join(said)}", hint=f"{destroy}'raidlab disks reset {spec.name}' makes a disk blank"
+        )
 
 
 def _folder(context: Context) -> LabFolder:

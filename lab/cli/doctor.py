@@ -1,4 +1,4 @@
-"""``raidlab doctor``: what this computer and the machine can do, what is missing, and the command that fixes it."""
+"""``raidlab doctor``: capabilities of this computer and the machine, missing requirements, and commands to fix them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``raidlab drill``: disasters to practise on. Between two of these commands the student works with any other."""
+"""``raidlab drill``: disasters for practice. Between two of these commands the student uses any other command."""
 
 from __future__ import annotations
 
@@ -10,18 +10,50 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
-from lab.cli.lesson_text import PASSED, say
+from lab.cli.lesson_text import PASSED, say, tell_sound
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import open_session
+from lab.cli.verbs import add_verbs
 from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of, forget_drill
-from lab.drills.desk import DrillDesk
+from lab.drills.desk import DrillDesk, close_case
 from lab.drills.disks import require_blank
-from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready
-from lab.drills.telling import PUT_BACK, RULES, briefing, committed_words, ended_page, hint_words, standing
+from lab.drills.exam import begin_exam, require_attempt, require_practice
+from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready, shell_lines
+from lab.drills.telling import (
+    EXAM_RULES,
+    PUT_BACK,
+    RULES,
+    briefing,
+    committed_words,
+    ended_page,
+    hint_words,
+    progress_lines,
+)
+from lab.drills.verbs import (
+    VERBS,
+    ClearDisks,
+    Commit,
+    Debrief,
+    DrillHint,
+    DrillStatus,
+    LeaveDrill,
+    ListDrills,
+    ResetDrill,
+    StartDrill,
+)
 from lab.drills.verdict import DrillVerdict, end_drill
 from lab.errors import DrillError, ExitCode
+from lab.gates.foreign import FileKind
+from lab.host.clock import utc_text
 from lab.lessons.student import Student, blank_lab
 from lab.session.arrival import keep_arrival, read_arrival
+from lab.session.leftovers import keep_leftovers, read_leftovers
+
+EACH_COMMAND = (
+    "`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there. Each of them "
+    "starts a machine, which goes off at its end: overlays, and arrays on them, go with it. What is on the disks "
+    "stays. Within `raidlab exec` nobody answers `drill commit`: type `raidlab drill commit` before it."
+)
 
 app = App(name="drill", help="Disasters to practise on, with a verdict on the data.", help_format="plaintext")
 
@@ -31,15 +63,12 @@ def default() -> None:
     """Show the drill that is open; without one, all drills."""
     context = current()
     if DrillCase.find(_folder(context)) is None:
-        list_drills()
+        _list(context, ListDrills())
     else:
-        status()
+        _status(context, DrillStatus())
 
 
-@app.command(name="list")
-def list_drills() -> None:
-    """List the drills with what you have reached."""
-    context = current()
+def _list(context: Context, _: ListDrills) -> None:
     store, case = DrillStore(context.host), DrillCase.find(_folder(context))
     rows, values = [], []
     for name, path in catalogue().items():
@@ -67,55 +96,48 @@ def list_drills() -> None:
         context.narrator.notice("begin one with 'raidlab drill start 1'")
 
 
-@app.command
-def start(
-    name: Annotated[str, Parameter(help="Id, number or part of the id; or the path of a drill file.")],
-    *,
-    seed: Annotated[
-        str | None, Parameter(help="Your name, or a word from your teacher: each word makes another case.")
-    ] = None,
-    reset: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Make all lab disks blank first: their data are gone.")
-    ] = False,
-    again: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Anew, even if it is open: what you did is gone.")
-    ] = False,
-) -> None:
-    """Make a disaster on the lab's disks, and say what an administrator would be told."""
-    context = current()
-    path = find_playable(name, context.target.kind)
+def _start(context: Context, verb: StartDrill) -> None:
+    path = find_playable(verb.name, context.target.kind)
     drill = read_drill(path)
+    context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))
     case = DrillCase.find(_folder(context))
-    if case is not None and not again:
+    if case is not None and not verb.again:
         same = case.drill.drill.id == drill.id
         hint = "'raidlab drill' shows it; --again makes it anew" if same else "'raidlab drill debrief' ends it"
         raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
+    if case is not None and case.record.exam and verb.exam is None:
+        raise DrillError(f"an exam in {case.drill.id} is open in this lab", hint="'raidlab drill debrief' ends it")
     desk = Student(context.host)
-    word = seed if seed is not None else case.record.seed if case is not None else desk.state.seed
+    word = verb.seed if verb.seed is not None else case.record.seed if case is not None else desk.state.seed
     chosen = ready(drill, path, word)
     folder = _folder(context)
+    if verb.exam is not None:
+        # Before any disk is made blank.
+        require_attempt(context.host, chosen.id, minutes=verb.exam, again=verb.again)
     arrival, is_open = read_arrival(folder), False
     keep_arrival(folder, None)
-    clears = reset or case is not None
+    clears = verb.reset or case is not None
     try:
-        # What will be gone in a moment is neither started nor told of.
+        # Arrays that are about to be erased are neither started nor reported.
         with open_session(context, start_arrays=not clears, watches=False) as session:
             is_open = True
             if clears:
                 blank_lab(session)
             require_blank(session, chosen)
-            DrillDesk.begin(session, chosen)
+            terms = (
+                begin_exam(context.host, chosen.id, seed=word, minutes=verb.exam, again=verb.again)
+                if verb.exam is not None
+                else None
+            )
+            DrillDesk.begin(session, chosen, terms)
     finally:
         if not is_open:
-            # The drill that is open goes on as it was.
+            # The open drill continues unchanged.
             keep_arrival(folder, arrival)
-    _show(context, chosen)
+    _show(context, chosen, is_exam=verb.exam is not None)
 
 
-@app.command
-def status() -> None:
-    """Show what the administrator was told, and how the drill stands."""
-    context = current()
+def _status(context: Context, _: DrillStatus) -> None:
     case = _require_case(context)
     if context.json:
         record = case.record
@@ -132,17 +154,15 @@ def status() -> None:
                 "touched_bytes": record.touched_bytes,
                 "resets": record.resets,
                 "commands": len(case.commands()),
+                "exam": record.exam,
             }
         )
         return
     say(briefing(case.drill))
-    out(pairs(standing(case, case.record.open_seconds / 60)))
+    out(pairs(progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
 
 
-@app.command
-def hint() -> None:
-    """Show one more hint. It costs nothing, and is noted."""
-    context = current()
+def _hint(context: Context, _: DrillHint) -> None:
     case = _require_case(context)
     number, text = case.hint()
     if number == len(case.drill.drill.hints):
@@ -153,10 +173,7 @@ def hint() -> None:
         say(hint_words(case.drill, number))
 
 
-@app.command
-def commit() -> None:
-    """Say that you write on the disks themselves from now on."""
-    context = current()
+def _commit(context: Context, _: Commit) -> None:
     with _desk(context) as desk:
         touched = desk.commit()
     if context.json:
@@ -165,10 +182,7 @@ def commit() -> None:
         out(committed_words(touched))
 
 
-@app.command
-def reset() -> None:
-    """Make the disks what they were when the drill began."""
-    context = current()
+def _reset(context: Context, _: ResetDrill) -> None:
     with _desk(context) as desk:
         desk.reset()
     if context.json:
@@ -177,39 +191,63 @@ def reset() -> None:
         out(PUT_BACK)
 
 
-@app.command
-def debrief(
-    name: Annotated[
-        str | None, Parameter(help="An ended drill, for its page once more; 'latest' is the newest.")
-    ] = None,
-    *,
-    array: Annotated[
-        str, Parameter(help="The array that has the data; without it, the one with the file system.")
-    ] = "",
-) -> int:
-    """End the drill: the verdict on the data, and what an expert would have done."""
-    context = current()
+def _debrief(context: Context, verb: Debrief) -> int:
     store = DrillStore(context.host)
-    if name is not None:
-        outcome = store.newest("" if name == "latest" else name)
-        _tell(context, outcome, {})
+    if verb.name is not None:
+        outcome = store.newest("" if verb.name == "latest" else verb.name)
+        _tell(context, outcome)
         return ExitCode.DONE
     with _desk(context) as desk:
-        sizes = {disk.name: disk.size_bytes for disk in desk.disks}
-        outcome = end_drill(desk, array.removeprefix("/dev/"))
-    _tell(context, outcome, sizes)
+        outcome = end_drill(desk, verb.array.removeprefix("/dev/"), is_final=verb.as_it_is)
+    _tell(context, outcome, can_clear=True)
     return ExitCode.DONE if outcome.verdict == DrillVerdict.SAVED else ExitCode.FAILED
 
 
-@app.command
-def leave() -> None:
-    """Give the drill up without a verdict; the disks stay as they are."""
-    context = current()
+def _leave(context: Context, _: LeaveDrill) -> None:
     folder = _folder(context)
-    if not forget_drill(folder):
+    try:
+        case = DrillCase.find(folder)
+    except DrillError:
+        # A damaged drill is closed too.
+        case = None
+    if case is not None:
+        require_practice(case.record.exam)
+        close_case(folder, case, {})
+    elif not forget_drill(folder):
         _require_case(context)
     keep_arrival(folder, None)
-    context.narrator.notice("the drill is closed")
+    context.narrator.notice("the drill is closed; 'raidlab drill clear' makes its disks blank")
+
+
+def _clear(context: Context, _: ClearDisks) -> None:
+    folder = _folder(context)
+    left = read_leftovers(folder)
+    if left is None:
+        raise DrillError("no drill has left anything on this lab's disks", hint="'raidlab disks' shows what is on them")
+    with open_session(context, watches=False) as session:
+        session.run(session.reset_all(only=left.disks))
+    keep_leftovers(folder, None)
+    if context.json:
+        out_json({"disks": left.disks})
+    else:
+        out(f"{left.disks[0]} to {left.disks[-1]} are blank")
+
+
+add_verbs(
+    app,
+    VERBS,
+    {
+        ListDrills: _list,
+        StartDrill: _start,
+        DrillStatus: _status,
+        DrillHint: _hint,
+        Commit: _commit,
+        ResetDrill: _reset,
+        Debrief: _debrief,
+        LeaveDrill: _leave,
+        ClearDisks: _clear,
+    },
+)
 
 
 @app.command
@@ -227,11 +265,12 @@ def verify(
         require_shared(files, catalogue().values(), is_proof=prove)
     chosen = {path: read_drill(path) for path in files or catalogue().values()}
     if not prove:
-        names = [drill.id for drill in chosen.values()]
-        out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))
+        tell_sound(context, [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in chosen.items()])
         return
     from lab.cli.proofs import prove_and_tell
 
+    for path, drill in chosen.items():
+        context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))
     prove_and_tell(context, (), chosen, seed, cluster)
 
 
@@ -253,17 +292,22 @@ def _desk(context: Context) -> Iterator[DrillDesk]:
         yield DrillDesk(session, case)
 
 
-def _show(context: Context, drill: ReadyDrill) -> None:
+def _show(context: Context, drill: ReadyDrill, *, is_exam: bool) -> None:
     if context.json:
         out_json({"id": drill.id, "title": drill.drill.title, "seed": drill.seed, "symptom": drill.drill.symptom})
         return
     say(briefing(drill))
     say(RULES)
-    say("`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there.")
+    if is_exam:
+        say(EXAM_RULES)
+    if context.is_embedded:
+        say(EACH_COMMAND)
+    else:
+        say("`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there.")
 
 
-def _tell(context: Context, outcome: DrillOutcome, sizes: dict[str, int]) -> None:
+def _tell(context: Context, outcome: DrillOutcome, *, can_clear: bool = False) -> None:
     if context.json:
         out_json(outcome)
         return
-    say(ended_page(outcome, sizes))
+    say(ended_page(outcome, can_clear=can_clear))

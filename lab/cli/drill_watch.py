@@ -1,4 +1,4 @@
-"""Every command that works in a lab counts for the drill that is open there."""
+"""Monitoring of commands in a lab with an open drill, which count for the drill."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LOOK_SECONDS = 0.5
 
 @contextmanager
 def drilled(context: Context, session: LabSession) -> Iterator[None]:
-    """What is written and typed while the lab is open is noted; what goes wrong with that is only told."""
-    # Nobody who is in no drill waits for the import.
+    """Record writes and typed commands while the lab is open; problems with this are only reported."""
+    # Avoid the cost of the import if no drill is open.
     if not (session.folder / "drill" / "case.json").exists():
         yield
         return
@@ -49,13 +49,13 @@ def drilled(context: Context, session: LabSession) -> Iterator[None]:
 
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
-    """Count, and answer what is asked from inside the machine, until the command is over."""
+    """Count, and answer requests from inside the machine, until the command has ended."""
     from lab.drills.mailbox import answer_one
 
     while not is_over.wait(_LOOK_SECONDS):
         try:
             desk.look()
-            if answer_one(desk) == "debrief":
+            if answer_one(desk):
                 return
         except LabError:
             return

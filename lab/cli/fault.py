@@ -1,4 +1,4 @@
-"""``raidlab fault``: scenarios of faults on real arrays, each ending in a verdict with its evidence."""
+"""``raidlab fault``: fault scenarios on real arrays, each with a verdict and its evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.cli.context import Context, current
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json
 from lab.errors import ExitCode, SpecError
-from lab.fault_lab.fault_store import LATEST, ScenarioJournal, StoredScenarios, begun_run, load_run
+from lab.fault_lab.fault_store import ScenarioJournal, StoredScenarios, begun_run, load_run
 from lab.fault_lab.outcome_text import (
     outcome_table,
     outcome_text,
@@ -28,6 +28,7 @@ from lab.fault_lab.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios
 from lab.fault_lab.scenario_run import ScenarioHooks, play_all
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome
 from lab.gates.numbers import Seed
+from lab.store.runs import LATEST
 
 app = App(
     name="fault", help="Faults on real arrays, each ending in a verdict with its evidence.", help_format="plaintext"
@@ -35,14 +36,14 @@ app = App(
 fault_campaign.add_to(app)
 fault_points.add_to(app)
 _MOST_NARRATED = 3
-"""With more scenarios than this each is a line, unless all is asked for (--verbose)."""
+"""With more scenarios than this, each is reported in one line, unless details are requested (--verbose)."""
 
 Names = Annotated[str, Parameter(help="Scenarios, by number or id.")]
 
 
 @app.command(name="list")
 def list_scenarios(*names: Names) -> None:
-    """List the scenarios, or tell what some of them break and what must hold."""
+    """List the scenarios, or show what some of them break and what must hold."""
     context = current()
     chosen = [find_scenario(name) for name in names] or list(all_scenarios())
     if context.json:
@@ -60,13 +61,13 @@ def run(
     every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All of them.")] = False,
     seed: Annotated[int, number(Seed, help="Of the oracle's writes, of cuts and of random histories.")] = 1,
     keep: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Keep every word of the machine, beside the outcomes.")
+        bool, Parameter(negative="", show_default=False, help="Store all output of the machine, beside the outcomes.")
     ] = False,
 ) -> int:
-    """Play scenarios on tiny arrays in a machine of their own, and tell whether all is as it must be.
+    """Play scenarios on tiny arrays in a machine of their own, and check that what must hold does.
 
-    In virtual time on the lab's own kernel; --on 'uml:?time=real' in real time. Every outcome is kept as soon as it
-    is there. The exit status is 0 only if all are as expected.
+    In virtual time on the lab's own kernel; --on 'uml:?time=real' in real time. Every outcome is stored as soon as it
+    is known. The exit status is 0 only if all are as expected.
     """
     context = current()
     if bool(names) == every:
@@ -95,7 +96,7 @@ def run(
 @app.command
 def show(
     name: Annotated[str, Parameter(help="A run: its id, the beginning of one, or 'latest'.")] = LATEST,
-    *scenarios: Annotated[str, Parameter(help="Scenarios of it whose evidence is wanted, by number or id.")],
+    *scenarios: Annotated[str, Parameter(help="Scenarios of the run whose evidence to show, by number or id.")],
 ) -> int:
     """Show stored outcomes again: the table of a run, or scenarios of it with all their evidence."""
     context = current()
@@ -114,7 +115,7 @@ def _shown(context: Context, stored: StoredScenarios, detailed: Sequence[str] = 
 
 
 def exit_code(stored: StoredScenarios) -> ExitCode:
-    """A lost machine outweighs a verdict, and that what could not be tried."""
+    """A lost machine takes precedence over a verdict, and a verdict over a scenario that could not be tried."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
     if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
@@ -124,19 +125,19 @@ def exit_code(stored: StoredScenarios) -> ExitCode:
 
 
 class _ScenarioNarrator:
-    """Tells on standard error what is done and why, and what becomes of it."""
+    """Reports each step, its reason and its outcome on standard error."""
 
     def __init__(self, context: Context, *, is_detailed: bool) -> None:
         self._notice = context.narrator.notice
         self._is_detailed = is_detailed
 
     def hooks(self, journal: ScenarioJournal | None) -> ScenarioHooks:
-        """``journal``: where every word of the machine is kept."""
+        """``journal``: receives all output of the machine."""
         told = (self._on_scenario, self._on_variant, self._on_step)
         return ScenarioHooks(*told, journal.add_document) if journal else ScenarioHooks(*told)
 
     def tell(self, outcome: ScenarioOutcome) -> None:
-        """One line, and what was not as expected."""
+        """One line, and any unexpected results."""
         self._notice(
             f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}"
         )

@@ -1,4 +1,4 @@
-"""``raidlab fault campaign``, ``replay`` and ``findings``: random histories, and what they have shown."""
+"""``raidlab fault campaign``, ``replay`` and ``findings``: random histories, and their findings."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from lab.fault_lab.history_play import Arena, HistoryOutcome, replayed
 from lab.fault_lab.place import with_own_kernel
 from lab.fault_lab.planted import find_planted_bug, planted_bugs
 from lab.gates.numbers import PointCount, Seconds, Seed
+from lab.host.files import make_folder, write_file
 from lab.machine import parse_target
 
 SEEDS = 1000
@@ -28,7 +29,7 @@ ALL = "all"
 
 
 def add_to(app: App) -> None:
-    """Make them sub-commands."""
+    """Add these as sub-commands."""
     app.command(campaign, name="campaign")
     app.command(replay, name="replay")
     app.command(findings, name="findings")
@@ -52,12 +53,12 @@ def campaign(
 ) -> int:
     """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
 
-    What should not be is kept as a finding, with an id that replays it, shrunk to the fewest operations and writes.
+    A violation is stored as a finding, with an id that replays it, shrunk to the fewest operations and writes.
     """
     context = current()
     if resume is not None:
         if seeds or minutes or level or policy or planted:
-            raise SpecError("--resume goes on with what the campaign was asked for", hint="give --resume alone")
+            raise SpecError("--resume cannot be combined with other options", hint="give --resume alone")
         with resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
             return _told(context, [_run(context, journal, calls, shrinks=shrink)])
     Bounds(level, policy)
@@ -91,7 +92,7 @@ def _run(context: Context, journal: CampaignJournal, calls: Any, *, shrinks: boo
 
 
 def _told(context: Context, summaries: list[CampaignSummary]) -> int:
-    """The exit status: that something was found is what a campaign of a planted bug is for, and else a failure."""
+    """The exit status: findings are a failure, except in a campaign with a planted bug, which is meant to find it."""
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
@@ -122,7 +123,7 @@ def _table(records: tuple[FindingRecord, ...]) -> str:
 
 
 def findings(
-    name: Annotated[str | None, Parameter(help="A finding; nothing: list those that are kept.")] = None,
+    name: Annotated[str | None, Parameter(help="A finding; without it: list all that are stored.")] = None,
     *,
     forget: Annotated[bool, Parameter(negative="", help="Remove it.")] = False,
 ) -> None:
@@ -136,11 +137,11 @@ def findings(
         if context.json:
             out_json(records)
         else:
-            out(_table(records) if records else "no findings are kept")
+            out(_table(records) if records else "no findings are stored")
         return
     found = store.find(name)
     if found is None:
-        raise SpecError(f"no finding '{name}' is kept", hint="raidlab fault findings lists those that are")
+        raise SpecError(f"no finding '{name}' is stored", hint="'raidlab fault findings' lists them")
     if forget:
         store.forget(found)
         context.narrator.notice(f"{found.folder.name} is forgotten")
@@ -150,7 +151,7 @@ def findings(
         out_json({"finding": found.record, "history": found.history, "folder": str(found.folder)})
     else:
         out("\n".join(_lines_of(found.record, found.history)))
-        out(f"kept in {found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
+        out(f"stored in {found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
 
 
 def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
@@ -186,7 +187,7 @@ def replay(
 
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
-    """From the folder if it is kept, which also knows a history that this version would not make; else from the id."""
+    """From the stored finding, whose history this version may not be able to generate; otherwise from the id."""
     kept: KeptFinding | None = FindingStore(context.host).find(name)
     if kept is None:
         finding_id = parse_id(name)
@@ -228,10 +229,10 @@ def _write_evidence(
     arena: Arena, finding_id: FindingId, history: FaultHistory, earlier: list[FaultHistory], folder: Path
 ) -> None:
     evidence = gathered(arena, history, earlier)
-    folder.mkdir(parents=True)
+    make_folder(folder)
     for file, data in evidence.files.items():
-        (folder / file).write_bytes(data)
+        write_file(folder / file, data)
     if evidence.outcome.differences:
         kind = evidence.outcome.differences[0].kind
         record = record_of(finding_id, evidence.outcome, kind, arena, status="confirmed")
-        (folder / "commands.sh").write_bytes(script_of(record, history))
+        write_file(folder / "commands.sh", script_of(record, history))

@@ -28,7 +28,7 @@ _HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement)
 
 
 def add_to(app: App) -> None:
-    """Make it one of the sub-commands."""
+    """Add this as a sub-command."""
     app.command(points, name="points")
 
 
@@ -108,7 +108,7 @@ def _tried(
 
 
 def chosen_configurations(names: Sequence[str]) -> list[CutConfiguration]:
-    """Those whose names begin so, without names all. Raises SpecError for a name that fits none."""
+    """Configurations with these name prefixes; all if there are none. Raises SpecError for a name without a match."""
     known = all_configurations()
     chosen = list(known) if not names else []
     for name in names:
@@ -117,7 +117,7 @@ def chosen_configurations(names: Sequence[str]) -> list[CutConfiguration]:
 
 
 def exit_code(found: Sequence[Explored]) -> int:
-    """A lost machine outweighs a broken promise, and that what could not be tried."""
+    """A lost machine takes precedence over a broken promise, and that over a point that could not be tried."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST
@@ -127,7 +127,7 @@ def exit_code(found: Sequence[Explored]) -> int:
 
 
 def tell_broken(context: Context, explored: Explored) -> None:
-    """What broke a promise, and how to see it again."""
+    """The broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     if explored.error:
         context.narrator.notice(f"{name}: {explored.error.message}")
@@ -141,7 +141,7 @@ def tell_broken(context: Context, explored: Explored) -> None:
 
 
 def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
-    """The table of what was tried, also of a part of it."""
+    """The results table, even if only a part was tried."""
     if context.json:
         out_json(
             [
@@ -205,7 +205,7 @@ def one_cut(context: Context, name: str, seed: str, word: str, operations: int |
 
 
 def show_list(context: Context) -> None:
-    """What can be tried, the promises, and what does not go together."""
+    """The available configurations, the promises, and the invalid combinations."""
     known = promises()
     if context.json:
         out_json(known)

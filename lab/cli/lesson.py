@@ -1,4 +1,4 @@
-"""``raidlab lesson``: the course, command by command. Between two of these the student works with any other command."""
+"""``raidlab lesson``: the course, command by command. Between two of these the student uses any other command."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.cli.session import open_session
+from lab.cli.verbs import add_verbs
 from lab.drills.schema import catalogue as drill_files
-from lab.drills.schema import read_drill
+from lab.drills.schema import read_drill, shell_lines
 from lab.errors import ExitCode, LessonError, SpecError
+from lab.gates.foreign import FileKind
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.course import LessonFiles
 from lab.lessons.engine import StepView
@@ -26,6 +28,19 @@ from lab.lessons.executor import carry_out, look_once_more
 from lab.lessons.schema import SOURCE_LANGUAGE
 from lab.lessons.student import LessonSession, Student, blank_lab, require_disks
 from lab.lessons.validation import check_file, course_problems
+from lab.lessons.verbs import (
+    VERBS,
+    Answer,
+    CheckStep,
+    DoStep,
+    LeaveLesson,
+    LessonHint,
+    ListLessons,
+    Measure,
+    ResetLesson,
+    ShowLesson,
+    StartLesson,
+)
 from lab.session.session import LabSession
 
 app = App(name="lesson", help="Guided lessons: read, predict, do, check, understand.", help_format="plaintext")
@@ -34,16 +49,14 @@ app = App(name="lesson", help="Guided lessons: read, predict, do, check, underst
 @app.default
 def default() -> None:
     """Show where you are; without an open lesson, the course."""
-    if Student(current().host).open_lesson() is None:
-        list_course()
-    else:
-        show()
-
-
-@app.command(name="list")
-def list_course() -> None:
-    """List the course with your progress."""
     context = current()
+    if Student(context.host).open_lesson() is None:
+        _list(context, ListLessons())
+    else:
+        _show_open(context, ShowLesson())
+
+
+def _list(context: Context, _: ListLessons) -> None:
     desk = Student(context.host)
     lines, open_id = desk.lines(), desk.state.lesson
     if context.json:
@@ -72,75 +85,50 @@ def list_course() -> None:
         context.narrator.notice(f"start with 'raidlab lesson start {following}'")
 
 
-@app.command
-def start(
-    name: Annotated[str, Parameter(help="Id, number or part of the id; or the path of a lesson file.")],
-    *,
-    seed: Annotated[str | None, Parameter(help="Your name, or a word from your teacher: it varies the lesson.")] = None,
-    language: Annotated[str | None, Parameter(help="Such as en, es or sv.")] = None,
-    reset: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Make all lab disks blank first: their data are gone.")
-    ] = False,
-    again: Annotated[bool, Parameter(negative="", show_default=False, help="From the first step.")] = False,
-    anyway: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Even if lessons that come before are not done.")
-    ] = False,
-) -> None:
-    """Begin a lesson, or go on with it where you left it."""
-    context = current()
+def _start(context: Context, verb: StartLesson) -> None:
     desk = Student(context.host)
-    files = desk.find(name)
-    before = None if again or reset or seed is not None or language else desk.resume(name)
+    files = desk.find(verb.name)
+    context.announce_foreign(files.path, FileKind.LESSON, files.shell_lines)
+    before = None if verb.again or verb.reset or verb.seed is not None or verb.language else desk.resume(verb.name)
     if before is not None and before.step is not None:
         context.narrator.notice("you continue where you left off; --again begins from the first step")
         _show(context, before)
         return
-    _require_needs(desk, files, anyway=anyway)
-    chosen = desk.language_for(files, language, _language_of_environment())
+    _require_needs(desk, files, anyway=verb.anyway)
+    chosen = desk.language_for(files, verb.language, _language_of_environment())
     with open_session(context, watches=False) as session:
-        if reset:
+        if verb.reset:
             blank_lab(session)
-        require_disks(session, files.ready(desk.state.seed if seed is None else seed, chosen))
-    _show(context, desk.start(name, context.target, seed=seed, language=chosen))
+        require_disks(session, files.ready(desk.state.seed if verb.seed is None else verb.seed, chosen))
+    _show(context, desk.start(verb.name, context.target, seed=verb.seed, language=chosen))
 
 
-@app.command
-def show() -> None:
-    """Show why the last step came out as it did, and what is to be done now."""
-    context = current()
+def _show_open(context: Context, _: ShowLesson) -> None:
     _show(context, Student(context.host).require_lesson())
 
 
-@app.command
-def answer(
-    text: Annotated[str, Parameter(help="One of the options as the step lists them, or the number it asks for.")],
-) -> int:
-    """Predict, or type the number that this step has you read off."""
-    context = current()
+def _answer(context: Context, verb: Answer) -> int:
     opened = Student(context.host).require_lesson()
-    opened.answer(text)
+    opened.answer(verb.text)
     step = opened.step
-    if step is None or step.ask is None or text not in step.ask.options:
+    if step is None or step.ask is None or verb.text not in step.ask.options:
         return _tell(context, opened, look_once_more(opened, _opener(context)))
     if context.json:
         out_json(lesson_text.lesson_value(opened))
     else:
-        out(opened.words.say("predicted", answer=step.ask.options[text]))
+        out(opened.words.say("predicted", answer=step.ask.options[verb.text]))
+        lesson_text.ask_measurements(opened.words, step)
+        if step.read is not None:
+            lesson_text.ask_reading(opened.words, step.read)
     return ExitCode.DONE
 
 
-@app.command
-def check() -> int:
-    """Check this step on the real lab. Exit status 1 while something is missing."""
-    context = current()
+def _check(context: Context, _: CheckStep) -> int:
     opened = Student(context.host).require_lesson()
     return _tell(context, opened, look_once_more(opened, _opener(context)))
 
 
-@app.command
-def hint() -> None:
-    """Show one more hint for this step; the third is the whole answer."""
-    context = current()
+def _hint(context: Context, _: LessonHint) -> None:
     opened = Student(context.host).require_lesson()
     text = opened.hint()
     step = opened.step
@@ -152,21 +140,16 @@ def hint() -> None:
     lesson_text.say(f"**{heading}** {text}")
 
 
-@app.command
-def do(
-    *,
-    plan: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Print the commands of this step; do nothing.")
-    ] = False,
-) -> int:
-    """Let the lab do this step for you, with the same commands that you would type."""
-    context = current()
+def _do(context: Context, verb: DoStep) -> int:
     desk = Student(context.host)
     opened = desk.require_lesson()
     step = opened.step
     if step is None:
         return _tell(context, opened, None)
-    if plan or not step.do:
+    if verb.plan or not step.do:
+        if verb.plan and step.do:
+            # The commands are the last hint.
+            opened.take_all_hints()
         for action in step.do:
             out(action.by_hand())
         if not step.do:
@@ -184,20 +167,14 @@ def do(
     return _tell(context, opened, view)
 
 
-@app.command
-def measure(name: Annotated[str, Parameter(help="The measurement, as the step names it.")]) -> int:
-    """Run a measurement of the open lesson, on emulated drives of its own, and check the step."""
-    context = current()
+def _measure(context: Context, verb: Measure) -> int:
     desk = Student(context.host)
     opened = desk.require_lesson()
-    _do_apart(context, opened, RunMeasurement(measure=name))
+    _do_apart(context, opened, RunMeasurement(measure=verb.name))
     return _tell(context, opened, look_once_more(opened, _opener(context)))
 
 
-@app.command
-def reset() -> None:
-    """Make all lab disks blank and begin the open lesson again, with the same seed."""
-    context = current()
+def _reset(context: Context, _: ResetLesson) -> None:
     opened = Student(context.host).require_lesson()
     with open_session(context, watches=False) as session:
         blank_lab(session)
@@ -205,12 +182,27 @@ def reset() -> None:
     _show(context, opened)
 
 
-@app.command
-def leave() -> None:
-    """Close the open lesson; its progress stays."""
-    context = current()
+def _leave(context: Context, _: LeaveLesson) -> None:
     Student(context.host).leave()
     context.narrator.notice("no lesson is open; 'raidlab lesson start NAME' continues where you left off")
+
+
+add_verbs(
+    app,
+    VERBS,
+    {
+        ListLessons: _list,
+        StartLesson: _start,
+        ShowLesson: _show_open,
+        Answer: _answer,
+        CheckStep: _check,
+        LessonHint: _hint,
+        DoStep: _do,
+        Measure: _measure,
+        ResetLesson: _reset,
+        LeaveLesson: _leave,
+    },
+)
 
 
 @app.command
@@ -240,10 +232,17 @@ def verify(
     if prove:
         from lab.cli.proofs import prove_and_tell
 
+        for each in chosen:
+            context.announce_foreign(each.path, FileKind.LESSON, each.shell_lines)
         prove_and_tell(context, chosen, drills, seed, cluster)
         return
-    names = [*(each.lesson.id for each in chosen), *(drill.id for drill in drills.values())]
-    out_json({"sound": names}) if context.json else out("\n".join(f"{name}: sound" for name in names))
+    lesson_text.tell_sound(
+        context,
+        [
+            *((each.lesson.id, each.path, FileKind.LESSON, each.shell_lines) for each in chosen),
+            *((drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in drills.items()),
+        ],
+    )
 
 
 def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:
@@ -258,7 +257,7 @@ def _show(context: Context, opened: LessonSession) -> None:
 
 
 def _tell(context: Context, opened: LessonSession, view: StepView | None) -> int:
-    """The checks of a look, and what comes next if the step is done."""
+    """The results of the checks, and the next step if this one is done."""
     is_done = view is None or view.is_done
     if context.json:
         out_json(lesson_text.view_value(opened, view))
@@ -291,6 +290,6 @@ def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:
 
 
 def _language_of_environment() -> str:
-    """The user's language as the locale names it: ``es`` of ``es_CO.UTF-8``."""
+    """The user's language according to the locale: ``es`` for ``es_CO.UTF-8``."""
     words = (os.environ.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return next((word[:2] for word in words if word), SOURCE_LANGUAGE)

@@ -1,4 +1,4 @@
-"""Every command that works in the lab also moves the open lesson on: students see at once that a step is done."""
+"""Checks of the open lesson after every command in the lab, so that students see completed steps immediately."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from contextlib import contextmanager
 
 from lab.cli.context import Context
 from lab.errors import LabError
+from lab.session.arrival import read_arrival
 from lab.session.session import LabSession
 
 
 @contextmanager
 def watched(context: Context, session: LabSession) -> Iterator[None]:
-    """Check the open lesson's step when a command has done its work; what goes wrong here is only told."""
-    # Nobody who has no lesson open waits for the import.
+    """Check the open lesson's step after a command; problems are only reported."""
+    # Avoid the cost of the import if no lesson is open.
     if not (context.host.state.root / "lessons" / "desk.json").exists():
         yield
         return
     from lab.lessons.executor import Watch
     from lab.lessons.student import Student
+    from lab.lessons.telling import tell
 
     try:
         opened = Student(context.host).open_lesson()
         is_here = opened is not None and opened.step is not None and opened.progress.target == str(context.target)
+        # The arrays of an open drill do not belong to the lesson.
+        is_here = is_here and read_arrival(session.folder) is None
         watch = Watch(opened, session) if opened is not None and is_here else None
     except LabError as error:
         context.narrator.notice(f"the lesson cannot be followed: {error.message}")
@@ -40,5 +44,5 @@ def watched(context: Context, session: LabSession) -> Iterator[None]:
         words = opened.words
         told = words.say("step-done", number=number, count=len(opened.lesson.steps))
         context.narrator.notice(f"{opened.lesson.title}: {told} 'raidlab lesson show' says why, and what comes next")
-    elif view is not None and view.mistake:
-        context.narrator.notice(f"{opened.words.say('mistake')}: {view.mistake.hint.strip()}")
+    elif view is not None and (mistake := tell(opened.words, view).mistake):
+        context.narrator.notice(f"{opened.words.say('mistake')}: {mistake.hint.strip()}")

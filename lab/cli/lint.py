@@ -10,14 +10,14 @@ from cyclopts import Parameter
 
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
-from lab.errors import ExitCode, LabError
+from lab.errors import ExitCode, LabError, SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.files import MOST_RECORD_BYTES, read_text
 from lab.gates.toml import parse_toml
 from lab.lint.fio_checks import lint_fio, lint_job_file
 from lab.lint.result_checks import lint_result
-from lab.lint.rules import LintFinding, LintRule, all_rules, distinct, find_rule
+from lab.lint.rules import Effect, LintFinding, LintRule, all_rules, distinct, find_rule
 from lab.parts import added
 from lab.results.elsewhere import is_file_name, read_files
 from lab.results.store import ResultStore, decode_record
@@ -41,7 +41,7 @@ def lint(
     *,
     explain: Annotated[str | None, Parameter(help="Explain one rule: why it is there, what to do, its source.")] = None,
 ) -> int:
-    """Name what makes a measurement untrustworthy. Ends with 1 if anything was found."""
+    """Name what makes a measurement untrustworthy, and what is not judged. Ends with 1 if a rule is broken."""
     context = current()
     if explain is not None:
         _show_rule(find_rule(explain), context)
@@ -56,15 +56,19 @@ def lint(
         out(_text(found))
     else:
         context.narrator.notice(f"{name}: no rule is broken")
-    return ExitCode.FAILED if found else ExitCode.DONE
+    return ExitCode.FAILED if any(not each.is_note for each in found) else ExitCode.DONE
 
 
 def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
-    """What the lint finds in whatever ``name`` is. Raises LabError if it is nothing, or cannot be read."""
+    """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
     path = Path(name)
     lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
     if lint_text:
-        return lint_text(read_text(path, _MOST_RECIPE_BYTES))
+        text = read_text(path, _MOST_RECIPE_BYTES)
+        try:
+            return tuple(lint_text(text))
+        except SpecError as error:
+            raise SpecError(f"'{path}': {error.message}", hint=error.hint) from None
     if path.suffix == ".json":
         return lint_result(decode_record(read_text(path, MOST_RECORD_BYTES).encode(), source=name))
     if path.suffix and is_file_name(path.name):
@@ -90,7 +94,7 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
 
 
 def _is_workload(path: Path) -> bool:
-    """Rather than an experiment: by the key that each workload has, and no experiment."""
+    """Whether the file is a workload, not an experiment: it has a key that all workloads have, and no experiment."""
     return "direction" in parse_toml(toml_text(path), source=str(path))
 
 
@@ -122,5 +126,9 @@ def _show_rule(rule: LintRule, context: Context) -> None:
     if context.json:
         out_json(rule)
         return
-    effect = "the run is refused" if rule.effect.value == "refuse" else "the result is stamped with it"
+    effect = {
+        Effect.REFUSE: "the run is refused",
+        Effect.STAMP: "the result is stamped with it",
+        Effect.NOTE: "nothing is wrong: it is not judged",
+    }[rule.effect]
     out(f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}")

@@ -1,52 +1,45 @@
-"""``raidlab load`` and ``raidlab workloads``: one workload on one array that is there, live."""
+"""``raidlab load`` and ``raidlab workloads``: one workload on one existing array, live."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from cyclopts import Parameter
 
+from lab.actions.loads import Load
 from lab.cli.context import Context, current
-from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session
+from lab.cli.verbs import command_of
 from lab.errors import ExitCode
-from lab.gates.numbers import Seconds, parse_bytes
+from lab.gates.foreign import FileKind
 from lab.measure.job import Measured
+from lab.session import load as session_load
 from lab.session.history import LoadMeasure, load_value
-from lab.session.load import Forecast, Load, beside_prediction, predict
+from lab.session.load import Forecast, beside_prediction, predict
 from lab.session.session import LabSession
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures
 from lab.workloads.live import LiveInterval
-from lab.workloads.workload import Workload, all_workloads, find_workload
+from lab.workloads.workload import Workload, all_workloads
 
 
-def load(
-    workload: Annotated[str, Parameter(help="A workload, or the path of a .toml file: see 'raidlab workloads'.")],
-    array: Annotated[str, Parameter(help="A running array, or a free disk: a bare one is overwritten.")],
-    *,
-    runtime: Annotated[float, number(Seconds, help="Seconds to measure; Ctrl-C ends it before.")] = 10.0,
-    size: Annotated[str | None, Parameter(help="What it works on, over all jobs, such as 64M.")] = None,
-) -> int:
-    """Run one workload on an array and print its figures; live values on standard error."""
-    context = current()
-    work = find_workload(workload)
-    working_set = None if size is None else parse_bytes(size, what="size")
+def _load(context: Context, action: Load) -> int:
+    work = action.work
+    context.announce_foreign(action.workload, FileKind.WORKLOAD)
     with open_session(context) as session:
-        is_array = any(status.name == array for status in session.statuses())
-        forecast = predict(session, array, work) if is_array else None
+        is_array = any(status.name == action.array for status in session.statuses())
+        forecast = predict(session, action.array, work) if is_array else None
         if forecast:
             number = f"about {human_rate(forecast.iops)} IOPS: " if forecast.iops else ""
             context.narrator.notice(f"expected: {number}{forecast.reason}")
-        measured = _run(context, session, array, work, runtime, working_set)
+        measured = _measured(context, session, action, work)
     if measured is None:
         return ExitCode.FAILED
     if context.json:
-        out_json(_value(work, array, measured, forecast))
+        out_json(_value(work, action.array, measured, forecast))
     else:
         out(_text(measured))
         if forecast and forecast.iops:
@@ -54,17 +47,18 @@ def load(
     return ExitCode.DONE
 
 
-def _run(
-    context: Context, session: LabSession, array: str, work: Workload, runtime: float, working_set: int | None
-) -> Measured | None:
+load = command_of(Load, _load)
+
+
+def _measured(context: Context, session: LabSession, action: Load, work: Workload) -> Measured | None:
     over = threading.Event()
     is_live = sys.stderr.isatty() and not context.quiet
-    made = Load(
+    made = session_load.Load(
         session,
-        array,
+        action.array,
         work,
-        runtime_seconds=runtime,
-        working_set_bytes=working_set,
+        runtime_seconds=action.runtime,
+        working_set_bytes=action.working_set_bytes,
         on_live=lambda interval: _show(interval, is_live=is_live) if not context.quiet else None,
         on_end=lambda _: over.set(),
     )

@@ -16,22 +16,22 @@ from lab.gates.text import require_utf8, shortened, visible
 from lab.host import signals, streams
 from lab.host.files import advice
 
-_MOST_TOLD_OF_COMMAND = 200
-_NEXT_AT_LEAST = "--verbose tells every command that is run, and 'raidlab doctor' what is missing"
-_MOST_TOLD = 2000
-"""Characters of an error: what was typed, and is repeated in it, may be of any length."""
+_MAX_COMMAND_CHARACTERS = 200
+_DEFAULT_HINT = "use --verbose to show commands, or 'raidlab doctor' to check requirements"
+_MAX_ERROR_CHARACTERS = 2000
+"""Maximum length of an error: it may repeat user input of any length."""
 
 
 def main() -> None:
-    """Console entry: all that concerns the whole process, and then the command line."""
+    """Console entry point: process-wide setup, then the command line."""
     streams.prepare()
     signals.nothing_is_open()
-    signals.install(err)
-    # Registered first, this is called last, when no thread is waited for any more.
+    signals.install()
+    # Registered first, so called last, after all threads have been joined.
     atexit.register(signals.ignore)
     try:
         status = run(sys.argv[1:])
-        # What is left is the interpreter's own end, where an exception would only be printed.
+        # Only the interpreter's own exit remains, where an exception would merely be printed.
         signals.nothing_is_open()
     except signals.Interrupted as interrupted:
         status = _closed(interrupted)
@@ -40,23 +40,24 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
-    # Who holds a lab is told by the command: a line will do.
-    command = shortened(visible(" ".join(("raidlab", *arguments))), _MOST_TOLD_OF_COMMAND)
+    # The command identifies the process that holds a lab: one line is enough.
+    command = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
     use_options(Options(json="--json" in arguments, command=command))
     try:
         if list(arguments) == ["--version"]:
-            # Before anything is imported: scripts ask for it all the time.
+            # Before any import: scripts request the version frequently.
             out(__version__)
+            streams.finish()
             return ExitCode.DONE
         require_utf8(arguments)
         status = _dispatch(arguments)
-        sys.stdout.flush()
+        streams.finish()
     except LabError as error:
         status = _report(error.message, error.hint, type(error).__name__, error.exit_code)
     except signals.Interrupted as interrupted:
         status = _closed(interrupted)
     except BrokenPipeError:
-        # Whoever read standard output has seen enough.
+        # The reader of standard output has closed it.
         streams.give_up(sys.stdout.fileno())
         status = ExitCode.DONE
     except OSError as error:
@@ -86,14 +87,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
     try:
         result: Any = app.meta(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        chain = " ".join(error.command_chain or ())
-        hint = f"'{' '.join(filter(None, ('raidlab', chain)))} --help' shows what can be written"
-        return _report(str(error).strip(), hint, "UsageError", ExitCode.USAGE)
+        from lab.cli.usage import usage_words
+
+        return _report(*usage_words(error), "UsageError", ExitCode.USAGE)
     return result if isinstance(result, int) else ExitCode.DONE
 
 
 def _report(message: str, hint: str, kind: str, status: int) -> int:
-    message, hint = shortened(message, _MOST_TOLD), shortened(hint or _NEXT_AT_LEAST, _MOST_TOLD)
+    message, hint = shortened(message, _MAX_ERROR_CHARACTERS), shortened(hint or _DEFAULT_HINT, _MAX_ERROR_CHARACTERS)
     err(f"raidlab: {message}\n  next: {hint}")
     if options().json:
         out_json_line({"error": {"kind": kind, "message": message, "hint": hint, "exit_status": int(status)}})
@@ -101,15 +102,6 @@ def _report(message: str, hint: str, kind: str, status: int) -> int:
 
 
 def _report_unexpected(error: Exception) -> int:
-    import tempfile
-    import traceback
+    from lab.host.bugs import bug_words, keep_traceback
 
-    try:
-        descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write("".join(traceback.format_exception(error)))
-        hint = f"report it with {path}"
-    except OSError:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        hint = f"report it with this place: {last.filename}:{last.lineno}"
-    return _report(f"this should not happen: {type(error).__name__}: {error}", hint, "Bug", ExitCode.FAILED)
+    return _report(bug_words(error), keep_traceback(error), "Bug", ExitCode.FAILED)

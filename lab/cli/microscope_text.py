@@ -1,4 +1,4 @@
-"""The parity microscope as text: where a block lies, a stripe in hex, a small write and a crash step by step."""
+"""The parity microscope as text: the location of a block, a stripe in hex, a small write and a crash step by step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINE_BYTES = 16
 
 
 def block_text(shape: MappedArray, found: LocatedBlock) -> str:
-    """Where a block lies."""
+    """The location of a block."""
     end = found.sector + BLOCK_SECTORS - 1
     words = [f"block {found.block} of 4 KiB, sectors {found.sector} to {end} of the array"]
     if found.chunk is not None:
@@ -51,7 +51,7 @@ def _place_row(place: LocatedPlace) -> tuple[object, ...]:
 
 
 def sector_text(shape: MappedArray, found: LocatedSector) -> str:
-    """What a sector of a member holds."""
+    """The content of a sector of a member."""
     slot = "no slot" if found.slot is None else f"slot {found.slot}"
     lines = [shape_words(shape), f"{found.member} ({found.device}, {slot}), sector {found.device_sector}: {found.area}"]
     end = found.area_start + found.area_sectors - 1
@@ -69,7 +69,7 @@ def sector_text(shape: MappedArray, found: LocatedSector) -> str:
 
 
 def file_text(shape: MappedArray, found: LocatedFile) -> str:
-    """Where a file lies, extent by extent."""
+    """The location of a file, extent by extent."""
     rows = []
     for each in found.extents:
         start = each.start
@@ -94,7 +94,7 @@ def file_text(shape: MappedArray, found: LocatedFile) -> str:
 
 
 def picture_text(picture: StripePicture, offset: int, count: int) -> str:
-    """A stripe: the bytes of each chunk from ``offset`` on, what is computed beside what is stored, and the verdict."""
+    """A stripe: the bytes of each chunk from ``offset`` on, computed and stored values, and the verdict."""
     stripe, shape = picture.stripe, picture.shape
     last = (stripe.first_sector + stripe.sectors - 1) // BLOCK_SECTORS
     blocks = f"blocks {stripe.first_sector // BLOCK_SECTORS} to {last} of the array"
@@ -150,17 +150,17 @@ def _agrees(seen: SeenCell, label: str) -> str:
 
 
 def hex_text(part: bytes, start: int, wrong: frozenset[int]) -> str:
-    """Bytes in hex, each one that differs with ``>`` before it."""
+    """Bytes in hex, differing ones prefixed with ``>``."""
     return "".join(f"{'>' if start + at in wrong else ' '}{byte:02x}" for at, byte in enumerate(part))
 
 
 def readable(part: bytes) -> str:
-    """Letters and signs as they are, points for everything else."""
+    """Printable characters as they are, dots for all others."""
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
 
 
 def write_text(shape: MappedArray, write: SmallWrite) -> str:
-    """A small write as md should do it."""
+    """A small write as expected from md."""
     lines = [shape_words(shape), *write_head(shape, write)]
     rows = [
         (io.name, io.slot, io.kind.value if io.kind else "other data", io.reads or "-", io.writes or "-", _log(io))
@@ -176,7 +176,7 @@ def _log(io: MemberIo) -> str:
 
 
 def observed_text(seen: ObservedWrite) -> str:
-    """What the write really did, beside what was predicted."""
+    """The observed effect of the write, with the prediction."""
     wanted = {(io.slot, io.name): io for io in seen.predicted.ios}
     rows = []
     for io in seen.members:
@@ -190,7 +190,7 @@ def observed_text(seen: ObservedWrite) -> str:
 
 
 def crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashState]) -> str:
-    """A table of what is read after a crash: a row for each set of writes that were done, a column for each loss."""
+    """Results of reads after a crash: a row for each set of completed writes, a column for each loss."""
     singles = [read.lost for read in states[0].reads if len(read.lost) < 2]
     columns = ["all members" if not lost else f"without {slot_name(shape, lost[0])}" for lost in singles]
     rows = []

@@ -1,4 +1,4 @@
-"""Numbers as words of the command line."""
+"""Numbers as command line arguments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lab.gates.numbers import checked, real, whole
 
 
 def number(kind: Any, **more: Any) -> Parameter:
-    """The option's value as one of the types of ``lab.gates.numbers``.
+    """Restrict an option's value to one of the types of ``lab.gates.numbers``.
 
-    1.5 is no whole number, where cyclopts by itself would round it.
+    1.5 is not a whole number, but cyclopts by itself would round it.
     """
     is_whole = kind.__origin__ is int
 

@@ -1,4 +1,4 @@
-"""What goes to standard output (data) and to standard error (narration)."""
+"""Output to standard output (data) and to standard error (narration)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,29 +16,33 @@ FEWEST_COLUMNS, MOST_COLUMNS = 40, 1000
 
 
 def out(text: str = "") -> None:
-    """Lines of data."""
+    """Print lines of data."""
     print(visible(text, lines=True), flush=True)
 
 
 def err(text: str) -> None:
-    """Lines of narration."""
+    """Print lines of narration."""
     print(visible(text, lines=True), file=sys.stderr, flush=True)
 
 
 def out_json(value: Any) -> None:
-    """A value as JSON, laid out for people too."""
+    """Print a value as indented JSON."""
     import msgspec
 
     out(visible_json(msgspec.json.format(_encoded(value), indent=2).decode()))
 
 
 def out_json_line(value: Any) -> None:
-    """A value as one line of JSON."""
+    """Print a value as one line of JSON."""
     out(visible_json(_encoded(value).decode()))
 
 
 def _encoded(value: Any) -> bytes:
-    """Names of files may hold bytes that are no UTF-8, which JSON cannot: they are written out as on a terminal."""
+    """Encode a value as JSON.
+
+    File names may contain bytes that are not valid UTF-8, which JSON cannot represent: they are escaped as on a
+    terminal.
+    """
     import msgspec
 
     try:
@@ -55,7 +60,7 @@ def _written_out(value: Any) -> Any:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
-    """Columns aligned by spaces: reads well on a terminal, and tools can cut it. Headings in ``right`` align right."""
+    """Columns aligned by spaces: readable on a terminal, and parseable by tools. ``right``: right-aligned headings."""
     cells = [list(headings), *([visible(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     to_right = [heading in set(right) for heading in headings]
@@ -69,6 +74,22 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: I
     return "\n".join(lines)
 
 
+def fitting_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
+    """A table, or, if the terminal is too narrow, each row on several lines: the first cell first."""
+    kept = [list(map(str, row)) for row in rows]
+    text, columns = table(headings, kept, right=right), shutil.get_terminal_size().columns
+    # Files and pipes have no width.
+    is_shown = sys.stdout.isatty() or "COLUMNS" in os.environ
+    if not is_shown or max(map(len, text.splitlines())) <= columns:
+        return text
+    lines = []
+    for row in kept:
+        cells = [f"{heading}: {cell}" for heading, cell in zip(headings[1:], row[1:], strict=True) if cell]
+        lines += textwrap.wrap(visible(row[0]), columns) or [""]
+        lines += textwrap.wrap("; ".join(map(visible, cells)), columns, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
+
+
 def pairs(values: Mapping[str, object]) -> str:
     """``name  value`` lines, aligned."""
     width = max((len(name) for name in values), default=0)
@@ -76,9 +97,9 @@ def pairs(values: Mapping[str, object]) -> str:
 
 
 def use_width() -> None:
-    """Leave what renders (rich) no width in which nothing can be written, or which takes gigabytes to fill.
+    """Limit the width for rich to values at which it can print, and does not use gigabytes of memory.
 
-    Fewer columns than that take rich minutes; a terminal that says 0 is one of which nobody knows the size.
+    With fewer columns rich takes minutes; a terminal that reports 0 has an unknown size.
     """
     for name in ("COLUMNS", "LINES"):
         typed = os.environ.pop(name, "")

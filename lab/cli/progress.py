@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar with the time left on a terminal, otherwise one line per step."""
+"""Progress of long operations on standard error: a bar with the time left on a terminal, otherwise a line per step."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ class ProgressBar:
             self._bar.stop()
 
     def show_run(self, progress: RunProgress) -> None:
-        """How far an experiment is."""
+        """Show the progress of an experiment."""
         self.show(progress.label, progress.fraction, progress.left_seconds, progress.step_seconds)
 
     def show(self, label: str, fraction: float, left_seconds: float | None = None, step_seconds: float = 0.0) -> None:
-        """What is done, and what part of the whole. ``left_seconds`` None: as the bar itself has moved until now."""
+        """Show the current step, and the fraction done.
+
+        ``left_seconds`` None: estimated from the bar's progress so far.
+        """
         if self._quiet or not label:
             return
         if not self.is_terminal:

@@ -1,4 +1,4 @@
-"""Proofs of lessons and drills, side by side: a line each as they come, and at the end what could not be proved."""
+"""Parallel proofs of lessons and drills: one line each on completion, and the failures at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lab.machine.kernel_image import quickest
 
 
 class AnyProof(Protocol):
-    """Of a lesson or a drill."""
+    """A proof of a lesson or a drill."""
 
     @property
     def sentence(self) -> str: ...
@@ -36,14 +36,14 @@ class AnyProof(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """One that came to no end."""
+    """A proof that was not completed."""
 
     sentence: str
     failures: tuple[str, ...]
 
 
 def _attempt(name: str, job: Callable[[], AnyProof]) -> AnyProof:
-    """One that cannot be carried out is told with the others, which go on."""
+    """A failed proof is reported with the others, which continue."""
     try:
         return job()
     except RequirementMissing:
@@ -55,7 +55,7 @@ def _attempt(name: str, job: Callable[[], AnyProof]) -> AnyProof:
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A proof on a worker of a cluster, which has the same course and drills."""
+    """The request for a proof to a worker of a cluster, which has the same course and drills."""
 
     id: str
     is_drill: bool
@@ -64,12 +64,12 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As it is told where there is no proof."""
+        """Its name in the report if there is no proof."""
         return f"{self.id} ('{self.word}')"
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of it there: one of these, whole, so that it is told as if it had been proved here."""
+    """The result from a worker: one complete proof, reported in the same way as a local one."""
 
     lesson: Proof | None = None
     drill: DrillProof | None = None
@@ -77,7 +77,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def prove_asked(payload: bytes) -> bytes:
-    """On a worker: prove it, and tell."""
+    """On a worker: carry out the proof, and return the result."""
     asked = decode_json(payload, _Asked)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(asked.target), host)
@@ -113,7 +113,7 @@ def prove_and_tell(
     seeds: Sequence[str] | None,
     cluster: str = "",
 ) -> None:
-    """All of them for each seed. Raises LessonError for what could not be proved."""
+    """Run all of them for each seed. Raises LessonError for failed proofs."""
     words = seeds or PROOF_SEEDS
     target = quickest(context.target, context.host.processes, context.host.files)
     time = "virtual time" if target.is_virtual_time else "real time"

@@ -1,4 +1,4 @@
-"""``raidlab report``: results as one document."""
+"""``raidlab report``: results as a single document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.results.store import ResultStore
 
 
 class Format(StrEnum):
-    """What a report can be written as."""
+    """Output formats of a report."""
 
     HTML = "html"
     MARKDOWN = "markdown"
@@ -45,7 +45,7 @@ def report(
     """Write a report: figures with intervals, theory and published numbers beside them, plots, conditions, cautions.
 
     HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
-    report, and the rest is told. More than twelve results become distributions.
+    report, which covers the rest. More than twelve results become distributions.
     """
     from lab.fault_lab.fault_store import load_run
     from lab.fault_lab.outcome_text import outcome_table
@@ -97,11 +97,11 @@ def _is_of_sweep(
     *,
     has_faults: bool,
 ) -> bool:
-    """Whether it is a sweep's report; then it is written."""
+    """Whether this is a sweep's report; if so, it is written."""
     report_sweep = added("report of a sweep")
     if report_sweep is None:
         return False
-    # Without a file and a form it is the sweep's own document, as of every command with --json.
+    # Without an output file and a format it is the sweep's own document, as for every command with --json.
     kind = chosen or ("json" if context.json and output is None else "")
     told = report_sweep(names, kind, output, title, context.host, is_alone=not has_faults)
     if told is not None:
@@ -110,7 +110,7 @@ def _is_of_sweep(
 
 
 def _by_ending(output: Path | None) -> Format:
-    """The form that the file's name asks for. Raises SpecError for an ending that is none of them."""
+    """The format for the file's suffix. Raises SpecError for an unknown suffix."""
     ending = output.suffix.lower() if output else ""
     if ending and ending not in _SUFFIXES:
         raise SpecError(

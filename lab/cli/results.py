@@ -1,4 +1,4 @@
-"""``raidlab results``: what has been measured."""
+"""``raidlab results``: stored results."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from lab.lint.result_checks import as_shown
 from lab.machine.target import target_words
 from lab.report.tables import csv_of, render_result
 from lab.results.elsewhere import import_results
+from lab.results.journal import RECORD_NAME
 from lab.results.record import RunStatus
-from lab.results.store import LATEST, RECORD_NAME, ResultStore
+from lab.results.store import ResultStore
+from lab.store.runs import LATEST
 
 app = App(name="results", help="Stored results.", help_format="plaintext")
 
@@ -77,7 +79,7 @@ def path(name: str = LATEST) -> None:
 def delete(name: str) -> None:
     """Delete one result."""
     context, store = current(), _store()
-    # Never by a word that means another result tomorrow.
+    # Not by a word that refers to another result later.
     if name == LATEST:
         raise ResultError("'latest' is not deleted", hint="write the id: 'raidlab results' lists them")
     deleted = store.delete(name)

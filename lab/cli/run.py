@@ -21,8 +21,9 @@ from lab.experiments.published import find_published, study_names
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment, seeded
 from lab.experiments.service import RunRequest, resume_experiment, run_experiment
+from lab.gates.foreign import FileKind
 from lab.gates.numbers import Seed
-from lab.host.files import HostFiles
+from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.findings import findings_table
 from lab.report.tables import csv_of, heading, render_result
@@ -82,7 +83,7 @@ def run(
         raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
     record = _measured(context, name, resume, seed, frozenset(allow or ()), verify_repeat=verify_repeat)
     if csv is not None:
-        csv.write_text(csv_of(record), encoding="utf-8")
+        write_file(csv, csv_of(record).encode())
     if context.json:
         out_json(record)
     else:
@@ -101,6 +102,7 @@ def _measured(
     verify_repeat: bool,
 ) -> ResultRecord:
     chosen = find_experiment(name) if name else None
+    context.announce_foreign(name or "", FileKind.EXPERIMENT)
     with ProgressBar(quiet=context.quiet) as bar:
         narrator = context.narrator
         request = RunRequest(
@@ -114,7 +116,7 @@ def _measured(
 
 
 def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) -> None:
-    """Keep one of two that are the same. Raises ExperimentError with the first differences; then both are kept."""
+    """Delete the second of two identical results. Raises ExperimentError with the first differences otherwise."""
     found = list(differences(first, second))
     if not found:
         ResultStore(context.host.state.results).delete(second.id)
@@ -122,7 +124,7 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
         return
     rest = f"; and {len(found) - MOST_DIFFERENCES} more" if len(found) > MOST_DIFFERENCES else ""
     is_exact = first.conditions.is_virtual_time and second.conditions.is_virtual_time
-    hint = f"both are kept: raidlab compare {first.id} {second.id}"
+    hint = f"both are stored: raidlab compare {first.id} {second.id}"
     raise ExperimentError(
         f"two runs differ in {len(found)} values: {'; '.join(found[:MOST_DIFFERENCES])}{rest}",
         hint=hint if is_exact else f"in real time they always do; choose uml:?time=virtual. {hint}",
@@ -144,7 +146,10 @@ def _require_fitting(name: str | None, resume: str | None, seed: int | None, *, 
 
 
 def _process_started_seconds(files: HostFiles) -> float | None:
-    """When this command began on the monotonic clock: field 22 of /proc/self/stat, in ticks since boot (proc(5))."""
+    """The start time of this command on the monotonic clock.
+
+    Source: field 22 of /proc/self/stat, in ticks since boot (proc(5)).
+    """
     fields = (files.read("/proc/self/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) / TICKS_PER_SECOND if len(fields) > 19 else None
 
@@ -169,9 +174,9 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
 
 
 def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
-    """Run every study; one that fails is reported, and the others still run. The exit status.
+    """Run every study; a failed one is reported, and the others still run. Returns the exit status.
 
-    Raises ExperimentError at the end if any failed; with --json the failures stand in the document instead.
+    Raises ExperimentError at the end if any failed; with --json the failures are in the document instead.
     """
     suffix = QUICK if is_quick else ""
     names = [f"{study}{suffix}" for study in study_names() if f"{study}{suffix}" in built_in_names()]
@@ -213,7 +218,7 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
 
 
 def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
-    """All studies in one document, those that failed named in it."""
+    """All studies in one document, including the names of failed ones."""
     from lab.report.collected import collect, loaded
     from lab.report.written import write_report
     from lab.results.elsewhere import FoundResult

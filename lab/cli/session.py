@@ -1,4 +1,4 @@
-"""The open lab of one command: narrated, with a progress bar for waits, and plans as text and JSON."""
+"""The open lab of one command: commands are reported, waits show a progress bar, plans print as text and JSON."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lab.session.session import LabSession
 
 @contextmanager
 def open_session(context: Context, *, start_arrays: bool = True, watches: bool = True) -> Iterator[LabSession]:
-    """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens.
+    """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end.
 
-    With ``watches`` the open lesson is checked at the end, while everything is still there.
+    With ``watches`` the open lesson is checked at the end, before anything is stopped.
     """
     opened = core.open_session(
         context.target,
@@ -39,7 +39,7 @@ def open_session(context: Context, *, start_arrays: bool = True, watches: bool =
 
 
 def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -> ArrayStatus:
-    """Wait for the syncs that an array owes, with a progress bar."""
+    """Wait for an array's pending syncs, with a progress bar."""
     label = f"{name}: {what}"
     with ProgressBar(quiet=context.quiet) as bar:
         bar.show(label, 0.0)
@@ -52,7 +52,7 @@ def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -
 
 
 def show_plan(context: Context, plan: Plan) -> None:
-    """Print a plan and do nothing: commands on standard output, what they are for on standard error."""
+    """Print a plan without running it: commands on standard output, their reasons on standard error."""
     if context.json:
         out_json(plan_value(plan))
         return

@@ -18,7 +18,7 @@ _LINE_ENDS = b"\r\n"
 
 
 class WayOut:
-    """Finds Enter ~ . in what is typed, as ssh(1) has it; Enter ~ ~ types one ``~``."""
+    """Detects Enter ~ . in the input, as ssh(1) does; Enter ~ ~ sends one ``~``."""
 
     def __init__(self) -> None:
         self._is_at_start = True
@@ -26,7 +26,7 @@ class WayOut:
         self.is_taken = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """What is to be typed of it; after ``~ .`` nothing more."""
+        """The part of the input to send; empty after ``~ .``."""
         typed = bytearray()
         for code in data:
             if self._has_tilde:

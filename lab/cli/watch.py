@@ -50,14 +50,14 @@ def watch(
 
 
 def _let_syncs_go_on(session: LabSession) -> None:
-    """A freshly assembled array waits with its sync for the first write."""
+    """Start the pending sync of a newly assembled array, which otherwise waits for the first write."""
     for status in session.statuses() if session.is_embedded else ():
         if status.awaits_resync or status.awaits_rebuild:
             session.run(session.array(status.name).awake(status))
 
 
 def rates_of(looks: Sequence[Snapshot], device: str) -> tuple[float, float] | None:
-    """Bytes read and written per second between the last two looks."""
+    """Bytes read and written per second between the last two snapshots."""
     rates = rates_between(looks[-2], looks[-1], device) if len(looks) > 1 else None
     return (rates.read_bytes_per_second, rates.write_bytes_per_second) if rates else None
 
@@ -92,7 +92,7 @@ def line_of(looks: list[Snapshot], status: ArrayStatus) -> str:
 
 
 def value_of(session: LabSession, looks: list[Snapshot]) -> dict[str, Any]:
-    """One look for JSON."""
+    """One snapshot for JSON."""
     arrays = []
     for status in looks[-1].arrays:
         value, sync = status_value(session, status), sync_pace(looks, status.name)

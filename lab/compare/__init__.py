@@ -1,1 +1,1 @@
-"""Two results side by side: whether they may be compared, by how much they differ, and whether that can be told."""
+"""Comparison of two results: whether they are comparable, their differences, and the significance of these."""

@@ -1,4 +1,4 @@
-"""Two results: whether they may be compared, and their ratios, each with an interval and a verdict. Pure."""
+"""Comparison of two results: comparability, and ratios, each with an interval and a verdict. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.units import human_bytes
 
 ALL = "all"
 _MEMORY_SLACK = 0.05
-"""Part of the memory by which equal machines may differ."""
+"""Fraction of the memory by which equal machines may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Difference:
     """One condition in which two results differ."""
 
     condition: str
-    """The word that allows it."""
+    """The word that allows the difference."""
     sentence: str
 
 
 class UnlikeRuns(ResultError):
-    """Two results that must not be compared as they are; ``differences`` tells why."""
+    """Two results that are not comparable as they are; ``differences`` lists the reasons."""
 
     def __init__(self, message: str, *, hint: str, differences: tuple[Difference, ...]) -> None:
         super().__init__(message, hint=hint)
@@ -88,15 +88,15 @@ def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, 
 
 
 def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
-    """What a kernel takes for itself differs by some MiB between two starts of one machine."""
+    """Memory is equal up to the kernel's own use, which differs by a few MiB between two boots of one machine."""
     least, most = sorted((first.memory_bytes, second.memory_bytes))
     return most - least <= _MEMORY_SLACK * most
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """The differences that were allowed.
+    """The allowed differences.
 
-    Raises UnlikeRuns that names every other one with the word that allows it, SpecError for an unknown word.
+    Raises UnlikeRuns with every other difference and the word that allows it, SpecError for an unknown word.
     """
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
@@ -118,7 +118,7 @@ def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure of both results."""
+    """One figure that both results have."""
 
     array: str
     workload: str
@@ -129,20 +129,20 @@ class Compared:
     """Median of the first result."""
     second: float
     ratio: Ratio | None
-    """Second to first (Mann-Whitney: the results are two runs of their own); None where it means nothing."""
+    """Second to first (Mann-Whitney: the results are two independent runs); None if the ratio is meaningless."""
     outcome: RatioOutcome
-    """Of the second beside the first."""
+    """Of the second relative to the first."""
     reason: str
-    """Why it cannot be told; otherwise empty."""
+    """Why there is no verdict; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All figures that both results have."""
+    """All figures common to both results."""
 
     rows: tuple[Compared, ...]
     only_first: tuple[str, ...]
-    """Cells without counterpart."""
+    """Cells without a counterpart."""
     only_second: tuple[str, ...]
 
 
@@ -151,7 +151,7 @@ _Figures = dict[_Key, list[float]]
 
 
 def compare(first: ResultRecord, second: ResultRecord, *, margin: float = DEFAULT_MARGIN) -> Comparison:
-    """Every figure of both. Raises SpecError for a margin that is none, or if they have nothing in common."""
+    """All common figures. Raises SpecError for an invalid margin, or if there are no common figures."""
     check_margin(margin)
     before, after = _figures(first), _figures(second)
     rows = tuple(_rows(before, after, margin))
@@ -182,7 +182,7 @@ def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
 
 
 def _rows(before: _Figures, after: _Figures, margin: float) -> Iterator[Compared]:
-    """Of many comparisons some differ by chance alone, so all of them are judged as one family."""
+    """Among many comparisons some differ by chance alone, so all of them are judged as one family."""
     tests = {key: _test(before[key], after[key]) for key in before if key in after}
     asked = {
         key: Asked(test, is_time=key[-1].endswith("seconds"))

@@ -1,4 +1,4 @@
-"""The figures of a record by what was measured: repeats by their number, a direction at a time. Pure."""
+"""The figures of a record by measurement: repeats by number, each direction separately. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
 
 
 class Key(NamedTuple):
-    """What a figure belongs to."""
+    """The measurement that a figure belongs to."""
 
     array: str
     workload: str
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """All repeats of one figure, by their number."""
+    """All repeats of one figure, by number."""
 
     iops: Mapping[int, float]
     bytes_per_second: Mapping[int, float]
@@ -43,7 +43,10 @@ class Repeats:
 
 
 def figures_of(record: ResultRecord) -> Mapping[Key, Repeats]:
-    """Every figure; repeats that are no speed (0, NaN, infinite) are left out, and so is a figure without any left."""
+    """All figures.
+
+    Repeats without a valid speed (0, NaN, infinite) are omitted, and figures with no repeats left too.
+    """
     cells: dict[Key, list[tuple[CellRecord, DirectionFigures]]] = {}
     for cell in sorted(record.cells, key=lambda cell: cell.repeat):
         for direction, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
@@ -73,12 +76,12 @@ def _values(
 
 
 def is_speed(value: float) -> bool:
-    """Whether it is a number above 0, and so far from it that what it divides stays finite."""
+    """Whether the value is above 0, and large enough that a quotient with it as the divisor is finite."""
     return math.isfinite(value) and value > _SMALLEST
 
 
 def bad_repeats(record: ResultRecord) -> tuple[str, ...]:
-    """Cells whose figures are 0, NaN or infinite, and cells that are planned and missing."""
+    """Cells whose figures are 0, NaN or infinite, and planned cells that are missing."""
     sections = (
         (cell.key, section) for cell in record.cells for section in (cell.figures.reads, cell.figures.writes) if section
     )
@@ -90,5 +93,5 @@ def bad_repeats(record: ResultRecord) -> tuple[str, ...]:
 
 
 def singles(record: ResultRecord) -> frozenset[str]:
-    """Arrays that are one bare disk."""
+    """Arrays that are a single bare disk."""
     return frozenset(array.name for array in record.arrays if array.level == SINGLE)

@@ -1,13 +1,13 @@
-"""Platforms side by side, in figures without a unit only: raw IOPS compare the disks, not the arrays. Pure.
+"""Comparison of platforms by dimensionless figures only: raw IOPS compare the disks, not the arrays. Pure.
 
 Virtual against physical (methodology M25): speed-up over the platform's own single disk, share of theory, CPU cost and
-rebuild rate over that disk's, each with an interval; the order of the arrays. And the question itself: which
-conclusions (this level is faster than that) carry over from the first platform to another, and which flip.
+rebuild rate relative to that disk, each with an interval; the order of the arrays. And the main question: which
+conclusions (one level is faster than another) of the first platform also hold on another, and which reverse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -22,7 +22,7 @@ from lab.results.verdicts import DEFAULT_MARGIN, Asked, RatioOutcome, Verdict, c
 
 
 class PlatformMeasure(StrEnum):
-    """Figures that can be set side by side."""
+    """Figures that are comparable across platforms."""
 
     SPEED_UP = "speed-up over one disk"
     THEORY_SHARE = "share of theory"
@@ -32,7 +32,7 @@ class PlatformMeasure(StrEnum):
 
 
 class Transfer(StrEnum):
-    """What becomes of a conclusion on another platform."""
+    """The validity of a conclusion on another platform."""
 
     CARRIES_OVER = "carries over"
     FLIPS = "flips"
@@ -42,23 +42,23 @@ class Transfer(StrEnum):
 
 
 MOST_PAIRS = 5_000
-"""Of arrays under the same load: twice those of the catalogue's largest experiment. On each machine one takes some
-milliseconds."""
+"""Pairs of arrays under the same load: twice those of the catalogue's largest experiment. Each takes a few milliseconds
+per machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """One machine's result, and what it is called."""
+    """One machine's result, and its name."""
 
     name: str
     record: ResultRecord
     problems: tuple[str, ...] = ()
-    """Repeats that are missing or no figures; the others are used."""
+    """Repeats that are missing or have no valid figures; the others are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformRow:
-    """One figure without a unit, on every platform that has it."""
+    """One dimensionless figure, on every platform that has it."""
 
     measure: PlatformMeasure
     what: str
@@ -68,32 +68,33 @@ class PlatformRow:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How alike two platforms order the arrays.
+    """How similarly two platforms order the arrays.
 
-    Of three or four arrays measured six times no interval of tau can be given that deserves the name; what is known of
-    the order are the pairs of arrays whose verdicts both platforms can tell.
+    For three or four arrays measured six times, no meaningful interval of tau exists; the known part of the order is
+    the set of pairs of arrays with a verdict on both platforms.
     """
 
     platform: str
     what: str
     arrays: int
     tau: float
-    """Kendall's, of the medians: 1 for the same order, -1 for the reverse; nan where one side is all equal."""
+    """Kendall's tau of the medians: 1 for the same order, -1 for the reverse; nan if all values of one side are
+    equal."""
     pairs: int
     told: int
-    """So many pairs of arrays can be told on both platforms."""
+    """Number of pairs of arrays with a verdict on both platforms."""
     turned: int
-    """So many of these the other way round."""
+    """Number of these pairs with the opposite verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """Which of two arrays is faster, as each platform has it."""
+    """Which of two arrays is faster, on each platform."""
 
     what: str
     faster: str
     slower: str
-    """As the first platform has it, where it can tell."""
+    """According to the first platform, if it has a verdict."""
     verdicts: tuple[Verdict, ...]
     transfers: tuple[Transfer, ...]
     """For every platform after the first."""
@@ -101,7 +102,7 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class PlatformComparison:
-    """Everything that can be said of these platforms together."""
+    """The complete comparison of the platforms."""
 
     platforms: tuple[Platform, ...]
     left_out: tuple[str, ...]
@@ -111,7 +112,7 @@ class PlatformComparison:
 
 
 def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
-    """The platforms of each experiment; only equal experiments can be compared."""
+    """The platforms of each experiment; only equal experiments are comparable."""
     found: dict[str, list[Platform]] = {}
     for platform in platforms:
         found.setdefault(platform.record.experiment, []).append(platform)
@@ -119,7 +120,7 @@ def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
 
 
 def platform_of(record: ResultRecord, name: str = "") -> Platform:
-    """A record under a name; without one, under what its machine and disks are."""
+    """A record with a name; by default, a description of its machine and disks."""
     return Platform(name or platform_words(record), record, bad_repeats(record))
 
 
@@ -132,9 +133,9 @@ def platform_words(record: ResultRecord) -> str:
 
 
 def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_MARGIN) -> PlatformComparison:
-    """Compare every platform with the first. One that shares nothing with it is left out and named.
+    """Compare every platform with the first. A platform with no common figure is left out and reported.
 
-    Raises SpecError for fewer than two platforms that can be compared, or a margin that is none.
+    Raises SpecError for fewer than two comparable platforms, or an invalid margin.
     """
     check_margin(margin)
     if len(platforms) < 2:
@@ -150,16 +151,33 @@ def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_
     return PlatformComparison(tuple(kept), tuple(left_out), tuple(_rows(kept, figures)), agreements, conclusions)
 
 
+_TELLS: tuple[Callable[[ResultRecord], str], ...] = (
+    lambda record: "virtual time" if record.conditions.is_virtual_time else "real time",
+    lambda record: record.conditions.host_name,
+    lambda record: f"kernel {record.conditions.kernel_release}",
+    lambda record: f"{record.conditions.cpu_count} processors",
+)
+"""Properties that distinguish platforms of one name, the most informative first."""
+
+
 def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
-    """Names that tell them apart: those of equal name get their host's, or their result's."""
+    """Make names unique: equal names get their differing properties, or the id of the result."""
     named = []
     for platform in platforms:
-        twins = [other for other in platforms if other.name == platform.name]
-        hosts = {other.record.conditions.host_name for other in twins}
-        more = platform.record.conditions.host_name if len(hosts) == len(twins) else platform.record.id
-        name = f"{platform.name} ({more})" if len(twins) > 1 else platform.name
+        twins = [other.record for other in platforms if other.name == platform.name]
+        name = f"{platform.name} ({_told_apart(platform.record, twins)})" if len(twins) > 1 else platform.name
         named.append(Platform(name, platform.record, platform.problems))
     return named
+
+
+def _told_apart(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
+    """Properties that only this one has; its id if there are none."""
+    differing = [tell for tell in _TELLS if len({tell(each) for each in twins}) > 1]
+    for tells in (*([each] for each in differing), differing):
+        words = [tuple(tell(each) for tell in tells) for each in twins]
+        if len(set(words)) == len(twins):
+            return ", ".join(tell(record) for tell in tells)
+    return record.id
 
 
 def _comparable(platforms: Sequence[Platform]) -> tuple[list[Platform], list[str]]:
@@ -183,7 +201,7 @@ def _rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]
 
 
 def _dimensionless(record: ResultRecord, figures: Mapping[Key, Repeats]) -> dict[tuple[PlatformMeasure, str], Estimate]:
-    """Every figure of one platform that has no unit."""
+    """Every dimensionless figure of one platform."""
     found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     disks = singles(record)
     looks = looks_of(record)
@@ -208,7 +226,7 @@ def _rebuilds(
 ) -> dict[tuple[PlatformMeasure, str], Estimate]:
     found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     sequential = [each for key, each in figures.items() if key.array in disks and each.is_sequential]
-    # A rebuild goes as fast as its slowest part, and that of a disk is mostly writing.
+    # A rebuild is as fast as its slowest part, and for a disk that is mostly writing.
     slowest = min(sequential, key=lambda each: min(each.bytes_per_second.values()), default=None)
     groups: dict[str, list[tuple[float, float | None]]] = {}
     for rebuild in record.rebuilds:
@@ -219,7 +237,7 @@ def _rebuilds(
     for what, group in groups.items():
         if slowest is not None:
             rates = [rate for rate, _ in group]
-            # Jobs come first and rebuilds after them: no repeat of the one belongs to one of the other.
+            # Jobs run first and rebuilds after them, so repeats of the two are not paired.
             found[PlatformMeasure.REBUILD, what] = ratio_apart(rates, list(slowest.bytes_per_second.values()))
         shares = [share for _, share in group if share is not None]
         if shares:
@@ -228,7 +246,7 @@ def _rebuilds(
 
 
 def _settings(figures: Mapping[Key, Repeats]) -> dict[tuple[str, str, str], list[Key]]:
-    """Workload, phase and direction -> the arrays that were measured so."""
+    """Workload, phase and direction -> the arrays with such a measurement."""
     found: dict[tuple[str, str, str], list[Key]] = {}
     for key in figures:
         found.setdefault((key.workload, key.phase, key.direction), []).append(key)
@@ -244,7 +262,7 @@ def _agreements(
     for place, (platform, other) in enumerate(zip(platforms[1:], figures[1:], strict=True)):
         for setting, keys in _settings(first).items():
             both = [key for key in keys if key in other]
-            # The order of two is a conclusion of its own.
+            # The order of two arrays is a conclusion of its own.
             if len(both) < 3:
                 continue
             medians = [[median(found[key].iops.values()) for key in both] for found in (first, other)]
@@ -270,7 +288,7 @@ def _setting_words(setting: tuple[str, str, str]) -> str:
 
 
 def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Iterator[Conclusion]:
-    """All pairs of arrays on all platforms are one family of comparisons."""
+    """All pairs of arrays on all platforms form one family of comparisons."""
     pairs = [
         (setting, one, other)
         for setting, keys in _settings(figures[0]).items()
@@ -295,7 +313,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
         known = tuple(verdicts.get((place, one, other), missing) for place in range(len(figures)))
         is_slower = known[0].outcome is RatioOutcome.SLOWER
         faster, slower = (other, one) if is_slower else (one, other)
-        # All verdicts are on the array that is the faster one on the first platform.
+        # All verdicts are about the array that is faster on the first platform.
         turned = tuple(_turned(verdict) if is_slower else verdict for verdict in known)
         transfers = tuple(_transfer(turned[0], verdict) for verdict in turned[1:])
         yield Conclusion(_setting_words(setting), faster.array, slower.array, turned, transfers)

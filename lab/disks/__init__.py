@@ -1,4 +1,4 @@
-"""Lab disks: what the lab may write on, and nothing else."""
+"""Lab disks: the only devices that the lab may write to."""
 
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, specs
 from lab.disks.lab import Lab

@@ -1,4 +1,4 @@
-"""Plans that bring lab disks into being on a machine and take them away again. Pure: nothing is run here."""
+"""Plans that create lab disks on a machine and remove them again. Pure: nothing runs here."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
 from lab.machine import RUN_FOLDER
 from lab.plans import Danger, Plan, Step, write_file_step
-from lab.units import KIB
+from lab.units import KIB, MIB
 
 LOOP_FOLDER = "/var/lib/raidlab/disks"
 LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
 DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
-"""Where the lab puts the plugin of drives with mechanics when a step first calls it; not in /run, which is noexec."""
+"""The plugin of drives with mechanics, installed when a step first calls it; not in /run, which is noexec."""
 DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
 MAX_NUMBERED = 64
-"""How many loop and nbd devices the drivers are asked to offer."""
+"""Number of loop and nbd devices requested from the drivers."""
 
 
 PACE_PROGRAM = f"{RUN_FOLDER}/pace-disk"
-"""Where the lab puts pace_program.py on the machine when a step first calls it."""
+"""Path of pace_program.py on the machine, where the lab installs it when a step first calls it."""
 
 
 def pid_file(disk_name: str) -> str:
-    """Holds the number of a spindle's server."""
+    """The file with the process ID of a spindle's server."""
     return f"{RUN_FOLDER}/{disk_name}.pid"
 
 
@@ -37,13 +37,13 @@ def pause_socket(disk_name: str) -> str:
 
 
 def pace_note(disk_name: str) -> str:
-    """Holds a process and the drive model at whose pace a spindle runs; not there at its own pace."""
+    """The file with the process and the drive model that set a spindle's pace; absent at its own pace."""
     return f"{RUN_FOLDER}/{disk_name}.pace"
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A disk that is to be attached, the steps to it, and the steps back."""
+    """A disk to attach, and the plans to attach and detach it."""
 
     disk: LabDisk
     attach: Plan
@@ -71,7 +71,7 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
     detach = Plan(
         f"Detach {spec.name}",
         (
-            Step(("losetup", "--detach", node), "The loop device lets go of its file."),
+            Step(("losetup", "--detach", node), "The loop device releases its file."),
             Step(("rm", "-f", file), "The image is removed.", danger=Danger.DATA),
         ),
     )
@@ -85,9 +85,9 @@ def spindle_attachment(
     *,
     drive_plugin: str = DRIVE_PLUGIN,
 ) -> Attachment:
-    """An emulated drive: nbdkit waits before each answer, and the kernel's nbd client makes a block device of it.
+    """An emulated drive: nbdkit delays each reply, and the kernel's nbd client turns it into a block device.
 
-    The pause filter costs nothing until it is used: it lets a drive be slowed down later.
+    The pause filter costs nothing until it is used; it allows the drive to be slowed down later.
     Sources: nbdkit(1), nbdkit-pause-filter(1), nbd-client(8).
     """
     model = find_drive_model(spec.model)
@@ -157,7 +157,7 @@ def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
     is_single = model.concurrent_requests == 1
     filters = ("--filter=noparallel",) if is_single else ()
     threads = () if is_single else ("--threads", str(model.concurrent_requests))
-    # The disk below may be larger than the drive is to be.
+    # The backing disk may be larger than the drive.
     cut = ("--filter=truncate",) if spec.backing else ()
     plugin = ("file", spec.backing, f"truncate={spec.size_bytes}") if spec.backing else ("memory", str(spec.size_bytes))
     serialize = ("serialize=all-requests",) if is_single else ()
@@ -168,7 +168,7 @@ def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
 
 
 def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transport: str) -> tuple[str, ...]:
-    """Each request that the drive has, or that its cache will answer, waits on a thread of nbdkit's."""
+    """Each request in the drive's queue, or answered by its cache, occupies a thread of nbdkit."""
     threads = str(max(16, 2 * mechanics.queue_depth))
     backing = (f"backing={spec.backing}",) if spec.backing else ()
     start = ("--threads", threads, "--filter=pause", plugin, f"size={spec.size_bytes}", *backing)
@@ -176,7 +176,7 @@ def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transpo
 
 
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
-    """The kernel takes every nbd device for solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
+    """The kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
     flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
     how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the copy with least to do"
     word = "rotates" if is_rotational else "does not rotate"
@@ -192,7 +192,7 @@ def _connect(name: str, node: str) -> Step:
 
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
-    """Connect a spindle's server, which kept running, with its device again."""
+    """Reconnect a spindle's server, which kept running, to its device."""
     if kernel_drives.is_kernel_drive(disk):
         return (kernel_drives.plug_step(disk),)
     is_rotational = find_drive_model(disk.model).is_rotational
@@ -200,14 +200,14 @@ def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
 
 
 def disconnect_step(disk: LabDisk, why: str) -> Step:
-    """Take the connection away while the device is in use; the server keeps the data."""
+    """Drop the connection while the device is in use; the server keeps the data."""
     if kernel_drives.is_kernel_drive(disk):
         return kernel_drives.pull_step(disk, why)
     return Step(("nbd-client", "-d", disk.node), why, _connect(disk.name, disk.node).argv, writes_devices=(disk.node,))
 
 
 def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:
-    """All ram disks of a lab and the one plan that makes them, since brd gives all its disks one size.
+    """All ram disks of a lab and the one plan that creates them: all disks of brd have the same size.
 
     Raises SpecError for unequal sizes.
     """
@@ -228,7 +228,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
 
 
 def detach_plan(disk: LabDisk) -> Plan:
-    """Take away one disk that an earlier command attached; no steps for kinds that are not detached one by one."""
+    """Detach one disk that an earlier command attached; no steps for kinds that are not detached one by one."""
     if disk.kind is DiskKind.LOOP:
         spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes)
         folder = disk.backing.rpartition("/")[0]
@@ -240,12 +240,14 @@ def detach_plan(disk: LabDisk) -> Plan:
     return Plan(f"Release {disk.name}")
 
 
-def reset_plan(disk: LabDisk) -> Plan:
-    """Make a disk blank at once: what was written is dropped, so a sparse disk is sparse again.
+def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = False) -> Plan:
+    """Make a disk blank at once: its content is discarded, so a sparse disk is sparse again.
 
-    A physical disk only loses its signatures, since discarding a whole real disk may take hours.
+    ``is_blank``: nothing is known to be on the disk, so the plan destroys no data.
+
+    On a physical disk only the signatures are erased, since discarding a whole real disk may take hours.
     """
-    why = "The whole disk is discarded and reads as zeros."
+    why = f"{'Blank as far as can be seen; the' if is_blank else 'The'} whole disk is discarded and reads as zeros."
     if disk.kind is DiskKind.PHYSICAL:
         argv: tuple[str, ...] = ("wipefs", "--all", disk.node)
         why = "Signatures of arrays and file systems are erased."
@@ -253,11 +255,30 @@ def reset_plan(disk: LabDisk) -> Plan:
         argv = ("blkdiscard", "--force", "--zeroout", disk.node)
     else:
         argv = ("blkdiscard", "--force", disk.node)
-    return Plan(f"Reset {disk.name}", (Step(argv, why, danger=Danger.DATA, writes_devices=(disk.node,)),))
+    commands = [(argv, why)]
+    if disk.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO) or disk.backing.startswith("/dev/"):
+        commands += _zeroed_ends(disk)
+    if has_partitions:
+        forget = ("blockdev", "--rereadpt", disk.node)
+        commands.append((forget, "The kernel reads the partition table anew, and finds none."))
+    danger = Danger.NONE if is_blank else Danger.DATA
+    steps = (Step(each, text, (), danger, (disk.node,), ignores_partitions=True) for each, text in commands)
+    return Plan.of(f"Reset {disk.name}", steps)
+
+
+_END_BYTES = MIB
+
+
+def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
+    """Zero both ends of a disk whose discard may not erase: metadata lie at the beginning, some kinds at the end."""
+    zero = ("blkdiscard", "--force", "--zeroout", "--length", str(_END_BYTES), "--offset")
+    places = {"first": 0, "last": disk.size_bytes - _END_BYTES}
+    why = "Zeros are written on the {} MiB: metadata of arrays and partition tables may lie there."
+    return [((*zero, str(at), disk.node), why.format(which)) for which, at in places.items()]
 
 
 def require_time_of(kind: DiskKind) -> None:
-    """Raises SpecError for disks that answer at once: in virtual time a load on them would never end."""
+    """Raises SpecError for disks without a service time: in virtual time a workload on them would never end."""
     if kind in (DiskKind.RAM, DiskKind.LOOP):
         raise SpecError(
             f"{kind} disks take no time, and in virtual time a load on them would never end",

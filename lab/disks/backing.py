@@ -1,4 +1,4 @@
-"""Spindles of a virtual machine lie on its lab disks: in its memory they would not fit, and would forget their data."""
+"""Backing of a virtual machine's spindles by its lab disks: in memory they would not fit, and would lose their data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from lab.disks.guard import Guard
 from lab.disks.inventory import BlockDevice, read_devices
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.errors import LabError
@@ -13,41 +14,33 @@ from lab.machine import Machine
 
 
 def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[DiskSpec]) -> list[DiskSpec]:
-    """The specs, each spindle without a backing on a lab disk that carries nothing; the last disks first.
+    """The specs, with a blank lab disk as backing for each spindle without one; the last disks first.
 
-    Specs stay as they are on a machine without virtio disks. Raises LabError if there are not enough.
+    On a machine without virtio disks the specs are unchanged. Raises LabError if there are not enough.
     """
     virtio = [disk for disk in disks if disk.kind is DiskKind.VIRTIO]
     if not virtio or not any(needs_backing(spec) for spec in specs):
         return list(specs)
     devices = read_devices(machine)
     free = [disk for disk in reversed(virtio) if is_unused(disk, devices)]
-    signed = signed_nodes(machine, [disk.node for disk in free])
+    signed = Guard(machine, free).carried([disk.node for disk in free])
     free = [disk for disk in free if disk.node not in signed]
     return [replace(spec, backing=take(free, spec).node) if needs_backing(spec) else spec for spec in specs]
 
 
 def needs_backing(spec: DiskSpec) -> bool:
-    """Whether it is a spindle that nobody has put anywhere."""
+    """Whether it is a spindle without a backing."""
     return spec.kind is DiskKind.SPINDLE and not spec.backing
 
 
 def is_unused(disk: LabDisk, devices: Mapping[str, BlockDevice]) -> bool:
-    """Whether neither an array nor a mount has the disk."""
+    """Whether neither an array nor a mount uses the disk."""
     device = devices.get(disk.kernel_name)
     return device is not None and not device.holders and not device.mounted_on
 
 
-def signed_nodes(machine: Machine, nodes: Sequence[str]) -> frozenset[str]:
-    """Those of the disks that carry a signature, the one of a stopped array as well (wipefs(8))."""
-    if not nodes:
-        return frozenset()
-    listed = machine.run(("wipefs", "--noheadings", "--parsable", "--output", "DEVICE", *nodes)).stdout.split()
-    return frozenset(f"/dev/{name.removeprefix('/dev/')}" for name in listed)
-
-
 def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
-    """The first free disk that is large enough, which then is free no more. Raises LabError if there is none."""
+    """Remove the first disk that is large enough from ``free`` and return it. Raises LabError if there is none."""
     for disk in free:
         if disk.size_bytes >= spec.size_bytes:
             free.remove(disk)

@@ -1,8 +1,7 @@
-"""Models of emulated drives: of constant service (drive_models.toml), with mechanics (drives/), the user's own.
+"""Models of emulated drives: with constant service time (drive_models.toml), with mechanics (drives/), the user's own.
 
-Mechanics are parameters as in data sheets, and what follows from them by arithmetic; drive/mechanics.h plays them
-through. Seek time by distance after Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer,
-1994).
+Mechanics are data sheet parameters and values computed from them; drive/mechanics.h simulates them. Seek time by
+distance after Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ import platformdirs
 from lab.errors import CommandFailed, LabError, SpecError, ToolMissing
 from lab.gates.decoding import convert
 from lab.gates.numbers import Milliseconds, PartCount, QueueDepth, Rate, Share, SizeBytes
-from lab.host.files import replace_file, storage_error
+from lab.host.files import make_folder, replace_file, storage_error
 from lab.machine import Machine
 from lab.old_names import OLD_DRIVES_FOLDER
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import SECTOR_BYTES
 
-# What nbdkit, the socket and the kernel's nbd driver add to each request: 0.38 to 0.45 ms at the median on the embedded
-# kernel, for delays of 12 and 13 ms. Taken off the delay, so that a drive answers in the time that its table says.
+# Time that nbdkit, the socket and the kernel's nbd driver add to each request: a median of 0.38 to 0.45 ms on the
+# embedded kernel, for delays of 12 and 13 ms. Subtracted from the delay, so that a drive has the service time in its
+# table.
 TRANSPORT_MILLISECONDS = 0.4
 MAX_ZONES = 32
 _STEPS = 200
@@ -37,7 +37,7 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A band of cylinders; zones are listed from the outside inwards."""
 
     share: Share
-    """Of the drive's cylinders."""
+    """Share of the drive's cylinders."""
     sectors_per_track: PartCount
 
 
@@ -59,13 +59,13 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seek_long_b_ms: Milliseconds
     track_switch_ms: Milliseconds
     overhead_ms: Milliseconds
-    """Of a command in the drive's electronics; a command that waits has it behind it when its turn comes."""
+    """Time of a command in the drive's electronics; for a queued command it has passed when its turn comes."""
     interface_bytes_per_second: Rate = 300e6
     queue_depth: QueueDepth = 1
-    """Commands that the drive puts in the order that suits it, shortest access time first; 1: none."""
+    """Commands that the drive reorders, shortest access time first; 1: no reordering."""
     read_ahead_bytes: SizeBytes = 0
     write_cache_bytes: SizeBytes = 0
-    """Volatile: what is in it is lost with the power. 0: off."""
+    """Volatile: its content is lost on a power failure. 0: off."""
 
     def __post_init__(self) -> None:
         counts = (self.rpm, self.cylinders, self.surfaces, self.queue_depth, self.interface_bytes_per_second)
@@ -82,11 +82,11 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def revolution_seconds(self) -> float:
-        """One turn."""
+        """Duration of one revolution."""
         return 60 / self.rpm
 
     def seek_seconds(self, cylinders: float) -> float:
-        """Moving the arm over so many of the real drive's cylinders."""
+        """Time to move the arm over this many of the real drive's cylinders."""
         if cylinders <= 0:
             return 0.0
         if cylinders < self.seek_short_cylinders:
@@ -95,7 +95,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def mean_random_seconds(self) -> float:
-        """A small request at a random place, alone: overhead, mean seek, half a turn.
+        """Mean time of a single small request at a random place: overhead, mean seek, half a revolution.
 
         The distance d between two random places, as a share of the stroke, has the density 2(1 - d).
         """
@@ -104,14 +104,14 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.overhead_ms / 1000 + seek + self.revolution_seconds / 2
 
     def sequential_bytes_per_second(self, zone: Zone) -> float:
-        """One long transfer in a zone: a turn and a switch for each track."""
+        """Throughput of one long transfer in a zone: a revolution and a switch for each track."""
         track, cylinder = self.track_switch_ms / 1000, max(self.track_switch_ms / 1000, self.seek_seconds(1))
         switch = ((self.surfaces - 1) * track + cylinder) / self.surfaces
         return zone.sectors_per_track * SECTOR_BYTES / (self.revolution_seconds + switch)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As the drive's plugin for nbdkit takes it: see drive/plugin.c."""
+        """The parameters in the syntax of the drive's nbdkit plugin: see drive/plugin.c."""
         zones = ",".join(f"{zone.share:g}:{zone.sectors_per_track}" for zone in self.zones)
         words = [
             f"rpm={self.rpm:g}",
@@ -139,7 +139,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     service_milliseconds: Milliseconds = 0.0
     concurrent_requests: QueueDepth = 1
     is_rotational: bool = True
-    """What the drive tells the kernel. md reads from the nearest head where drives rotate, else where least waits."""
+    """Reported to the kernel. md reads from the nearest head if drives rotate, else from the shortest queue."""
     mechanics: Mechanics | None = None
 
     def __post_init__(self) -> None:
@@ -153,22 +153,22 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def iops(self) -> float:
-        """What the drive can do at best; with mechanics, one random request after another."""
+        """Maximum IOPS of the drive; with mechanics, for random requests one after another."""
         return self.concurrent_requests / self.service_seconds
 
     @property
     def delay_milliseconds(self) -> int:
-        """The delay to ask nbdkit for, in whole milliseconds: nbdkit before 1.40 takes 12.9 for 12 without a word."""
+        """The delay for nbdkit in whole milliseconds: nbdkit before 1.40 silently truncates 12.9 to 12."""
         return max(0, round(self.service_milliseconds - TRANSPORT_MILLISECONDS))
 
 
 def user_folder() -> Path:
-    """Where drive models of the user's own lie, one TOML file each; the file's name is the drive model's."""
+    """The folder of the user's own drive models, one TOML file each, named after the drive model."""
     return platformdirs.user_config_path("raidlab") / "drive-models"
 
 
 def require_free_name(name: str) -> None:
-    """Raises SpecError for a name that no file can have or that a built-in drive model has."""
+    """Raises SpecError for an invalid name and for the name of a built-in drive model."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,40}", name):
         raise SpecError(
             f"'{name}' cannot be the name of a drive model", hint="use small letters, digits and - such as my-drive"
@@ -178,7 +178,7 @@ def require_free_name(name: str) -> None:
 
 
 def save_drive_model(name: str, model: DriveModel) -> Path:
-    """Keep a drive model of the user's own; an earlier one of this name is replaced. Returns its file."""
+    """Save a drive model of the user's own, in place of an earlier one of this name. Returns its file."""
     require_free_name(name)
     path = user_folder() / f"{name}.toml"
     tree = msgspec.to_builtins(model)
@@ -186,7 +186,7 @@ def save_drive_model(name: str, model: DriveModel) -> Path:
     lines = [f"{key} = {_toml(value)}" for key, value in tree.items()]
     lines += ["", "[mechanics]", *(f"{key} = {_toml(value)}" for key, value in mechanics.items())] if mechanics else []
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         replace_file(path, "\n".join((*lines, "")).encode())
     except OSError as error:
         raise storage_error(f"{path} cannot be written", error) from None
@@ -195,7 +195,7 @@ def save_drive_model(name: str, model: DriveModel) -> Path:
 
 
 def _toml(value: object) -> str:
-    """A plain value; TOML's strings and numbers are JSON's, its tables are not."""
+    """A plain value as TOML, whose strings and numbers are written as in JSON, unlike its tables."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -205,9 +205,9 @@ def _toml(value: object) -> str:
 
 @cache
 def all_drive_models() -> dict[str, DriveModel]:
-    """Name -> drive model; the user's own stand before the built-in ones.
+    """Name -> drive model; the user's own override the built-in ones.
 
-    Raises SpecError for a file that is no drive model.
+    Raises SpecError for a file that is not a drive model.
     """
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
@@ -231,7 +231,7 @@ def find_drive_model(name: str) -> DriveModel:
 _SOURCES = ("mechanics.h", "parameters.h", "plugin.c", "plain_stack.py")
 PACKAGES = "tcc libc6-dev nbdkit-plugin-dev"
 _NO_COMPILER = 127
-# tcc needs a tenth of gcc's time and a hundredth of its room; where its headers are too new for it, another will do.
+# tcc takes a tenth of gcc's time and a hundredth of its space; another compiler is used if headers are too new for it.
 _COMPILE = f"""
 found={_NO_COMPILER}
 rm -f "$1"
@@ -246,7 +246,7 @@ exit $((found ? found : 1))
 
 
 def install_drive(machine: Machine, plugin: str) -> None:
-    """Have the plugin at this path, made from the sources that the lab has now.
+    """Compile the plugin to this path, unless it is there and built from the lab's current sources.
 
     Raises ToolMissing without a compiler or nbdkit's header, LabError if it cannot be compiled.
     """

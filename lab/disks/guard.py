@@ -1,43 +1,48 @@
-"""The guard: the one place that decides whether the lab may write on a device. What it does not know it refuses."""
+"""The guard: the one place that decides whether the lab may write to a device. It refuses unknown devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from lab.disks.inventory import MAPPER, BlockDevice, kernel_names, read_devices
+from lab.disks.inventory import MAPPER, BlockDevice, kernel_names, read_devices, read_ends
 from lab.disks.kinds import DiskKind, LabDisk
-from lab.errors import DeviceRefused
+from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
+from lab.errors import DeviceRefused, ToolMissing
 from lab.gates.decoding import decode_json
 from lab.machine import RUN_FOLDER, Machine
 from lab.plans import Step
 
 MOUNT_FOLDER = f"{RUN_FOLDER}/mnt"
-"""Where the lab mounts file systems of its own."""
-_RAID_SIGNATURE = "linux_raid_member"
+"""Where the lab mounts its file systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A device that the lab does not write on, and why."""
+    """A device that the lab does not write to, and why."""
 
     device: BlockDevice
     reasons: tuple[str, ...]
 
 
 def reasons_against(
-    device: BlockDevice, disks: Mapping[str, LabDisk], devices: Mapping[str, BlockDevice]
+    device: BlockDevice,
+    disks: Mapping[str, LabDisk],
+    devices: Mapping[str, BlockDevice],
+    *,
+    ignores_partitions: bool = False,
 ) -> tuple[str, ...]:
-    """Why the lab may not write on ``device``; empty if it may.
+    """Why the lab may not write to ``device``; empty if it may.
 
-    ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name.
+    ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name. Unused
+    partitions may be ignored: see ``Step``.
     """
     if device.members:
         return _reasons_against_array(device, disks, devices)
     disk = disks.get(device.name)
-    found = [*_uses(device, devices, disks)]
+    found = [*_uses(device, devices, disks, ignores_partitions)]
     above = next((each.name for each in disks.values() if each.backing == device.node), None)
     if above:
         found.insert(0, f"the spindle {above} lies on it")
@@ -59,7 +64,7 @@ def _reasons_against_array(
 
 
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
-    """Kernel names of the devices on which this one lies in the end; what was not read counts as one."""
+    """Kernel names of the devices at the bottom of this one's stack; a device that was not read counts as one."""
     found: dict[str, None] = {}
     for member in device.members:
         below = devices.get(member)
@@ -67,12 +72,17 @@ def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable
     return tuple(found)
 
 
-def _uses(device: BlockDevice, devices: Mapping[str, BlockDevice], disks: Mapping[str, LabDisk]) -> Iterable[str]:
+def _uses(
+    device: BlockDevice, devices: Mapping[str, BlockDevice], disks: Mapping[str, LabDisk], ignores_partitions: bool
+) -> Iterable[str]:
     places = [place for place in device.mounted_on if not place.startswith(f"{MOUNT_FOLDER}/")]
     if places:
         yield f"it is mounted on {', '.join(places)}"
-    if device.partitions:
+    # On a member of a running array whose metadata are at the end, they are part of the array's data.
+    if device.partitions and not device.holders and not ignores_partitions:
         yield f"it has partitions: {', '.join(device.partitions)}"
+    elif device.partition_users:
+        yield f"its partitions are used by {', '.join(device.partition_users)}"
     if device.is_swap:
         yield "it is used as swap"
     if device.is_read_only:
@@ -89,7 +99,7 @@ class Guard:
     Args:
         machine: where the devices are.
         disks: the lab's disks; replaced as a whole when disks are attached or detached.
-        never_written: nodes of disks that nobody has written on since they were made, so that nothing is on them.
+        never_written: nodes of disks that were not written since their creation, and so are blank.
     """
 
     def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:
@@ -98,11 +108,11 @@ class Guard:
         self._never_written = set(never_written)
 
     def set_disks(self, disks: Iterable[LabDisk]) -> None:
-        """Make these, and no others, the disks that may be written on."""
+        """Replace the set of disks that may be written to."""
         self._disks = {disk.kernel_name: disk for disk in disks}
 
     def check(self, step: Step) -> None:
-        """Raises DeviceRefused, naming all devices of the step that are refused, each with its reasons."""
+        """Raises DeviceRefused that names every refused device of the step with its reasons."""
         if not step.writes_devices:
             return
         names = kernel_names(self._machine, step.writes_devices)
@@ -110,10 +120,14 @@ class Guard:
         problems = []
         for node in step.writes_devices:
             device = devices.get(names.get(node, ""))
-            # What the step itself is to make is not there yet; the devices that it lies on are named and checked.
+            # The array or mapping that the step creates does not exist yet; the devices below it are named and checked.
             if device is None and node.startswith(("/dev/md", MAPPER)):
                 continue
-            reasons = ("there is no such device",) if device is None else reasons_against(device, self._disks, devices)
+            reasons = (
+                reasons_against(device, self._disks, devices, ignores_partitions=step.ignores_partitions)
+                if device
+                else ("there is no such device",)
+            )
             if reasons:
                 problems.append(f"{node}: {'; '.join(reasons)}")
         if problems:
@@ -124,11 +138,11 @@ class Guard:
         self._never_written.difference_update(step.writes_devices)
 
     def can_hold_data(self, node: str) -> bool:
-        """False for a disk that was never written on since it was made: then there is nothing to look for."""
+        """False for a disk that was not written since its creation: there is no need to look for data."""
         return node not in self._never_written
 
     def expect_data(self) -> None:
-        """Any disk may hold data from now on: someone worked on the machine past this lab."""
+        """Assume that any disk may hold data from now on: the machine was used without this lab's knowledge."""
         self._never_written.clear()
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -137,38 +151,66 @@ class Guard:
         judged = ((device, reasons_against(device, self._disks, devices)) for device in devices.values())
         return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)
 
-    def check_blank(self, nodes: Iterable[str]) -> None:
-        """Raises DeviceRefused for disks in use, or with a signature other than that of a stopped array.
+    def check_blank(self, nodes: Iterable[str], *, members: Collection[str] = ()) -> None:
+        """Raises DeviceRefused for disks in use, and for those that carry anything (see ``carried``).
 
-        Disks that were never written on need no look.
+        Disks that were never written are not examined. On ``members`` the metadata of an md array are expected.
         """
         nodes = tuple(filter(self.can_hold_data, nodes))
         if not nodes:
             return
-        devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in nodes])
-        problems = []
-        for node in nodes:
-            device = devices.get(node.removeprefix("/dev/"))
-            if device and device.holders:
-                problems.append(f"{node} is a member of {', '.join(device.holders)}")
-            if device and device.mounted_on:
-                problems.append(f"{node} is mounted on {', '.join(device.mounted_on)}")
-        for node, kinds in self._signatures(nodes).items():
-            if kinds:
-                problems.append(f"{node} carries {', '.join(kinds)}")
-        if problems:
-            raise DeviceRefused(
-                "; ".join(problems),
-                hint="stop its array, choose other disks, or blank it with 'raidlab disks reset NAME'",
-            )
+        in_use = self._in_use(nodes)
+        carried = {
+            node: unexpected
+            for node, types in self.carried([node for node in nodes if node not in in_use]).items()
+            if (unexpected := [each for each in types if each != RAID_MEMBER or node not in members])
+        }
+        if not in_use and not carried:
+            return
+        # 'disks reset' refuses disks in use: suggest it only where it works.
+        own = [disk.name for disk in self._disks.values() if disk.node in carried]
+        reset = f"blank {' '.join(own)} with 'raidlab disks reset {' '.join(own)}'"
+        hint = f"choose other disks, or {reset}" if own and not in_use else _CHOOSE_OTHERS
+        told = [*in_use.values(), *(f"{node} carries {', '.join(types)}" for node, types in carried.items())]
+        raise DeviceRefused("; ".join(told), hint=hint)
 
-    def _signatures(self, nodes: tuple[str, ...]) -> dict[str, list[str]]:
-        result = self._machine.run(("wipefs", "--json", *nodes), check=False)
+    def check_unused(self, nodes: Iterable[str]) -> None:
+        """Raises DeviceRefused for disks in use, regardless of their content."""
+        if in_use := self._in_use(tuple(nodes)):
+            raise DeviceRefused("; ".join(in_use.values()), hint=_CHOOSE_OTHERS)
+
+    def _in_use(self, nodes: tuple[str, ...]) -> dict[str, str]:
+        """Node -> description of its users; only nodes in use."""
+        devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in nodes])
+        found = {node: device for node in nodes if (device := devices.get(node.removeprefix("/dev/")))}
+        return {node: "; ".join(said) for node, device in found.items() if (said := [*_users(node, device)])}
+
+    def carried(self, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Node -> types of all signatures that wipefs or the lab itself finds on it; only nodes that carry some.
+
+        Raises DeviceRefused if a disk cannot be examined. wipefs knows more types, but does not find the backup GPT of
+        a disk whose primary GPT is gone.
+        """
+        if not nodes:
+            return {}
+        ends = read_ends(self._machine, nodes, FIRST_BYTES)
+        found = self._found_by_wipefs(tuple(nodes))
+        types = {node: {*found.get(node, ()), *signatures_in(ends[node])} for node in nodes}
+        # The protective MBR is part of a GPT.
+        return {
+            node: tuple(sorted(each - ({"PMBR"} if "gpt" in each else set()))) for node, each in types.items() if each
+        }
+
+    def _found_by_wipefs(self, nodes: tuple[str, ...]) -> dict[str, list[str]]:
+        try:
+            result = self._machine.run(("wipefs", "--json", *nodes), check=False)
+        except ToolMissing:
+            return {}
         try:
             listed = decode_json(result.stdout or '{"signatures":[]}', _Signatures).signatures
         except msgspec.MsgspecError:
             listed = None
-        # wipefs that could not read a disk prints nothing, which must not pass for "no signatures".
+        # wipefs prints nothing if it cannot read a disk; this must not count as "no signatures".
         if listed is None or result.status != 0:
             said = result.stderr.strip() or f"wipefs ended with status {result.status}"
             raise DeviceRefused(
@@ -177,9 +219,22 @@ class Guard:
             )
         found: dict[str, list[str]] = {}
         for signature in listed:
-            if signature.type != _RAID_SIGNATURE:
-                found.setdefault(f"/dev/{signature.device}", []).append(signature.type)
+            found.setdefault(f"/dev/{signature.device}", []).append(signature.type)
         return found
+
+
+_CHOOSE_OTHERS = "choose other disks ('raidlab disks' shows what uses each), or stop what uses them first"
+
+
+def _users(node: str, device: BlockDevice) -> Iterable[str]:
+    if device.holders:
+        yield f"{node} is a member of {', '.join(device.holders)}"
+    if device.mounted_on:
+        yield f"{node} is mounted on {', '.join(device.mounted_on)}"
+    if device.is_swap:
+        yield f"{node} is used as swap"
+    if device.partition_users:
+        yield f"the partitions of {node} are used by {', '.join(device.partition_users)}"
 
 
 class _Signature(msgspec.Struct, frozen=True):
@@ -188,6 +243,6 @@ class _Signature(msgspec.Struct, frozen=True):
 
 
 class _Signatures(msgspec.Struct, frozen=True):
-    """What ``wipefs --json`` prints (wipefs(8))."""
+    """The output of ``wipefs --json`` (wipefs(8))."""
 
     signatures: list[_Signature]

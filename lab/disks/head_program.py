@@ -1,9 +1,10 @@
-"""The first bytes of devices, read past the page cache. Runs inside the agent of a machine, standard library alone.
+"""The first and last bytes of devices, read bypassing the page cache. Runs inside an agent, standard library only.
 
-    LENGTH_BYTES DEVICE...      a multiple of 4096
+    FIRST_BYTES LAST_BYTES DEVICE...    multiples of 4096
 
-Returns as many bytes of each device, one after the other, compressed since they are mostly zeros and an embedded
-kernel's serial line is slow, in base64. What a device does not have or cannot read is zeros.
+Returns for each device its first ``FIRST_BYTES`` and, unless ``LAST_BYTES`` is 0, the 4096 bytes that hold md's
+metadata of version 0.90, and its last ``LAST_BYTES``; one device after the other, compressed since most bytes are zeros
+and an embedded kernel's serial line is slow, in base64. Missing and unreadable bytes are zeros.
 """
 
 from __future__ import annotations
@@ -20,10 +21,23 @@ if TYPE_CHECKING:
 
 
 PAGE_BYTES = 4096
+_OLD_RESERVED_BYTES = 65536
+
+
+def old_place(size: int) -> int:
+    """Where metadata of version 0.90 begin on a device of this size: MD_NEW_SIZE_SECTORS in linux/raid/md_p.h."""
+    return size - size % _OLD_RESERVED_BYTES - _OLD_RESERVED_BYTES
+
+
+def bytes_each(first: int, last: int) -> int:
+    """Number of bytes returned for each device."""
+    return first + (PAGE_BYTES + last if last else 0)
 
 
 def read(fd: int, view: memoryview, offset: int) -> None:
-    """At once if that can be; otherwise the pages that can be read."""
+    """Read all at once if possible; otherwise page by page, with zeros for unreadable pages."""
+    if offset < 0:
+        return
     try:
         os.preadv(fd, [view], offset)
     except OSError:
@@ -34,16 +48,28 @@ def read(fd: int, view: memoryview, offset: int) -> None:
             view[:] = bytes(len(view))
 
 
+def read_ends(fd: int, view: memoryview, first: int, last: int) -> None:
+    """Fill ``view``, of ``bytes_each`` bytes, from a device or an image; its last bytes end where the device ends."""
+    read(fd, view[:first], 0)
+    if not last:
+        return
+    size = os.lseek(fd, 0, os.SEEK_END)
+    read(fd, view[first : first + PAGE_BYTES], old_place(size))
+    # A device ends at a sector boundary, which is all that direct I/O requires.
+    read(fd, view[first + PAGE_BYTES :], size - last)
+
+
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above."""
-    length, devices = int(arguments[0]), arguments[1:]
-    # Direct I/O needs memory that begins at a page.
-    with mmap.mmap(-1, length * len(devices)) as heads, memoryview(heads) as view:
+    """See the module's docstring."""
+    first, last, devices = int(arguments[0]), int(arguments[1]), arguments[2:]
+    length = bytes_each(first, last)
+    # Direct I/O needs page-aligned memory.
+    with mmap.mmap(-1, length * len(devices)) as ends, memoryview(ends) as view:
         for index, device in enumerate(devices):
             with contextlib.suppress(OSError):
                 fd = os.open(device, os.O_RDONLY | os.O_DIRECT)
                 try:
-                    read(fd, view[index * length : (index + 1) * length], 0)
+                    read_ends(fd, view[index * length : (index + 1) * length], first, last)
                 finally:
                     os.close(fd)
         return base64.b64encode(zlib.compress(view, 1)).decode()

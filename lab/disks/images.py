@@ -1,7 +1,7 @@
 """The image files of a lab's file disks: the one place that makes, opens, measures and removes them.
 
-The promise: what the lab writes on, blanks or removes as a disk is a file that it made itself, in its own folder, under
-one name alone. Nobody's other file is reached through a link or through a name.
+The guarantee: every image that the lab writes, blanks or removes is a file that it created itself, in its own folder,
+without other hard links. No link and no name leads to any other file.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class DiskImages:
         self._folder = lab_folder / "disks"
 
     def path(self, name: str) -> Path:
-        """Where the disk's image is, or would be. Raises SpecError for a name that would lead elsewhere."""
+        """Path of the disk's image, existing or not. Raises SpecError for a name that leads out of the folder."""
         return self._folder / f"{checked_disk_name(name)}{_SUFFIX}"
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """A descriptor. Raises LabError for what is no image of the lab's own, OSError (FileNotFoundError)."""
+        """A file descriptor. Raises LabError for a file that is not the lab's own, and OSError (FileNotFoundError)."""
         check_own_folder(self._folder, "the folder for disk images")
         return open_plain(self.path(name), flags, is_own=True, error=LabError)
 
     def find(self, name: str) -> os.stat_result | None:
-        """What stat(2) says of the image; None if there is none. Raises LabError as ``open``."""
+        """The result of stat(2) on the image; None if there is none. Raises LabError as ``open``."""
         try:
             descriptor = self.open(name)
         except FileNotFoundError:
@@ -50,14 +50,14 @@ class DiskImages:
             os.close(descriptor)
 
     def is_never_written(self, name: str) -> bool:
-        """Whether the image has no block at all, so that nothing can be on the disk (stat(2), st_blocks)."""
+        """Whether the image has no allocated block, so that the disk is blank (stat(2), st_blocks)."""
         found = self.find(name)
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
         """Create missing images, sparse and of exact size; existing ones keep their data.
 
-        Raises LabError, with nothing made, if the file system does not take them or an existing one has another size.
+        Raises LabError, with nothing created, if the file system refuses them or an existing one has another size.
         """
         try:
             make_own_folder(self._folder, "the folder for disk images")
@@ -84,7 +84,7 @@ class DiskImages:
             raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
 
     def check(self, spec: DiskSpec) -> bool:
-        """Whether the disk has an image. Raises LabError for one of another size, which is not what the lab made."""
+        """Whether the disk has an image. Raises LabError for one of another size, which the lab did not create."""
         found = self.find(spec.name)
         if found and found.st_size != spec.size_bytes:
             raise LabError(
@@ -94,7 +94,7 @@ class DiskImages:
         return found is not None
 
     def remove(self, name: str) -> None:
-        """Remove the image, if it is there. Raises LabError for what is none, and if it cannot be removed."""
+        """Remove the image, if it exists. Raises LabError if the file is not an image, or cannot be removed."""
         if self.find(name) is None:
             return
         try:
@@ -103,7 +103,7 @@ class DiskImages:
             raise storage_error(f"the image {self.path(name)} cannot be removed", error) from None
 
     def listed(self) -> tuple[DiskSpec, ...]:
-        """The disks whose images are there, by name. Raises LabError for one that is no image of the lab's own."""
+        """The disks that have an image, sorted by name. Raises LabError for a file that is not the lab's own."""
         names = sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
         found = {name: self.find(name) for name in names}
         return tuple(
@@ -111,7 +111,7 @@ class DiskImages:
         )
 
     def flush(self, name: str, *, forgets: bool = False) -> None:
-        """Have an image on this computer's disk, and ``forgets``: no more of it in memory (posix_fadvise(2))."""
+        """Flush an image to this computer's disk; ``forgets``: also drop it from the page cache (posix_fadvise(2))."""
         descriptor = self.open(name, os.O_RDWR)
         try:
             os.fdatasync(descriptor)

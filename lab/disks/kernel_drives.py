@@ -1,6 +1,6 @@
-"""Plans for emulated drives inside the embedded kernel, where time is virtual: lines to the kernel's own driver.
+"""Plans for emulated drives inside the embedded kernel, where time is virtual: commands for the kernel's own driver.
 
-The driver is the lab's (provision/kernel/driver/lab_drive_kern.c, which says what each line does).
+The driver is the lab's (provision/kernel/driver/lab_drive_kern.c, which documents each command).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ NODE = "/dev/drive"
 
 
 def are_there(machine: Machine) -> bool:
-    """Whether the machine's kernel is the lab's own, in virtual time or in real time, and has such drives."""
+    """Whether the machine runs the lab's own kernel, in virtual or in real time, with such drives."""
     if machine.facts.is_virtual_time:
         return True
     return machine.facts.is_embedded and "lab-drives" in machine.list_dirs(["/sys/class/misc"])["/sys/class/misc"]
 
 
 def is_kernel_drive(disk: LabDisk) -> bool:
-    """Whether a spindle is one of these."""
+    """Whether a spindle is such a drive."""
     return disk.node.startswith(NODE)
 
 
 def add_step(spec: DiskSpec, number: int) -> Step:
-    """Make the drive. Raises SpecError for an unknown drive model."""
+    """Create the drive. Raises SpecError for an unknown drive model."""
     model = find_drive_model(spec.model)
     service = round(model.service_milliseconds * 1e6)
     constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
@@ -39,36 +39,36 @@ def add_step(spec: DiskSpec, number: int) -> Step:
 
 
 def detachment(name: str, node: str) -> Plan:
-    """Take it away."""
+    """Remove the drive."""
     why = "The kernel forgets the drive and its data."
     return Plan(f"Detach {name}", (_line(("remove", _number(node)), why, danger=Danger.DATA),))
 
 
 def pull_step(disk: LabDisk, why: str) -> Step:
-    """It vanishes while in use; its medium stays."""
+    """Make the drive vanish while in use; its medium keeps the data."""
     return _line(("pull", _number(disk.node)), why, undo=f"plug {_number(disk.node)}", writes=disk.node)
 
 
 def plug_step(disk: LabDisk) -> Step:
-    """Bring it back."""
+    """Bring the drive back."""
     return _line(("plug", _number(disk.node)), "The cable is in again: the drive answers, with what is on its medium.")
 
 
 def pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
-    """So long for each request from now on; 0: its own pace."""
+    """Take ``seconds`` for each request from now on; 0: the drive's own pace."""
     number = _number(disk.node)
     return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
 
 
 def power_step(disk: LabDisk, why: str) -> Step:
-    """Its power fails for an instant."""
+    """Interrupt the drive's power for an instant."""
     return _line(("power", _number(disk.node)), why, danger=Danger.DATA, writes=disk.node)
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Name -> sum of all that a disk holds, of those whose driver tells (and says how), at no cost of machine time.
+    """Name -> checksum of a disk's content, if its driver reports one (and documents how), at no cost of machine time.
 
-    A second of the computer's for each 300 MiB that hold anything. Nothing in real time.
+    Takes the computer one second for each 300 MiB that hold data. Empty in real time.
     """
     found = {}
     for disk in disks if machine.facts.is_virtual_time else ():

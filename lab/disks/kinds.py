@@ -1,9 +1,9 @@
-"""Kinds of lab disks, what a disk is asked to be (``DiskSpec``) and what it is once attached (``LabDisk``)."""
+"""Kinds of lab disks, the request for a disk (``DiskSpec``) and an attached disk (``LabDisk``)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -18,18 +18,18 @@ from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 
 DEFAULT_SIZE_BYTES = 500 * MIB
 MOST_NAME_CHARACTERS = 64
-"""Sockets of spindles have it in their paths, of which 107 characters are all (unix(7))."""
+"""The paths of spindles' sockets contain the name, and are limited to 107 characters (unix(7))."""
 DEFAULT_COUNT = 9
 SERIAL_PREFIX = "RAIDLAB-"
 
 
 class DiskKind(StrEnum):
-    """What stands behind a lab disk."""
+    """What backs a lab disk."""
 
     FILE = "file"
-    """A sparse file of the client's computer, attached to the embedded kernel at its start."""
+    """A sparse file on the client's computer, attached to the embedded kernel at its start."""
     LOOP = "loop"
-    """A sparse file on the machine behind a loop device, with direct I/O where its file system can."""
+    """A sparse file on the machine behind a loop device, with direct I/O if its file system supports it."""
     VIRTIO = "virtio"
     """An extra disk of a virtual machine, known by its serial RAIDLAB-NN."""
     SPINDLE = "spindle"
@@ -41,7 +41,7 @@ class DiskKind(StrEnum):
 
 
 class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One disk as it is wanted. ``backing`` is the device under a spindle, or a physical disk's path."""
+    """One requested disk. ``backing`` is the device under a spindle, or a physical disk's path."""
 
     name: str
     kind: DiskKind
@@ -50,7 +50,7 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backing: str = ""
 
     def validate(self) -> None:
-        """Raises SpecError for a bad name, a size that no block device has, or a drive model where none belongs."""
+        """Raises SpecError for a bad name, a size that no block device has, or a drive model on a kind without one."""
         checked_disk_name(self.name)
         unit = KIB if self.kind is DiskKind.RAM else SECTOR_BYTES
         if not MIB <= self.size_bytes <= MOST_DISK_BYTES or self.size_bytes % unit:
@@ -71,12 +71,12 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def checked_disk_name(name: str) -> str:
-    """``name``, if it can be that of a disk, and so of its image and sockets. Raises SpecError."""
+    """``name``, if it is valid for a disk, its image and its sockets. Raises SpecError otherwise."""
     return checked_name(name, "disk", most=MOST_NAME_CHARACTERS)
 
 
 def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
-    """Raises SpecError for disks that a lab cannot have together, beside ``others`` by name, and for bad ones."""
+    """Raises SpecError for an invalid spec, too many disks or duplicate names; the names ``others`` count too."""
     if len(wanted) + len(others) > MOST_DISKS:
         raise SpecError(
             f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"it takes {MOST_DISKS} at most"
@@ -89,7 +89,7 @@ def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
 
 
 class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One disk that is there: its node on the machine, and what it is made of."""
+    """One attached disk: its node on the machine, and its backing."""
 
     name: str
     kind: DiskKind
@@ -104,8 +104,13 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """``ubda`` for ``/dev/ubda``: the name in /sys/block and /proc/diskstats."""
         return self.node.removeprefix("/dev/")
 
+    @property
+    def full_name(self) -> str:
+        """``disk02 (/dev/ubdb)``: its name in the lab, and in commands."""
+        return f"{self.name} ({self.node})"
+
     def validate(self) -> None:
-        """Raises SpecError for what no disk of a lab is, where a machine that is not trusted tells it."""
+        """Raises SpecError for values that no lab disk has, such as an untrusted machine may report."""
         checked_disk_name(self.name)
         checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
         if not re.fullmatch(r"/dev/[a-z]{1,16}[0-9]{0,8}", self.node):
@@ -116,6 +121,21 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(
                 f"disk {self.name}: '{shortened(self.backing)}' is not its image", hint="a file of its name"
             )
+
+
+def with_full_names(text: str, disks: Iterable[LabDisk], *, most: int | None = None) -> str:
+    """``text`` with the node of each lab disk replaced by ``disk02 (/dev/ubdb)``, unless it already has this form.
+
+    With ``most``, names alone are replaced too; if the text has more disks than that, all become names alone.
+    """
+    by_word = {word: disk for disk in disks for word in ((disk.node,) if most is None else (disk.node, disk.name))}
+    if not by_word:
+        return text
+    words = "|".join(map(re.escape, sorted(by_word, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<![\w/(])({words})(?![\w/])(?: \(/dev/\w+\))?")
+    found = {by_word[match[1]].name for match in pattern.finditer(text)}
+    is_full = most is None or len(found) <= most
+    return pattern.sub(lambda match: by_word[match[1]].full_name if is_full else by_word[match[1]].name, text)
 
 
 def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
@@ -134,7 +154,7 @@ def serial_of(number: int) -> str:
 def specs(
     count: int, kind: DiskKind, *, size_bytes: int = DEFAULT_SIZE_BYTES, model: str = "", first: int = 1
 ) -> tuple[DiskSpec, ...]:
-    """``count`` equal disks named disk01 onwards. Raises SpecError if they cannot be."""
+    """``count`` equal disks named disk01 onwards. Raises SpecError if they are invalid."""
     checked(count, DiskCount, "count")
     made = tuple(
         DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model)

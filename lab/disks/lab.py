@@ -1,10 +1,10 @@
-"""A lab: an open machine, its lab disks, and the guard that stands before every step."""
+"""A lab: an open machine, its lab disks, and the guard that checks every step."""
 
 from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from lab.disks import kernel_drives
@@ -41,9 +41,9 @@ _LONG_INPUT_BYTES = 8192
 
 
 class Lab:
-    """Runs plans on a machine, and knows the disks that they may write on.
+    """Runs plans on a machine, and knows the disks that they may write to.
 
-    ``folder`` has the images of file disks; None where the machine keeps its disks itself.
+    ``folder`` holds the images of file disks; None if the machine itself stores its disks.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Lab:
         return find_disk(word, self._disks)
 
     def execute(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
-        """Run a plan, each step past the guard. Raises what the first failing step raises, and runs none after it."""
+        """Run a plan; the guard checks each step. The first failing step ends the plan, and its error is raised."""
         for step in plan.steps:
             if before_step:
                 before_step(step)
@@ -81,7 +81,7 @@ class Lab:
                 raise explain(error, self.machine.facts.target) from error
 
     def _install_programs(self, step: Step) -> None:
-        """Put the lab's own program on the machine that a step calls, unless it is there."""
+        """Install the lab's own programs that the step calls, unless they are on the machine already."""
         for plugin in {DRIVE_PLUGIN, DRIVE_PLUGIN_EMBEDDED} & set(step.argv):
             install_drive(self.machine, plugin)
         if PACE_PROGRAM not in step.argv:
@@ -91,7 +91,7 @@ class Lab:
             self.machine.write(PACE_PROGRAM, text)
 
     def attach(self, specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
-        """Make further disks. Those attached before a failure are detached again."""
+        """Attach more disks. After a failure, those already attached are detached again."""
         check_specs(specs, [disk.name for disk in self._disks])
         specs = with_backing(self.machine, self._disks, specs)
         self._require_room(specs)
@@ -108,14 +108,14 @@ class Lab:
         return tuple(made)
 
     def _require_room(self, specs: Sequence[DiskSpec]) -> None:
-        """Raises SpecError for disks that the machine has no room for; an embedded one was given enough."""
+        """Raises SpecError if the machine has no room for the disks; an embedded machine was given enough memory."""
         if self.machine.facts.is_embedded:
             return
         in_memory = [spec.size_bytes for spec in specs if spec.kind is DiskKind.RAM or needs_backing(spec)]
         there = [disk.size_bytes for disk in self._disks if disk.kind is DiskKind.RAM or disk.backing == "memory"]
         rooms = {"memory": (self.machine.facts.memory_bytes, sum(in_memory) and sum(in_memory) + sum(there))}
         if loops := sum(spec.size_bytes for spec in specs if spec.kind is DiskKind.LOOP):
-            # df(1); the lab's own folder may not be there yet.
+            # df(1); the lab's own folder may not exist yet.
             free = self.machine.run(("df", "--output=avail", "--block-size=1", "/var/lib"), check=False).stdout.split()
             if free and (room := digits(free[-1])) is not None:
                 rooms["room in /var/lib"] = (room, loops)
@@ -160,7 +160,7 @@ class Lab:
         return made
 
     def _attach_whole(self, attachment: Attachment) -> None:
-        """All steps of an attachment, or none: what was done before a failure is undone."""
+        """Run all steps of an attachment; after a failure, undo those already done."""
         done: list[Step] = []
         try:
             for step in attachment.attach.steps:
@@ -179,7 +179,7 @@ class Lab:
                 return kernel_drive_attachment(spec, number)
             plugin = DRIVE_PLUGIN_EMBEDDED if self.machine.facts.is_embedded else DRIVE_PLUGIN
             return spindle_attachment(spec, number, drive_plugin=plugin)
-        # The embedded kernel's only writable file system is in memory, which knows no direct I/O.
+        # The embedded kernel's only writable file system is in memory, which does not support direct I/O.
         is_embedded = self.machine.facts.is_embedded
         folder = LOOP_FOLDER_EMBEDDED if is_embedded else LOOP_FOLDER
         return loop_attachment(spec, number, folder=folder, direct=not is_embedded)
@@ -207,11 +207,16 @@ class Lab:
         )
         probe = Guard(self.machine, [disk])
         probe.check(Step(("true",), "Ask the guard.", writes_devices=(node,)))
-        probe.check_blank([node])
+        try:
+            probe.check_blank([node])
+        except DeviceRefused as error:
+            # It is not a lab disk yet, so 'disks reset' cannot blank it.
+            hint = f"stop what uses it; 'wipefs --all {node}', typed on the machine, erases what it carries"
+            raise DeviceRefused(error.message, hint=hint) from None
         return disk
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
-        """Take disks away. Raises DeviceRefused for one that is in use, SpecError for some of several ram disks."""
+        """Detach disks. Raises DeviceRefused for a disk in use, SpecError for only some of the ram disks."""
         left = {disk.name for disk in self._disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
@@ -222,7 +227,7 @@ class Lab:
                 self.execute(plan)
                 del self._detach[index]
                 wanted -= {disk.name for disk in attached}
-        # What is left was attached by an earlier command.
+        # The remaining disks were attached by an earlier command.
         for disk in disks:
             if disk.name in wanted:
                 self.execute(detach_plan(disk))
@@ -236,8 +241,9 @@ class Lab:
         devices = read_devices(self.machine, [disk.kernel_name for disk in disks])
         for disk in disks:
             device = devices.get(disk.kernel_name)
-            if device and (device.holders or device.mounted_on):
-                used = ", ".join((*device.holders, *device.mounted_on))
+            users = (*device.holders, *device.mounted_on, *device.partition_users) if device else ()
+            if users:
+                used = ", ".join(users)
                 raise DeviceRefused(
                     f"{disk.name} ({disk.node}) is in use by {used}", hint="stop the array or unmount it first"
                 )
@@ -245,20 +251,42 @@ class Lab:
     def reset(self, disks: Sequence[LabDisk]) -> None:
         """Make disks blank. Raises DeviceRefused for a disk that an array or a mount uses."""
         self.check_unused(disks)
-        for disk in disks:
-            self.execute(reset_plan(disk))
+        self.execute(self.reset_plan(disks))
+
+    def reset_plan(self, disks: Sequence[LabDisk], *, used: Collection[str] | None = None) -> Plan:
+        """The same as a plan, without the check for users of the disks.
+
+        ``used``: nodes of the disks that belong to arrays; if given, other disks without signatures count as blank.
+        """
+        devices = read_devices(self.machine, [disk.kernel_name for disk in disks])
+        parted = {disk.name for disk in disks if (found := devices.get(disk.kernel_name)) and found.partitions}
+        blank = {disk.node for disk in disks} - {*used, *self._carrying(disks)} if used is not None else set()
+        steps = [
+            step
+            for disk in disks
+            for step in reset_plan(disk, has_partitions=disk.name in parted, is_blank=disk.node in blank).steps
+        ]
+        return Plan.of(f"Make {', '.join(disk.name for disk in disks)} blank", steps)
+
+    def _carrying(self, disks: Iterable[LabDisk]) -> Collection[str]:
+        """Nodes of the disks that carry signatures; of all that may hold data if they cannot be examined."""
+        nodes = [disk.node for disk in disks if self.guard.can_hold_data(disk.node)]
+        try:
+            return self.guard.carried(nodes).keys()
+        except DeviceRefused:
+            return nodes
 
     def drop_host_cache(self, disks: Iterable[LabDisk]) -> bool:
-        """Make this computer forget its cached copy of these disks' images; False where there are none here."""
+        """Drop these disks' images from this computer's page cache; False if it has no such images."""
         return self.folder.drop_host_cache({disk.name for disk in disks}) if self.folder else False
 
     def start_writing_out(self, disks: Iterable[LabDisk]) -> None:
-        """Have what was written to these disks' images go to the computer's own disk while other things happen."""
+        """Flush these disks' images to this computer's own disk in the background."""
         if self.folder:
             self.folder.start_writing_out({disk.name for disk in disks})
 
     def release(self) -> None:
-        """Detach what this lab attached, newest first."""
+        """Detach the disks that this lab attached, newest first."""
         self._release_since(0)
 
     def _release_since(self, index: int) -> None:
@@ -268,7 +296,7 @@ class Lab:
                 self.machine.run(step.argv, check=False)
 
     def use(self, disks: Iterable[LabDisk]) -> None:
-        """Make these, perhaps under other names, the lab's disks and no others."""
+        """Replace the lab's disks by these, which may have new names."""
         self._disks = tuple(sorted(disks, key=lambda disk: disk.name))
         self.guard.set_disks(self._disks)
 
@@ -277,13 +305,13 @@ def packed(argv: tuple[str, ...], stdin_text: str) -> tuple[tuple[str, ...], str
     """A command and its input, compressed where that saves time: an embedded kernel's serial line is slow."""
     if len(stdin_text) < _LONG_INPUT_BYTES:
         return argv, stdin_text
-    # The exit status is that of the last in the line: the command itself.
+    # The exit status of a pipeline is that of its last command, which is the command itself.
     text = base64.b64encode(gzip.compress(stdin_text.encode(), mtime=0)).decode()
     return ("sh", "-c", 'base64 -d | gzip -dc | "$@"', "unpack", *argv), text
 
 
 def explain(error: CommandFailed, target: str) -> LabError:
-    """A failed command as the error that it really is."""
+    """The error for a failed command, more specific if its output shows the cause."""
     said = error.stderr_tail
     if "Module" in said and "not found" in said:
         module = said.partition("Module ")[2].split()[0]

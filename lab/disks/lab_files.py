@@ -1,4 +1,4 @@
-"""Where a lab's disks are kept: image files of an embedded kernel's disks, and the list of those attached elsewhere."""
+"""Storage of a lab's disks: image files of an embedded kernel's disks, and the list of disks attached elsewhere."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class LabFolder:
         return self.images.path(spec.name)
 
     def is_never_written(self, spec: DiskSpec) -> bool:
-        """Whether nothing can be on the disk."""
+        """Whether the disk is blank because its image was never written."""
         return self.images.is_never_written(spec.name)
 
     def add(self, further: Sequence[DiskSpec]) -> None:
-        """Put disks on the list for the next start. Raises LabError, with nothing changed, if they cannot be."""
+        """Add disks to the list for the next start. Raises LabError, with nothing changed, if that is impossible."""
         files = [spec.name for spec in further if spec.kind is DiskKind.FILE]
-        # A blank image that is on no list is what a killed command left.
+        # A blank image that is on no list was left by a killed command.
         for name in filter(self.images.is_never_written, files):
             self.images.remove(name)
         before = {name for name in files if self.images.find(name)}
@@ -85,9 +85,9 @@ class LabFolder:
             raise
 
     def save(self, disk_specs: Sequence[DiskSpec]) -> None:
-        """Keep another list of disks for the next start; images of dropped disks are removed.
+        """Replace the list of disks for the next start, and remove the images of dropped disks.
 
-        Raises LabError, with nothing changed, if one of these is no image of the lab's own.
+        Raises LabError, with nothing changed, if one of these images is not the lab's own.
         """
         check_specs(disk_specs)
         kept = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
@@ -100,9 +100,9 @@ class LabFolder:
         self.specs = tuple(disk_specs)
 
     def drop_host_cache(self, names: Container[str]) -> bool:
-        """Write these disks' images out and ask this computer to forget its cached copy of them (posix_fadvise(2)).
+        """Flush these disks' images and drop them from this computer's page cache (posix_fadvise(2)).
 
-        False where none of them has an image.
+        False if none of the disks has an image.
         """
         files = self._files(names)
         for name in files:
@@ -110,13 +110,13 @@ class LabFolder:
         return bool(files)
 
     def start_writing_out(self, names: Container[str]) -> None:
-        """Write these disks' images to this computer's disk, on a thread of its own, so that nobody waits later."""
+        """Flush these disks' images to this computer's disk on a separate thread, to avoid a wait later."""
         files = self._files(names)
         if files:
             threading.Thread(target=self._write_out, args=(files,), name="raidlab-write-out", daemon=True).start()
 
     def _write_out(self, names: Sequence[str]) -> None:
-        """Flush each image; one that was removed meanwhile needs it no more."""
+        """Flush each image; skip those removed in the meantime."""
         for name in names:
             with suppress(OSError, LabError):
                 self.images.flush(name)
@@ -140,9 +140,9 @@ class LabFolder:
 
 
 def lab_folder(state: StateFolder, name: str) -> LabFolder:
-    """The lab of this name, locked; one without a list has the disks whose images are there, a new one nine.
+    """The lab of this name, locked; without a list it has the disks whose images exist, a new lab has nine.
 
-    Raises LabError for a list that is damaged or asks for what cannot be: then no disk is touched.
+    Raises LabError for a damaged or invalid list; then no disk is touched.
     """
     lock = state.lock_lab(name)
     path = lock.folder / _LAB_FILE
@@ -173,18 +173,18 @@ def _read_list(path: Path) -> tuple[DiskSpec, ...]:
 
 
 def scratch_folder(state: StateFolder, wanted: Sequence[DiskSpec]) -> LabFolder:
-    """A folder for disks that last as long as one command."""
+    """A folder for disks that exist for one command only."""
     check_specs(wanted)
     return LabFolder(state.new_instance(), wanted, is_scratch=True)
 
 
 def ubd_disks(folder: LabFolder, file_specs: Sequence[DiskSpec]) -> tuple[UbdDisk, ...]:
-    """What the embedded kernel is started with."""
+    """The disks with which the embedded kernel is started."""
     return tuple(UbdDisk(folder.image(spec), serial_of(number + 1)) for number, spec in enumerate(file_specs))
 
 
 def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
-    """The extra disks of a virtual machine: whole disks with a serial RAIDLAB-NN, named disk01 onwards by it."""
+    """The extra disks of a virtual machine: whole disks with a serial RAIDLAB-NN, named diskNN."""
     found = [device for device in read_devices(machine).values() if device.serial.startswith(SERIAL_PREFIX)]
     return tuple(
         LabDisk(
@@ -199,7 +199,7 @@ def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
 
 
 def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
-    """The disks that earlier commands attached on this machine and that are still what they were."""
+    """The disks that earlier commands attached on this machine and that still match their devices."""
     text = machine.read([REGISTRY])[REGISTRY]
     if not text:
         return ()
@@ -229,7 +229,7 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
 
 
 def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
-    """Keep the list of attached disks on the machine, where it vanishes with them at the next start."""
+    """Store the list of attached disks on the machine, where it disappears with them at the next boot."""
     machine.write(REGISTRY, msgspec.json.encode(tuple(disks)).decode())
 
 

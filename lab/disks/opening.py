@@ -1,10 +1,11 @@
-"""Open a lab: the machine with its lab disks, and nothing of it left when it closes."""
+"""Open a lab: the machine with its lab disks. Closing it leaves nothing behind."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.disks.lab import Lab
 from lab.disks.lab_files import lab_folder, read_registry, scratch_folder, ubd_disks, virtio_disks, write_registry
 from lab.errors import LabError, ToolMissing
+from lab.host import signals
 from lab.machine import RUN_FOLDER, EmbeddedOptions, Host, Machine, Target, TargetKind, open_machine
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel
@@ -24,11 +26,11 @@ from lab.units import MIB
 
 SETTLE_SECONDS = 10.0
 DRIVE_SERVER_BYTES = 4 * MIB
-"""Memory of the machine for each spindle's server, the medium aside."""
+"""Memory of the machine for each spindle's server, without the medium."""
 
 
 class Opener(Protocol):
-    """How a lab is opened; tests give another."""
+    """A function that opens a lab; tests supply their own."""
 
     def __call__(
         self, target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
@@ -42,16 +44,18 @@ def open_lab(
     *,
     wanted: Sequence[DiskSpec] | None = None,
     seed: int | None = None,
+    shown: Sequence[Path] = (),
     on_notice: Callable[[str], None] = lambda _: None,
     on_machine: Callable[[Machine], None] = lambda _: None,
 ) -> Iterator[Lab]:
-    """Open the machine with its lab disks, and close both whatever happens.
+    """Open the machine with its lab disks, and close both in any case.
 
-    Without ``wanted`` this is the lab that lasts: the named lab of the embedded kernel (``uml:?name=…``, nine file
+    Without ``wanted`` this is the persistent lab: the named lab of the embedded kernel (``uml:?name=…``, nine file
     disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
-    blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio where it has them,
-    otherwise loop. ``seed``: of all that is random on a machine in virtual time. Without it each opening
-    has another one, since what is made in a lab that lasts must not have the UUID of what is there.
+    blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio if it has them,
+    otherwise loop. ``seed``: the seed of all randomness on a machine in virtual time. By default it is new at each
+    opening: new objects in a persistent lab must not have the UUIDs of existing ones. ``shown``: files and folders that
+    an embedded kernel's guest may read besides the system's.
     """
     if target.kind is not TargetKind.UML:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
@@ -68,6 +72,7 @@ def open_lab(
             memory_bytes=embedded_memory_bytes(others, is_virtual_time=target.is_virtual_time),
             seed=secrets.randbits(63) if seed is None else seed,
             kept_locks=(folder.lock_fd,),
+            shown=tuple(shown),
         )
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
@@ -80,9 +85,9 @@ def open_lab(
 
 
 def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool = False) -> int:
-    """The memory of an embedded kernel with these disks, which lie in it but for those of kind ``file``.
+    """The memory of an embedded kernel with these disks, which it contains except those of kind ``file``.
 
-    In virtual time spindles do not either: their driver keeps them beside the guest's memory.
+    In virtual time it does not contain spindles either: their driver stores them outside the guest's memory.
     """
     outside = (DiskKind.FILE, DiskKind.SPINDLE) if is_virtual_time else (DiskKind.FILE,)
     others = [spec for spec in wanted if spec.kind not in outside]
@@ -93,9 +98,10 @@ def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool =
 def with_fitting_time(
     target: Target, host: Host, wanted: Sequence[DiskSpec], on_notice: Callable[[str], None]
 ) -> Target:
-    """The target in virtual time where that makes figures exact: on the embedded kernel, with emulated drives alone.
+    """The target in virtual time where that makes figures exact: on the embedded kernel, with emulated drives only.
 
-    Only if it does not say itself which time. Without the kernel for it, ``on_notice`` is told what builds it.
+    A target that names a time or a kernel is unchanged. If the kernel for virtual time is missing, ``on_notice`` is
+    called with the command that builds it.
     """
     is_open = target.kind is TargetKind.UML and not {"time", "kernel"} & target.options.keys()
     if not is_open or any(spec.kind is not DiskKind.SPINDLE for spec in wanted):
@@ -117,9 +123,9 @@ def _server_bytes(spec: DiskSpec) -> int:
 
 
 def _settle(lab: Lab) -> None:
-    """Unmount and stop what still runs, so that the next start finds clean arrays.
+    """Unmount file systems and stop arrays, so that the next start finds clean arrays.
 
-    Does nothing on a machine that is lost, or whose guest computes without end, which in virtual time nothing preempts.
+    Does nothing on a machine that is lost, or whose guest computes endlessly, which nothing preempts in virtual time.
     """
     if not lab.machine.is_answering(SETTLE_SECONDS):
         return
@@ -129,7 +135,7 @@ def _settle(lab: Lab) -> None:
             for place in device.mounted_on:
                 if place.startswith(f"{MOUNT_FOLDER}/"):
                     lab.machine.run(("umount", place), check=False)
-        # Mapped devices lie on arrays, and others under them: each time those go that nothing uses.
+        # Some mapped devices lie above arrays, others below: each call removes those that are not in use.
         has_mapped = any(name.startswith("dm-") for name in devices)
         if has_mapped:
             lab.machine.run(("dmsetup", "remove_all"), check=False, timeout_seconds=30)
@@ -152,9 +158,11 @@ def _open_attached(
     with (
         closing(host.state.lock_lab(target.lab_name)),
         open_machine(target, host, on_notice=on_notice) as machine,
+        # Allow time for the cleanup: arrays left on the disks would start with the machine.
+        nullcontext() if wanted is None else signals.unhurried(),
     ):
         on_machine(machine)
-        # Not there before the lab's first use since the machine started; sockets of spindles go there.
+        # Absent until the lab's first use after boot; sockets of spindles are created there.
         machine.run(("mkdir", "-p", RUN_FOLDER))
         attached = read_registry(machine)
         covered = {disk.backing for disk in attached if disk.kind is DiskKind.SPINDLE}
@@ -167,14 +175,14 @@ def _open_attached(
             _choose_plain_disks(lab, wanted)
             yield lab
         finally:
-            # Blank as they were taken: an array left on them would start with the machine.
+            # Return them blank, as they were: an array left on them would start with the machine.
             with suppress(LabError):
                 lab.reset([disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)])
             lab.release()
 
 
 def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
-    """Make the lab have exactly the wanted disks, on the machine's own extra disks as far as they go."""
+    """Give the lab exactly the requested disks, on the machine's own extra disks as far as there are enough."""
     devices = read_devices(lab.machine)
     free = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
     free = [disk for disk in free if is_unused(disk, devices)]

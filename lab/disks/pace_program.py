@@ -1,10 +1,10 @@
-"""Gives an emulated drive another pace while it is in use. Runs on the machine as a file of its own, python3 alone.
+"""Changes the pace of an emulated drive in use. Runs on the machine as a file of its own, and needs only python3.
 
     pace_program.py CONTROL NOTE SECONDS NAME      from now on one request each SECONDS; 0: the drive's own pace again
 
-CONTROL is the socket of nbdkit's pause filter: "r" lets requests through, "p" holds those that come later and answers
-once what was let through is done. One "r" and "p" per SECONDS let one request through, since the drive serves one at a
-time. NOTE holds the process that does so and NAME. When the server ends, so does this.
+CONTROL is the socket of nbdkit's pause filter: "r" resumes requests, "p" holds later ones and replies when those
+in progress are done. One "r" and "p" per SECONDS let one request through, since the drive serves one at a time. NOTE is
+the file with the ID of the process that does so, and NAME. The process ends when the server ends.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ END_SECONDS = 5.0
 
 
 def end_earlier(note: Path) -> None:
-    """End the program that NOTE tells of and wait until it has left."""
+    """End the process named in NOTE and wait until it has ended."""
     try:
         pid = int(note.read_text().split()[0])
         os.kill(pid, signal.SIGTERM)
@@ -32,14 +32,14 @@ def end_earlier(note: Path) -> None:
 
 
 def ask(control: socket.socket, letter: bytes) -> None:
-    """One command to the filter, which echoes it in upper case when it is done."""
+    """Send one command to the filter, which echoes it in upper case when it is done."""
     control.sendall(letter)
     if not control.recv(1):
         raise ConnectionError("the server has ended")
 
 
 def keep_pace(control: socket.socket, period: float) -> None:
-    """Until a signal or the server's end."""
+    """Let one request through per period, until a signal or the server's end."""
     due = time.monotonic()
     while True:
         ask(control, b"r")
@@ -50,7 +50,7 @@ def keep_pace(control: socket.socket, period: float) -> None:
 
 
 def main() -> int:
-    """Return once the new pace holds; a child keeps it."""
+    """Return once the new pace is in effect; a child process maintains it."""
     path, note, period, name = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
     end_earlier(note)
     if period <= 0:
@@ -64,7 +64,7 @@ def main() -> int:
         return 1
     heard, told = os.pipe()
     if os.fork():
-        # Its word comes when the note is there, and no note of one that has ended stays; without a word it failed.
+        # The child writes a byte once the note exists, and removes the note when it ends; no byte means that it failed.
         os.close(told)
         return 0 if os.read(heard, 1) else 1
     os.setsid()

@@ -1,4 +1,4 @@
-"""The doctor: what this computer and a machine can do, what is missing, and the command that fixes each."""
+"""The doctor: checks this computer and a machine, and reports missing parts with the command to fix each."""
 
 from lab.doctor.checks import check_computer
 from lab.doctor.machine import check_machine

@@ -1,4 +1,4 @@
-"""What this computer can do: every check at once, so that one round of fixes is enough."""
+"""Checks of this computer: all at once, so that one round of fixes is enough."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.doctor.programs import (
     program_checks,
 )
 from lab.doctor.report import Check, DoctorReport, Outcome, Subject
-from lab.errors import LabError
+from lab.errors import LabError, ToolMissing
 from lab.gates.decoding import decode_json
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
@@ -32,14 +32,14 @@ from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.units import GIB, human_bytes
 
 OLDEST_PYTHON = (3, 11)
-# A lab of a few disks of 500 MB and the results of some experiments.
+# Enough for a few disks of 500 MB and the results of some experiments.
 COMFORTABLE_SPACE_BYTES = 4 * GIB
 LEAST_SPACE_BYTES = GIB // 2
 _ANSWER_SECONDS = 10.0
 _LAYERS = {"namespace": "mount namespace", "landlock": "Landlock", "seccomp": "filter of system calls"}
 _VIRTUAL_MACHINE = ("the virtual machine: make vm",)
 Found = tuple[Outcome, str, str]
-"""How a check ended, what was found, and what fixes it."""
+"""Outcome of a check, detail, and fix."""
 
 
 def check_computer(
@@ -49,7 +49,7 @@ def check_computer(
     is_root: bool | None = None,
     python_version: tuple[int, ...] = tuple(sys.version_info[:3]),
 ) -> DoctorReport:
-    """Look at everything. ``target`` is the one that the verdict is about."""
+    """Run all checks. The verdict is for ``target``."""
     root = os.geteuid() == 0 if is_root is None else is_root
     distribution = parse_distribution(host.files.read("/etc/os-release") or "")
     checks = [
@@ -80,12 +80,12 @@ def check_computer(
         _ssh(host, distribution, is_root=root),
         _check("kvm", "hardware virtualisation (KVM)", _kvm(host), useful_for=_VIRTUAL_MACHINE),
     ]
-    # Its version is not asked for, since that takes Vagrant a second or more.
+    # Its version is not queried, since that takes Vagrant a second or more.
     vagrant = host.processes.find("vagrant")
     found = (Outcome.OK, vagrant, "") if vagrant else (Outcome.MISSING, "vagrant is not installed", "make vm")
     checks.append(_check("program-vagrant", "vagrant", found, required_for=(VAGRANT,)))
     if vagrant:
-        # A machine that runs is reached by ssh alone.
+        # A running machine needs only ssh.
         checks.append(_check("libvirt", "libvirt", _libvirt(host), useful_for=_VIRTUAL_MACHINE))
     return make_report(Subject.COMPUTER, "this computer", target, checks, distribution, is_root=root)
 
@@ -93,7 +93,7 @@ def check_computer(
 def make_report(
     subject: Subject, name: str, target: str, checks: Iterable[Check], distribution: Distribution, *, is_root: bool
 ) -> DoctorReport:
-    """The verdict over some checks."""
+    """The report of some checks, with its verdict."""
     listed = tuple(checks)
     kind = target.partition(":")[0] + ":"
     packages = [package for check in listed for package in check.packages]
@@ -157,8 +157,10 @@ def _embedded_kernel(host: Host) -> Check:
 def _virtual_time(host: Host) -> Found:
     try:
         return Outcome.OK, str(find_kernel(host.processes, host.files, virtual_time=True).path), ""
-    except LabError as error:
+    except ToolMissing as error:
         return Outcome.MISSING, error.message, "make uml-kernel"
+    except LabError as error:
+        return Outcome.MISSING, error.message, error.hint
 
 
 def _guest_memory(host: Host) -> Found:
@@ -174,7 +176,7 @@ def _guest_memory(host: Host) -> Found:
 
 
 def _confinement(host: Host) -> Found:
-    """What the layers are, and which of them are enough, stands in lab/machine/confinement.py; it tries each."""
+    """Tries each layer with lab/machine/confinement.py, which documents the layers and which of them suffice."""
     said = host.processes.run([guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS)
     with suppress(msgspec.DecodeError):
         reasons = decode_json(said.stdout, dict[str, str])
@@ -187,7 +189,7 @@ def _confinement(host: Host) -> Found:
 
 
 def _namespace_switch(host: Host) -> str:
-    """What forbids an ordinary user's mount namespace, and its cure; else what a computer may have instead."""
+    """Fix for a sysctl that forbids mount namespaces to unprivileged users; if there is none, an alternative."""
     for path, value, setting in (
         # Ubuntu since 23.10; Debian until 10; every distribution.
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -248,7 +250,7 @@ def _ssh(host: Host, distribution: Distribution, *, is_root: bool) -> Check:
 
 
 def _kvm(host: Host) -> Found:
-    """By the processor's flags: a device file may be there, and even open, where guests then hang."""
+    """Checks the processor's flags: /dev/kvm may exist, and even open, on computers where guests then hang."""
     flags: set[str] = set()
     for line in (host.files.read("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""What an open machine can do, whatever its target: its kernel, its drivers, what its md can, its programs."""
+"""Checks of an open machine of any target: its kernel, drivers, md features and programs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OS_RELEASE = "/etc/os-release"
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A kernel module, and what does not work without it."""
+    """A kernel module, and the function that needs it."""
 
     module: str
     brings: str
     is_required: bool = False
     also_in: tuple[str, ...] = ()
-    """Modules of other kernels that bring the same."""
+    """Equivalent modules of other kernels."""
 
 
 DRIVERS = (
@@ -43,7 +43,7 @@ DRIVERS = (
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What md may be able to do: known by a function of the kernel that does it, and of nothing else."""
+    """An optional feature of md, detected by a kernel function that only this feature has."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class Feature:
     function: str
     module: str
     option: str
-    """How the kernel's configuration calls it, and since when it is there."""
+    """Its kernel configuration option, and the first version that has it."""
 
 
 FEATURES = (
@@ -68,13 +68,13 @@ FEATURES = (
         *("llbitmap_create", "md_mod", "CONFIG_MD_LLBITMAP, Linux 6.18"),
     ),
 )
-# A function that each of these modules has: if even that is not found, its functions cannot be seen here.
+# A function that each of these modules always has: if it is not found, the module's functions are not visible.
 _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
 # RAID 0, 1 and 10 pass the atomic writes of their members on (drivers/md/raid0.c: BLK_FEAT_ATOMIC_WRITES).
 _ATOMIC_WRITES = (6, 13)
 
-# One shell for all questions: starting a process takes 15 ms in the embedded kernel. The functions of a module that is
-# not loaded are read from its file: nothing is loaded to find out.
+# One shell for all checks: starting a process takes 15 ms in the embedded kernel. The functions of a module that is
+# not loaded are read from its file, without loading it.
 _FIND_SCRIPT = """
 for program in {programs}; do command -v "$program" || echo {not_found}; done
 for module in {modules}; do modprobe -n -q "$module" && echo "module $module"; done
@@ -106,7 +106,7 @@ def check_machine(machine: Machine) -> DoctorReport:
     lines = machine.run(["sh", "-c", script]).stdout.splitlines()
     found, rest = lines[: len(PROGRAMS)], lines[len(PROGRAMS) :]
     loadable = {line.removeprefix("module ") for line in rest if line.startswith("module ")}
-    # A driver that is built in, or loaded where there are no module files, is there too.
+    # Includes drivers that are built in, or loaded without module files.
     loadable |= set(machine.list_dirs(["/sys/module"])["/sys/module"])
     drivers = [_driver(driver, loadable) for driver in DRIVERS]
     functions = {line.removeprefix("function ") for line in rest if line.startswith("function ")}
@@ -160,7 +160,7 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 
 
 def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
-    """Whether arrays pass atomic writes on: only the kernel's version tells before there is an array on such disks."""
+    """Whether arrays support atomic writes: without an array on such disks, only the kernel's version shows it."""
     units = [int(line.removeprefix("atomic ")) for line in lines if re.fullmatch(r"atomic \d+", line)]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     is_there = bool(units) and version >= _ATOMIC_WRITES

@@ -1,4 +1,4 @@
-"""The programs that a lab uses, what for, their versions, and the packages that bring them on each distribution."""
+"""The programs that a lab uses, their purpose and versions, and their packages on each distribution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.machine.remote import package_of
 UML, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "local:", "ssh:", "vagrant:")
 _VERSION_SECONDS = 5.0
 _INSTALLERS = {"debian": "apt install", "fedora": "dnf install", "suse": "zypper install", "arch": "pacman -S"}
-# Only where the name is not the one of Debian.
+# Only names that differ from Debian's.
 _OTHER_NAMES = {
     "fedora": {"nbd-client": "nbd", "openssh-client": "openssh-clients", "mount": "util-linux"},
     "suse": {"nbd-client": "nbd", "openssh-client": "openssh-clients", "mount": "util-linux"},
@@ -24,18 +24,18 @@ _OTHER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A family of distributions; empty if it is not known."""
+    """A family of distributions; empty if unknown."""
 
     family: str
     name: str
 
     def package(self, program: str) -> str:
-        """The package that brings the program."""
+        """The package that contains the program."""
         debian = package_of(program)
         return _OTHER_NAMES.get(self.family, {}).get(debian, debian)
 
     def install_command(self, packages: Iterable[str], *, is_root: bool) -> str:
-        """A line to type; empty without packages."""
+        """The command line that installs the packages; empty without packages."""
         listed = " ".join(dict.fromkeys(packages))
         if not listed:
             return ""
@@ -58,7 +58,7 @@ def parse_distribution(os_release: str) -> Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, and what does not work without it."""
+    """A program, and the functions that need it."""
 
     name: str
     version_option: str = "--version"
@@ -86,14 +86,14 @@ def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> 
     """A check for each of PROGRAMS on this computer."""
     paths = [host.processes.find(program.name) or "" for program in PROGRAMS]
     return [
-        # On another machine the programs are its own.
+        # Other machines use their own programs.
         program_check(program, path, version, distribution, targets=(UML, LOCAL), is_root=is_root)
         for program, path, version in zip(PROGRAMS, paths, _versions(host, paths), strict=True)
     ]
 
 
 def _versions(host: Host, paths: Sequence[str]) -> list[str]:
-    """What each of PROGRAMS calls itself, all asked at once: an emulated processor takes long for each."""
+    """The version of each of PROGRAMS, queried in parallel: each takes long on an emulated processor."""
     versions = [""] * len(paths)
 
     def ask(number: int) -> None:
@@ -116,7 +116,7 @@ def ask_version(host: Host, path: str, option: str) -> str:
 def program_check(
     program: Program, found: str, version: str, distribution: Distribution, *, targets: tuple[str, ...], is_root: bool
 ) -> Check:
-    """The check for a program that was found at a path, or not (empty)."""
+    """The check for a program; ``found`` is its path, empty if it is missing."""
     package = distribution.package(program.name)
     return Check(
         name=f"program-{program.name}",
@@ -131,6 +131,6 @@ def program_check(
 
 
 def version_in(text: str) -> str:
-    """The first thing in a program's greeting that looks like a version; empty if nothing does."""
+    """The first version number in a program's output; empty if there is none."""
     found = re.search(r"(\d+(?:\.\d+)+(?:[-+~.\w]*\w)?)", text) or re.search(r"version (\d+)", text)
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""What the doctor found, as values: printed by the command line, and published as JSON (docs/doctor.schema.json)."""
+"""The doctor's report: printed by the command line, and published as JSON (docs/doctor.schema.json)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Outcome(StrEnum):
     OK = "ok"
     MISSING = "missing"
     LIMITED = "limited"
-    """It is there, but something will be slow, tight or unknown."""
+    """Present, but slow, scarce or unknown in part."""
 
 
 class Subject(StrEnum):
@@ -32,20 +32,20 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked for."""
 
     name: str
-    """Stable, for programs: ``program-mdadm``, ``kvm``."""
+    """Stable name for programs, such as ``program-mdadm`` or ``kvm``."""
     title: str
-    """For people: ``mdadm``, ``hardware virtualisation (KVM)``."""
+    """Title for users, such as ``mdadm`` or ``hardware virtualisation (KVM)``."""
     outcome: Outcome
     detail: str
-    """What was found, in plain words."""
+    """Result of the check as text."""
     fix: str = ""
-    """The command or action that brings what is missing; empty if nothing is."""
+    """The command or action that fixes it; empty if nothing is missing."""
     packages: tuple[str, ...] = ()
-    """Packages of this distribution that are missing for it."""
+    """Missing packages of this distribution."""
     required_for: tuple[str, ...] = ()
     """Targets that do not work without it."""
     useful_for: tuple[str, ...] = ()
-    """What else goes without it only with a gap, in words."""
+    """Other functions that are limited without it, as text."""
 
     def blocks(self, target: str) -> bool:
         """Whether its absence keeps this target from working."""
@@ -62,19 +62,19 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """The target that the verdict is about: ``uml:``, ``local:``, ``ssh:`` or ``vagrant:``."""
     is_ready: bool
-    """Nothing that the target requires is missing."""
+    """No requirement of the target is missing."""
     install_command: str
     """One command for all missing packages; empty if none is missing."""
     checks: tuple[Check, ...]
 
     @property
     def exit_code(self) -> ExitCode:
-        """0, or 3 if the target lacks something that it requires."""
+        """0, or 3 if a requirement of the target is missing."""
         return ExitCode.DONE if self.is_ready else ExitCode.MISSING
 
     @property
     def missing(self) -> tuple[Check, ...]:
-        """What is missing: first what the target requires, then the rest."""
+        """Failed checks: first those that the target requires, then the rest."""
         found = [check for check in self.checks if check.outcome is Outcome.MISSING]
         return tuple(sorted(found, key=lambda check: not check.blocks(self.target)))
 
@@ -91,6 +91,6 @@ def report_schema() -> dict[str, Any]:
         "title": "raidlab doctor --json",
         **msgspec.json.schema(DoctorReport),
     }
-    # As it reads back from the file: with lists where the defaults of fields are tuples.
+    # The form that the file decodes to: defaults of fields are lists, not tuples.
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))
     return plain

@@ -13,36 +13,36 @@ Whatever ends a program, the next one finds the drill as it was.
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from lab.drills.exam import NO_HINTS, ExamEnd, ExamTerms
 from lab.drills.pictures import MemberPicture
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
-from lab.gates.decoding import decode_json
-from lab.gates.files import read_plain
-from lab.gates.names import checked_name
+from lab.gates.numbers import FormatVersion
 from lab.gates.own import read_own_json
-from lab.host.clock import utc_second_text
-from lab.host.files import storage_error, write_all, write_file
+from lab.host.files import write_file
 from lab.machine import Host
-from lab.units import MIB
+from lab.store.files import RecordFiles
+from lab.store.journal import Journal
+from lab.store.runs import stem
 
 FORMAT_VERSION = 1
+OUTCOME_VERSION = 2
+"""Of ended drills. 1 did not know how much could still be had: its 'lost' may mean that it was only not recovered."""
 CHANGED_FILE = "changed"
-_MOST_BYTES = 16 * MIB
 _LONGEST_COMMAND = 2000
 
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """case.json."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
     drill: str
     """Its id, or the path of its file."""
     drill_file: str = ""
@@ -65,6 +65,8 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Written to the disks themselves before ``commit``."""
     committed_utc: str = ""
     committed_seconds: float = 0.0
+    exam: ExamTerms | None = None
+    """None: practice."""
 
 
 class DrillCommand(msgspec.Struct, frozen=True):
@@ -80,6 +82,9 @@ class DrillCase:
 
     def __init__(self, folder: Path, record: CaseRecord, drill: ReadyDrill) -> None:
         self.folder, self.record, self.drill = folder, record, drill
+        self._commands = Journal[DrillCommand](
+            folder / "commands.jsonl", DrillCommand, skips_damaged=True, is_durable=False
+        )
 
     @classmethod
     def find(cls, lab_folder: Path) -> DrillCase | None:
@@ -127,6 +132,8 @@ class DrillCase:
     def hint(self) -> tuple[int, str]:
         """The next hint and its number; the last stays the last."""
         self._read_again()
+        if self.record.exam:
+            raise DrillError(NO_HINTS, hint="'raidlab drill debrief' ends it, and its page says what an expert does")
         number = min(len(self.drill.drill.hints), self.record.hints + 1)
         self.change(hints=number)
         return number, self.drill.drill.hints[number - 1]
@@ -136,27 +143,11 @@ class DrillCase:
         text = line.strip()[:_LONGEST_COMMAND]
         if not text:
             return
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(self.folder / "commands.jsonl", flags, 0o600)
-            try:
-                write_all(descriptor, msgspec.json.encode(DrillCommand(text, round(seconds, 1))) + b"\n")
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise storage_error(f"a command cannot be kept in '{self.folder}'", error) from error
+        self._commands.append(DrillCommand(text, round(seconds, 1)))
 
     def commands(self) -> tuple[DrillCommand, ...]:
         """All that was typed, in order; a line that was torn is left out."""
-        try:
-            data = read_plain(self.folder / "commands.jsonl", _MOST_BYTES, is_own=True)
-        except FileNotFoundError:
-            return ()
-        found = []
-        for line in data.splitlines():
-            with suppress(msgspec.MsgspecError):
-                found.append(decode_json(line, DrillCommand))
-        return tuple(found)
+        return tuple(self._commands.read())
 
     def forget(self) -> None:
         """Remove the drill from its lab; the disks stay as they are."""
@@ -182,7 +173,8 @@ class EndedMistake(msgspec.Struct, frozen=True):
 class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An ended drill, as it is stored and handed in."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = 1
+    """What a file is of that does not say: the first format left its number out."""
     id: str
     """Of the outcome: the drill and when it was ended."""
     drill: str
@@ -198,6 +190,12 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     verdict: str
     """A word of lab.drills.verdict.DrillVerdict."""
     saved_percent: float
+    kept_percent: float | None = None
+    """Of the data, what can still be had from the disks, saved or not; None: not known."""
+    gone_names: int = 0
+    """Blocks of the file system's own that were destroyed: of files there only the content can be had."""
+    changed_bytes: int = 0
+    """Of the disks, that differ from what they were, beyond what the machine's own start changes."""
     blocks: dict[str, int] = {}
     """The oracle's verdict -> blocks of 4 KiB."""
     touched_bytes: int
@@ -217,35 +215,34 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     after: dict[str, MemberPicture] = {}
     changed: dict[str, list[list[int]]] = {}
     """Bytes [first, end) of each disk that are not as they were when the drill began."""
+    sizes: dict[str, int] = {}
+    """Bytes of each disk."""
+    exam: ExamEnd | None = None
+    """None: practice."""
+    begun_percent: float | None = None
+    """Of the data, what could still be had when the drill began; None: not known."""
 
     @property
     def is_sound(self) -> bool:
         """Whether it can be one that raidlab wrote: others are not told of."""
         spans = [span for ranges in self.changed.values() for span in ranges or [[]]]
-        return 0 <= self.saved_percent <= 100 and all(len(span) == 2 and 0 <= span[0] < span[1] for span in spans)
+        percents = (self.saved_percent, self.kept_percent or 0.0)
+        return all(0 <= each <= 100 for each in percents) and all(
+            len(span) == 2 and 0 <= span[0] < span[1] for span in spans
+        )
 
 
 class DrillStore:
     """Ended drills."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
         self.root = host.state.root / "drills"
+        self._files = RecordFiles(self.root, "drill", DrillOutcome, state_root=host.state.root)
+        self._clock = host.clock
 
-    def keep(self, outcome: DrillOutcome) -> None:
-        """Raises ResultError."""
-        folder = self._host.state.make(self.root / checked_name(outcome.drill, "drill"), what="the folder for drills")
-        write_file(folder / f"{outcome.id}.json", msgspec.json.format(msgspec.json.encode(outcome), indent=1))
-
-    def new_id(self, drill: str) -> str:
-        """An id that none has yet: the drill and the time."""
-        first = f"{drill}-{utc_second_text(self._host.clock).replace('-', '').replace(':', '')}"
-        names, number = {outcome.id for outcome in self.all()}, 1
-        name = first
-        while name in names:
-            number += 1
-            name = f"{first}-{number}"
-        return name
+    def keep(self, drill: str, make: Callable[[str], DrillOutcome]) -> DrillOutcome:
+        """Store the outcome that ``make`` makes of its id, the drill and the time. Raises ResultError, LabError."""
+        return self._files.add(f"{drill}-{stem(self._clock.utc_now())}", make, folder=drill)
 
     def all(self, drill: str = "") -> tuple[DrillOutcome, ...]:
         """Those that can be read, the oldest first."""
@@ -263,11 +260,9 @@ class DrillStore:
         return found[-1]
 
     def _read(self, drill: str) -> Iterator[DrillOutcome]:
-        for path in sorted(self.root.glob(f"{drill or '*'}/*.json")):
-            with suppress(LabError, OSError):
-                outcome = read_own_json(path, DrillOutcome)
-                if outcome.format_version == FORMAT_VERSION and outcome.id == path.stem and outcome.is_sound:
-                    yield outcome
+        for outcome_id, outcome in self._files.read(f"{drill or '*'}/*"):
+            if 1 <= outcome.format_version <= OUTCOME_VERSION and outcome.id == outcome_id and outcome.is_sound:
+                yield outcome
 
 
 def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lab.disks.inventory import read_devices
-from lab.disks.kinds import DiskKind, LabDisk
+from lab.disks.kinds import LabDisk
 from lab.drills import images_program
+from lab.drills.places import MACHINE_FOLDER, are_own_files
 from lab.drills.schema import ReadyDrill
 from lab.errors import CommandFailed, DrillError
-from lab.machine import AgentProgram, TargetKind
+from lab.machine import AgentProgram
 from lab.plans import Step
 from lab.session.session import LabSession
 
 _IMAGES = AgentProgram(Path(images_program.__file__), "disk-images")
-_MACHINE_FOLDER = "/var/lib/raidlab/drill"
-_STEP_SECONDS = 120.0
-_SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
+_STEP_SECONDS = 300.0
+SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
+"""What lines for bash may call beside what is installed."""
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
@@ -55,9 +56,8 @@ def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
     return tuple(there[name] for name in drill.disk_names)
 
 
-def environment(disks: Sequence[LabDisk], drill: ReadyDrill) -> dict[str, str]:
-    """``$disk01`` is a device; a value that names disks is their devices, with spaces between."""
-    nodes = {disk.name: disk.node for disk in disks}
+def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
+    """``$disk01`` is a device; a value that names disks is their devices, with spaces between. ``nodes``: by name."""
     found = dict(nodes)
     for name, value in drill.values.items():
         words = str(value).split(",")
@@ -70,7 +70,7 @@ def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
     """Lines for bash on the machine, as root, with ``settle``. Raises CommandFailed with what the failing one said."""
     words = [f"{name}={value}" for name, value in values.items()]
     result = session.machine.run(
-        ("env", *words, "bash", "-c", _SETTLE + lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
+        ("env", *words, "bash", "-c", SETTLE + lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
     )
     if result.status:
         said = (result.stderr or result.stdout).strip()[-1000:]
@@ -130,8 +130,8 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
     if work == "put_back":
         why = "The disks as they were when the drill began."
         session.lab.guard.check(Step(("true",), why, writes_devices=tuple(disk.node for disk in disks)))
-    is_own = session.target.kind is TargetKind.UML and all(disk.kind is DiskKind.FILE for disk in disks)
-    folder = str(own_folder) if is_own else _MACHINE_FOLDER
+    is_own = are_own_files(session, disks)
+    folder = str(own_folder) if is_own else MACHINE_FOLDER
     pairs = [[disk.backing if is_own else disk.node, f"{folder}/{disk.name}.img"] for disk in disks]
     arguments = [work, json.dumps(pairs)]
     try:

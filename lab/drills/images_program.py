@@ -40,6 +40,14 @@ def size_of(fd: int) -> int:
     return os.lseek(fd, 0, os.SEEK_END)
 
 
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """All of it: where there is little room, pwrite(2) takes a part, and fails only when it is asked for the rest."""
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(fd, view, at)
+        view, at = view[count:], at + count
+
+
 def keep(disk: str, image: str) -> int:
     """Copy a disk into a new file with holes where it has zeros. Returns the bytes that were copied."""
     source = os.open(disk, os.O_RDONLY | os.O_CLOEXEC)
@@ -51,7 +59,7 @@ def keep(disk: str, image: str) -> int:
         for at, length in pieces(source, end):
             data = os.pread(source, length, at)
             if data.count(0) != len(data):
-                os.pwrite(target, data, at)
+                write_at(target, data, at)
                 copied += len(data)
         os.fsync(target)
     finally:
@@ -87,7 +95,8 @@ def put_back(disk: str, image: str) -> int:
     written = 0
     try:
         for at, length, before in differing(target, source):
-            written += os.pwrite(target, before, at) and length
+            write_at(target, before, at)
+            written += length
         os.fsync(target)
     finally:
         os.close(source)

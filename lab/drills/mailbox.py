@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from lab.drills.desk import DrillDesk
 from lab.drills.making import GUEST_FOLDER
-from lab.drills.telling import PUT_BACK, briefing, committed_words, standing
+from lab.drills.telling import PUT_BACK, briefing, committed_words, progress_lines
 from lab.drills.verdict import end_drill
 from lab.errors import LabError, MachineLost
 
 _REQUEST = f"{GUEST_FOLDER}/request"
-_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief)\s*")
+_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief|end)\s*")
 
 
-def answer_one(desk: DrillDesk) -> str:
-    """Answer what was asked, if anything; returns the word. Raises MachineLost."""
+def answer_one(desk: DrillDesk) -> bool:
+    """Answer what was asked, if anything; returns whether that has ended the drill. Raises MachineLost."""
     machine = desk.session.machine
     found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
     if not found:
-        return ""
+        return False
     machine.write(_REQUEST, "")
     number, word = found.groups()
     try:
@@ -31,15 +32,15 @@ def answer_one(desk: DrillDesk) -> str:
     except MachineLost:
         raise
     except LabError as error:
-        text = str(error)
+        text = f"{error.message}: {error.hint}" if error.hint else error.message
     # Whole at once: its reader waits for the name.
     machine.write(f"{GUEST_FOLDER}/.{number}", f"{text.rstrip()}\n")
     machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
-    return word
+    return desk.is_over
 
 
 def _status(desk: DrillDesk) -> str:
-    lines = [f"{label:<22} {text}" for label, text in standing(desk.case, desk.minutes).items()]
+    lines = [f"{label:<22} {text}" for label, text in progress_lines(desk.case, desk.minutes, desk.now_utc).items()]
     return "\n".join([briefing(desk.case.drill), *lines])
 
 
@@ -48,8 +49,8 @@ def _hint(desk: DrillDesk) -> str:
     return f"hint {number} of {len(desk.case.drill.drill.hints)}: {text}"
 
 
-def _debrief(desk: DrillDesk) -> str:
-    outcome = end_drill(desk)
+def _debrief(desk: DrillDesk, *, is_final: bool) -> str:
+    outcome = end_drill(desk, is_final=is_final)
     return f"{outcome.verdict}: {outcome.saved_percent:g} % of the data. 'raidlab drill debrief latest' has the page."
 
 
@@ -63,5 +64,6 @@ _ANSWERS: dict[str, Callable[[DrillDesk], str]] = {
     "hint": _hint,
     "commit": lambda desk: committed_words(desk.commit()),
     "reset": _reset,
-    "debrief": _debrief,
+    "debrief": partial(_debrief, is_final=False),
+    "end": partial(_debrief, is_final=True),
 }

@@ -7,13 +7,18 @@ from pathlib import Path
 from uuid import uuid4
 
 from lab.disks.guard import MOUNT_FOLDER
+from lab.drills.clock import DrillClock
 from lab.drills.disks import drill_disks, environment, run_lines
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill
+from lab.drills.truth import FileMap, map_files, note_truth
 from lab.errors import DrillError, LabError
 from lab.fault_lab.oracle import Oracle
+from lab.gates.numbers import digits
+from lab.host.files import write_file
 from lab.machine import RUN_FOLDER
 from lab.plans import Danger, Step
 from lab.session.session import LabSession
+from lab.units import KIB
 
 PLACE = f"{MOUNT_FOLDER}/drill"
 """Where the file system is mounted while the drill is made, and when it is judged."""
@@ -29,11 +34,13 @@ class DisasterMaker:
     def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
         self.session, self.drill, self.folder = session, drill, folder
         self.uuid, self.blocks = "", 0
-        self.environment = environment(drill_disks(session, drill), drill)
+        self.clock = DrillClock(session, f"{drill.id}/{drill.seed}")
+        self.environment = environment({disk.name: disk.node for disk in drill_disks(session, drill)}, drill)
 
     def do(self, step: DrillStep) -> None:
-        """One step. Raises DrillError with what failed."""
+        """One step, at its time. Raises DrillError with what failed."""
         try:
+            self.clock.show(step.when)
             if step.data is None:
                 run_lines(self.session, _STRICT + step.run, self.environment)
             else:
@@ -59,8 +66,17 @@ class DisasterMaker:
             self.blocks = sum(verdict.verdicts.values())
             list_sums = 'cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum'
             sums = machine.run(("bash", "-c", list_sums, "bash", PLACE)).stdout
-            (self.folder / SUMS).write_text(sums, encoding="utf-8")
+            write_file(self.folder / SUMS, sums.encode())
+            files = map_files(self.session, PLACE, step.on, self.drill.drill.file_system)
             machine.run(("umount", PLACE))
+            self._note(step, files)
+
+    def _note(self, step: DrillStep, files: FileMap) -> None:
+        """What must lie where from here on; of what is no md array with known places it is not known."""
+        if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
+            chunk = (digits(step.next_chunk) or 0) * KIB
+            disks = drill_disks(self.session, self.drill)
+            note_truth(self.session, disks, self.folder, step.on, files, next_chunk_bytes=chunk)
 
     def _format(self, node: str) -> None:
         machine, kind = self.session.machine, self.drill.drill.file_system

@@ -9,7 +9,7 @@ import msgspec
 
 from lab.disks.kinds import LabDisk
 from lab.gates.numbers import digits
-from lab.gates.text import visible
+from lab.gates.text import shortened, visible
 from lab.machine import Machine
 
 _LINE = re.compile(r"\s*([A-Z][^:]*?) : (.*)")
@@ -34,12 +34,19 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     chunk: str = ""
     layout: str = ""
     updated: str = ""
+    bad_blocks: str = ""
+    """``yes`` where the list of bad blocks has entries, ``no`` where it has none or there is no list."""
     note: str = ""
     """What mdadm said instead."""
 
     @property
     def has_superblock(self) -> bool:
         return bool(self.uuid)
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it is said to be in a slot of its array."""
+        return self.role.startswith("Active device")
 
 
 def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
@@ -48,7 +55,8 @@ def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
     said = machine.run(("mdadm", "--examine", *nodes), check=False)
     parts: dict[str, list[str]] = {node: [] for node in nodes}
     told: list[str] = []
-    for line in said.stdout.splitlines():
+    # Nothing but a line feed ends a line: what else does in Python may stand in a name.
+    for line in said.stdout.split("\n"):
         # A disk's own part begins with its name and a colon.
         told = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else told
         told.append(line)
@@ -61,13 +69,14 @@ def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 def parse_examine(disk: str, text: str) -> MemberPicture:
     """One answer of ``mdadm --examine``: of metadata 1.x, and as far as it has the same lines of 0.90."""
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if match := _LINE.fullmatch(line):
-            found.setdefault(match[1].strip(), visible(match[2].strip())[:_LONGEST])
+            found.setdefault(match[1].strip(), shortened(visible(match[2].strip()), _LONGEST))
     uuid = found.get("Array UUID") or found.get("UUID", "")
     if not uuid:
-        told = [line for line in text.splitlines() if line.strip()]
-        return MemberPicture(disk=disk, note=visible(told[0].strip())[:_LONGEST] if told else "nothing")
+        told = [line for line in text.split("\n") if line.strip()]
+        note = shortened(visible(told[0].strip()), _LONGEST) if told else "nothing"
+        return MemberPicture(disk=disk, note=note)
     return MemberPicture(
         disk=disk,
         uuid=uuid.split(" ")[0],
@@ -83,6 +92,7 @@ def parse_examine(disk: str, text: str) -> MemberPicture:
         chunk=found.get("Chunk Size", ""),
         layout=found.get("Layout", ""),
         updated=found.get("Update Time", ""),
+        bad_blocks="yes" if "bad blocks present" in found.get("Bad Block Log", "") else "no",
     )
 
 

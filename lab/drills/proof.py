@@ -21,6 +21,8 @@ from lab.machine import Host, Target, TargetKind
 from lab.session.session import LabSession, open_session
 from lab.units import MIB
 
+NOTHING_RUNS = "nothing-runs"
+"""The mistake that is no deed: of common_mistakes."""
 DISK_BYTES = 128 * MIB
 """A quarter of what a lab has by itself, since some ways sync whole disks; mdadm puts data at the same offset."""
 
@@ -91,8 +93,13 @@ def prove(
 
 def _made(session: LabSession, drill: ReadyDrill, failures: list[str]) -> DrillDesk:
     desk = DrillDesk.begin(session, drill)
-    if judge(desk, outcome_id="fresh").verdict == DrillVerdict.SAVED:
+    fresh = judge(desk, outcome_id="fresh")
+    if fresh.verdict == DrillVerdict.SAVED:
         failures.append(f"{drill.id}: it is saved before anything is done")
+    if wrong := [mistake.id for mistake in fresh.mistakes if mistake.id != NOTHING_RUNS]:
+        failures.append(f"{drill.id}: {', '.join(wrong)}: recognised before anything is done")
+    if fresh.verdict in (DrillVerdict.PARTLY, DrillVerdict.LOST):
+        failures.append(f"{drill.id}: it is {fresh.verdict} before anything is done")
     return desk
 
 

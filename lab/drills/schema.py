@@ -18,7 +18,8 @@ import msgspec
 
 from lab.errors import DrillError, LabError, SpecError
 from lab.gates.decoding import convert
-from lab.gates.numbers import DiskCount, digits
+from lab.gates.foreign import FileKind, foreign_note
+from lab.gates.numbers import DiskCount, FormatVersion, digits
 from lab.gates.text import visible
 from lab.lessons.checks import LessonCheck
 from lab.lessons.ready import make_check
@@ -55,6 +56,10 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     on: str = "/dev/md0"
     """The device of ``data``."""
     operations: int = 0
+    next_chunk: str = ""
+    """Of ``rest``: KiB, of the chunks that a reshape is going to make; empty: there is none."""
+    when: str = ""
+    """What the machine's clock shows from here on (lab.drills.clock), as ``spring``; empty: as before."""
     commit: bool = False
     """The student says that the disks themselves may be written from now on."""
 
@@ -100,7 +105,7 @@ class DrillWay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One drill as it is written."""
 
-    format_version: int
+    format_version: FormatVersion
     id: str
     title: str
     minutes: int
@@ -193,6 +198,16 @@ def read_drill(path: Path) -> Drill:
     return drill
 
 
+def shell_lines(drill: Drill) -> tuple[str, ...]:
+    """What the drill runs as root when it is made, and whenever the machine starts."""
+    return tuple(text for text in (*(step.run for step in drill.setup), drill.arrive) if text.strip())
+
+
+def foreign_drill(path: Path) -> str:
+    """What a drill may do that does not come with raidlab (lab.gates.foreign). Raises SpecError for no drill."""
+    return foreign_note(path, FileKind.DRILL, shell_lines(read_drill(path)))
+
+
 def file_digest(path: Path) -> str:
     """Of a drill's file, short; empty where it cannot be read. The same id may stand in another file."""
     try:
@@ -233,7 +248,7 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
 
 
 class _MistakeList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    format_version: int
+    format_version: FormatVersion
     mistakes: tuple[DrillMistake, ...]
 
 

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from lab.drills.case import DrillCase, DrillOutcome
+from lab.drills.case import OUTCOME_VERSION, DrillCase, DrillOutcome
+from lab.drills.exam import ended_words, exam_words
 from lab.drills.pictures import MemberPicture, freshest_events
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError
 from lab.gates.text import markdown, visible
-from lab.units import human_bytes
+from lab.units import KIB, counted, human_bytes
 
 STRIP_CELLS = 32
-_UNTOUCHED, _CHANGED = "·", "█"
+_UNTOUCHED, _LITTLE, _SOME, _MUCH = "·░▒█"
+_LITTLE_BYTES = 4 * KIB
+_MUCH_SHARE = 0.25
+_MOST_LINES = 20
+"""Of one command, as it was typed."""
 _SAYS: dict[str, str] = {
     DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was "
-    "written before you said commit.",
-    DrillVerdict.RISKED: "The data are saved. But the disks themselves were written before you said commit: a mistake "
+    "written before you committed.",
+    DrillVerdict.RISKED: "The data are saved. But the disks themselves were written before you committed: a mistake "
     "there could not have been taken back.",
     DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as it was asked for.",
-    DrillVerdict.PARTLY: "Part of the data is lost that could have been saved.",
-    DrillVerdict.LOST: "The data are lost, or nobody can get at them.",
+    DrillVerdict.STOPPED: "Not all of the data that could be saved can be read now. But nothing is destroyed: the "
+    "disks still hold all of them, or what they can be computed from. The drill ended too early, or on a wrong way "
+    "that could be left again.",
+    DrillVerdict.PARTLY: "Data that could have been saved are destroyed: the disks no longer hold them, nor anything "
+    "that they could be computed from.",
+    DrillVerdict.LOST: "All of the data are destroyed: no reading of the disks brings any of them back.",
 }
+_SAID_BEFORE = {
+    "partly lost": "Part of the data that could have been saved was not there at the end.",
+    "lost": "At the end the data were destroyed, or no array that ran had them.",
+}
+"""Of outcomes of format 1, which did not know what the disks still held."""
 RULES = """
 You are root on the machine, with mdadm, dmesg and everything else that is installed.
 
@@ -34,6 +48,14 @@ You are root on the machine, with mdadm, dmesg and everything else that is insta
   nothing, but is noted. **debrief** ends the drill with the verdict. At the machine's shell these are `drill commit`,
   `drill reset`, `drill hint` and `drill debrief`.
 """
+EXAM_RULES = (
+    "**This is an exam.** It has no hints and is not given up. Its time goes by the clock of this computer; when it is "
+    "over, only the debriefing is left."
+)
+CLEARS = (
+    "They are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an array of "
+    "your own; in the app this is the key **b**, in text mode `drill clear`."
+)
 PUT_BACK = "the disks are as they were when the drill began"
 
 
@@ -54,12 +76,13 @@ def committed_words(touched_bytes: int) -> str:
     return f"committed; {written} on the disks before"
 
 
-def standing(case: DrillCase, minutes: float) -> dict[str, str]:
-    """How a drill stands: label -> text."""
+def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, str]:
+    """Progress of a drill: label -> text. ``minutes``: how long the lab was open in it."""
     record = case.record
+    exam = {"exam": exam_words(record.exam, record.began_utc, now_utc)} if record.exam else {}
     committed = f"after {record.committed_seconds / 60:.0f} min" if case.is_committed else "not yet"
-    return {
-        "time": f"{minutes:.0f} min (meant for {case.drill.drill.minutes})",
+    return exam | {
+        "time": f"{minutes:.0f} min (meant for {case.drill.drill.minutes} min)",
         "hints": f"{record.hints} of {len(case.drill.drill.hints)}",
         "committed": committed,
         "written before commit": human_bytes(record.touched_bytes) if record.touched_bytes else "nothing",
@@ -68,46 +91,83 @@ def standing(case: DrillCase, minutes: float) -> dict[str, str]:
     }
 
 
-def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, sizes: Mapping[str, int]) -> str:
-    """The whole page. ``sizes``: bytes of each disk, for the picture of what changed."""
-    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", _SAYS.get(outcome.verdict, ""), _figures(outcome)]
+def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
+    """The whole page. ``can_clear``: the drill's disks are still as it left them."""
+    said = _SAID_BEFORE if outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION else {}
+    verdict = said.get(outcome.verdict) or _SAYS.get(outcome.verdict, "")
+    parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", verdict, _figures(outcome)]
     if outcome.missing:
-        parts.append("What is missing:\n\n" + _list(outcome.missing))
+        parts.append("What the drill asks for, and what was found instead:\n\n" + _list(outcome.missing))
     if outcome.mistakes:
         told = [f"**{mistake.id}**: {' '.join(mistake.explain.split())}" for mistake in outcome.mistakes]
         parts.append("## What went wrong\n\n" + "\n\n".join(told))
-    parts.append("## Member by member\n\n" + members(outcome) + "\n\n" + changes(outcome, sizes))
+    parts.append("## Member by member\n\n" + members(outcome) + "\n\n" + changes(outcome))
     if outcome.commands:
-        typed = [f"{command.seconds / 60:.1f} min: {_code(command.line)}" for command in outcome.commands[-60:]]
+        typed = [f"{command.seconds / 60:.1f} min: {_typed(command.line)}" for command in outcome.commands[-60:]]
         parts.append("## What you typed\n\n" + _list(typed))
     if drill is not None:
         parts.append(f"## What an expert would have done\n\n{drill.drill.expert.strip()}")
+    if can_clear:
+        parts.append(f"## The disks\n\n{CLEARS}")
     return "\n\n".join(parts) + "\n"
 
 
-def ended_page(outcome: DrillOutcome, sizes: Mapping[str, int] | None = None) -> str:
+def ended_page(outcome: DrillOutcome, *, can_clear: bool = False) -> str:
     """The page of a drill whose file may be gone by now."""
     try:
         path = find_drill(outcome.drill)
         drill = ready(read_drill(path), path, outcome.seed)
     except LabError:
         drill = None
-    return debriefing(outcome, drill, sizes or {})
+    return debriefing(outcome, drill, can_clear=can_clear)
 
 
 def _figures(outcome: DrillOutcome) -> str:
     total = sum(outcome.blocks.values())
     told = ", ".join(f"{count} {word}" for word, count in outcome.blocks.items()) or "none could be read"
+    work = (
+        counted(round(outcome.minutes), "minute"),
+        counted(len(outcome.commands), "command"),
+        counted(outcome.hints, "hint"),
+        counted(outcome.resets, "reset"),
+    )
     return _list(
         [
-            f"data saved: **{outcome.saved_percent:g} %** of {total} blocks of 4 KiB ({told})",
-            f"written on the disks before commit: **{human_bytes(outcome.touched_bytes)}**"
-            if outcome.touched_bytes
-            else "written on the disks before commit: **nothing**",
-            f"{outcome.minutes:.0f} minutes, {len(outcome.commands)} commands, {outcome.hints} hints, "
-            f"{outcome.resets} resets",
+            f"data saved: **{outcome.saved_percent:g} %** of {counted(total, 'block')} of 4 KiB ({told})",
+            *_kept_lines(outcome),
+            f"written on the disks before commit: **{_written(outcome)}**",
+            *([ended_words(outcome.exam)] if outcome.exam else []),
+            ", ".join(work),
         ]
     )
+
+
+def _kept_lines(outcome: DrillOutcome) -> list[str]:
+    """What the disks still hold, read or not."""
+    if outcome.kept_percent is None:
+        return []
+    begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent
+    before = f"; {100 - begun:.3g} % were gone when the drill began" if begun < 100 else ""
+    lines = [
+        f"can still be had from the disks: **{outcome.kept_percent:g} %**",
+        f"destroyed since the drill began: **{max(0.0, begun - outcome.kept_percent):.3g} %**{before}",
+    ]
+    if outcome.gone_names:
+        blocks = counted(outcome.gone_names, "block")
+        lines.append(
+            f"of the file system's own lists {blocks} destroyed: files named there can be found by content only"
+        )
+    return lines
+
+
+def _written(outcome: DrillOutcome) -> str:
+    """Bytes that were written, and how many of them are other than before: what is written may have been there."""
+    if not outcome.touched_bytes:
+        return "nothing"
+    written = human_bytes(outcome.touched_bytes)
+    if outcome.was_committed or outcome.format_version < OUTCOME_VERSION:
+        return written
+    return f"{written} written, of which {human_bytes(min(outcome.changed_bytes, outcome.touched_bytes))} differ"
 
 
 def members(outcome: DrillOutcome) -> str:
@@ -127,8 +187,9 @@ def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
     """One superblock in a few words."""
     if not picture.has_superblock:
         return "no superblock"
-    behind = freshest - picture.events
-    parts = [picture.role or "member", f"{picture.events} events" + (f" ({behind} behind)" if behind else "")]
+    fewer = freshest - picture.events
+    events = f"{picture.events} events" + (f" ({fewer} fewer than the highest count)" if fewer else "")
+    parts = [picture.role or "member", events]
     if picture.data_offset_sectors:
         parts.append(f"data from sector {picture.data_offset_sectors}")
     if uuid and picture.uuid != uuid:
@@ -136,24 +197,43 @@ def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
     return markdown(", ".join(parts)).replace("\\*\\*", "**")
 
 
-def changes(outcome: DrillOutcome, sizes: Mapping[str, int]) -> str:
-    """Where each disk is not as it was: a strip from its beginning to its end."""
+def changes(outcome: DrillOutcome) -> str:
+    """Where each disk is not as it was: a strip from its beginning to its end, with what the signs mean."""
+    if not outcome.changed:
+        return "No disk is other than it was when the drill began."
     lines = []
+    sizes = {name: max(outcome.sizes.get(name, 0), ranges[-1][1]) for name, ranges in outcome.changed.items()}
     for name, ranges in outcome.changed.items():
-        size = max(sizes.get(name, 0), ranges[-1][1])
         total = sum(end - first for first, end in ranges)
-        lines.append(f"{name}  {strip(ranges, size)}  {human_bytes(total)} changed")
+        lines.append(f"{name}  {strip(ranges, sizes[name])}  {human_bytes(total)} differ")
+    width = max(map(len, sizes))
+    ends = [human_bytes(size) for size in dict.fromkeys(sizes.values())]
+    head = f"{'':{width}}  {'0':<{STRIP_CELLS - len(ends[0])}}{ends[0]}" if len(ends) == 1 else ""
+    cell = human_bytes(max(sizes.values()) / STRIP_CELLS)
+    lines += [
+        f"one sign: {cell if head else f'1/{STRIP_CELLS} of the disk'}",
+        f"{_UNTOUCHED} as it was  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
+        f"{_MUCH} a quarter of it or more",
+    ]
     # Between fences: indented alone, it would be the last words of the list before it.
-    return "\n".join(["```", *lines, "```"]) if lines else "No disk is other than it was."
+    return "Where the disks differ from the beginning of the drill:\n\n" + "\n".join(
+        ["```", *([head] if head else []), *lines, "```"]
+    )
 
 
 def strip(ranges: Iterable[Sequence[int]], size: int, cells: int = STRIP_CELLS) -> str:
-    """A disk as so many cells; those in which something changed are filled."""
-    marks = [_UNTOUCHED] * cells
-    for first, end in ranges:
-        for cell in range(first * cells // size, min(cells, (end - 1) * cells // size + 1)):
-            marks[cell] = _CHANGED
-    return "".join(marks)
+    """A disk as so many cells, each with a sign for how much of it differs."""
+    spans = [tuple(span) for span in ranges]
+    return "".join(_sign(spans, size * cell // cells, size * (cell + 1) // cells) for cell in range(cells))
+
+
+def _sign(spans: Sequence[Sequence[int]], start: int, stop: int) -> str:
+    differ = sum(max(0, min(end, stop) - max(first, start)) for first, end in spans)
+    if not differ:
+        return _UNTOUCHED
+    if differ <= _LITTLE_BYTES:
+        return _LITTLE
+    return _MUCH if differ >= _MUCH_SHARE * (stop - start) else _SOME
 
 
 def _code(line: str) -> str:
@@ -161,6 +241,16 @@ def _code(line: str) -> str:
     shown = visible(line)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
+
+
+def _typed(text: str) -> str:
+    """What was typed at once: one line, or each of several below."""
+    first, *more = [line for line in text.split("\n") if line.strip()] or [""]
+    if not more:
+        return _code(first)
+    shown = [_code(line) for line in (first, *more)[:_MOST_LINES]]
+    left = len(more) + 1 - len(shown)
+    return "\n    - ".join([f"{len(more) + 1} lines", *shown, *([f"{left} more"] if left else [])])
 
 
 def _list(lines: Iterable[str]) -> str:

@@ -8,27 +8,35 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
-from lab.drills.case import CHANGED_FILE, DrillOutcome, DrillStore, EndedMistake
-from lab.drills.desk import RESET_LINE, DrillDesk
+from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore
+from lab.drills.desk import DrillDesk
+from lab.drills.exam import ended
 from lab.drills.making import PLACE
 from lab.drills.pictures import MemberPicture, look_at_members
-from lab.drills.schema import common_mistakes, file_digest
-from lab.drills.signs import DrillEnd, make_sign
-from lab.errors import LabError
+from lab.drills.recognising import recognised
+from lab.drills.schema import file_digest
+from lab.drills.signs import DrillEnd
+from lab.drills.starting import settle, start_what_was_repaired
+from lab.drills.truth import DiskTruth
+from lab.errors import DrillError, LabError
 from lab.fault_lab.ledger_program import ALLOWED
 from lab.fault_lab.oracle import Oracle
 from lab.gates.numbers import digits
+from lab.gates.text import shortened, visible
 from lab.host.clock import utc_text
 from lab.lessons.course import words_in
 from lab.lessons.state import CheckedState
 from lab.session.session import LabSession
 
+_NOTHING_RUNS = "no array that runs has the drill's files, and they can still be had"
+_START_FIRST = "start the array first; 'debrief --as-it-is' ends the drill without it"
+_LONGEST_FOUND = 200
 MISSING = "missing"
 """In a file that is not there."""
 _SCRUB = """
 cd "/sys/block/$1/md"
-# md takes the word of a read-only array, and does nothing.
-[ "$(cat array_state)" != readonly ] || { echo "the array is read-only" >&2; exit 1; }
+# md takes the word of a read-only array, and does nothing; whether it was started so is no matter of the goal.
+[ "$(cat array_state)" != readonly ] || mdadm --readwrite "/dev/$1" || exit 1
 for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; done
 echo check > sync_action || exit 1
 mdadm --wait "/dev/$1" || true
@@ -46,8 +54,16 @@ class DrillVerdict(StrEnum):
     """As above, but the disks themselves were written before commit."""
     UNFINISHED = "saved, unfinished"
     """The data are there, but not in an array as it was asked for."""
+    STOPPED = "not recovered"
+    """Not all data that could be saved are there, and all can still be had from the disks."""
     PARTLY = "partly lost"
+    """Data that could be saved are destroyed."""
     LOST = "lost"
+    """All data are destroyed: no reading of the disks brings anything back."""
+
+
+class NothingRuns(DrillError):
+    """Nothing runs that has the data, though they can still be had: whoever ends the drill so has to say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +77,82 @@ class _Saved:
     """Not all of its members are there when the machine starts the next time."""
 
 
-def end_drill(desk: DrillDesk, array: str = "") -> DrillOutcome:
-    """Judge it, keep the outcome, and end the drill. Raises ResultError; then the drill is still open."""
+def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> DrillOutcome:
+    """Judge it, keep the outcome, and end the drill. Raises ResultError; then the drill is still open.
+
+    Raises NothingRuns if it is not ``is_final``, nothing runs that has the data, and they can still be had.
+    """
     store = DrillStore(desk.session.host)
-    outcome = judge(desk, array, outcome_id=store.new_id(desk.case.drill.id))
-    store.keep(outcome)
+    found = look_at_all(desk, array)
+    if not is_final and not found.saved.array and found.verdict is DrillVerdict.STOPPED:
+        raise NothingRuns(f"{_NOTHING_RUNS}{f' ({found.said})' if found.said else ''}", hint=_START_FIRST)
+    outcome = store.keep(desk.case.drill.id, lambda outcome_id: _outcome(desk, found, outcome_id))
     desk.close()
     return outcome
 
 
 def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
     """Look at everything, without ending the drill. The array is found by its file system, or is the one named."""
+    return _outcome(desk, look_at_all(desk, array), outcome_id)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnd:
+    """What is there at the end."""
+
+    verdict: DrillVerdict
+    saved: _Saved
+    truth: DiskTruth | None
+    seen: DrillEnd
+    said: str
+    """By mdadm, of arrays that could not be started."""
+    changed_bytes: int
+
+    @property
+    def kept_percent(self) -> float | None:
+        return _kept(self.saved, self.truth)
+
+
+def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
+    """First what the student left on the disks, and then what can be read when all is started that can be."""
     desk.look(is_last=True)
-    session, record, drill = desk.session, desk.case.record, desk.case.drill.drill
-    if not desk.case.is_committed:
-        record_touched = max(record.touched_bytes, desk.changed_bytes())
-        desk.case.change(touched_bytes=record_touched)
-        record = desk.case.record
-    saved = _look_at_data(desk, array)
-    after = look_at_members(session.machine, desk.disks)
     changed = desk.changed()
-    commands = desk.case.commands()
+    changed_bytes = desk.beyond_own(changed)
+    if not desk.case.is_committed:
+        desk.case.change(touched_bytes=max(desk.case.record.touched_bytes, changed_bytes))
+    record = desk.case.record
+    after = look_at_members(desk.session.machine, desk.disks)
+    truth = desk.truth()
+    said = start_what_was_repaired(desk, lambda name: _is_wanted(desk, name, array))
+    saved = _look_at_data(desk, array)
     seen = DrillEnd(
         before=record.before,
         after=after,
         changed=changed,
         saved_percent=saved.percent,
         touched_bytes=record.touched_bytes,
-        commands=_since_reset([command.line for command in commands]),
-        array=saved.array,
+        has_array=saved.array is not None,
         members=saved.members,
         is_on_overlays=saved.is_on_overlays,
+        damaged_data=truth.damaged_data if truth else 0,
+        damaged_parity=truth.damaged_parity if truth else 0,
+        data_uuid=truth.uuid if truth else "",
     )
-    verdict = _verdict(saved, drill.goal.lost_percent, record.touched_bytes)
+    verdict = verdict_of(
+        saved.percent,
+        _kept(saved, truth),
+        lost_percent=desk.case.drill.drill.goal.lost_percent,
+        is_as_asked=not saved.missing,
+        touched_bytes=record.touched_bytes,
+    )
+    return FoundEnd(verdict, saved, truth, seen, said, changed_bytes)
+
+
+def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
+    session, record, drill, saved = desk.session, desk.case.record, desk.case.drill.drill, found.saved
     version = session.machine.run(("mdadm", "--version"), check=False)
     return DrillOutcome(
+        format_version=OUTCOME_VERSION,
         id=outcome_id,
         drill=drill.id,
         drill_file=_file_of(desk),
@@ -106,21 +163,27 @@ def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
         mdadm=(version.stdout or version.stderr).strip(),
         began_utc=record.began_utc,
         ended_utc=utc_text(session.host.clock),
-        verdict=verdict,
+        verdict=found.verdict,
         saved_percent=saved.percent,
+        kept_percent=found.kept_percent,
+        gone_names=found.truth.meta_gone if found.truth else 0,
+        changed_bytes=found.changed_bytes,
         blocks=saved.blocks,
         touched_bytes=record.touched_bytes,
         was_committed=desk.case.is_committed,
         minutes=round(desk.minutes, 2),
         hints=record.hints,
         resets=record.resets,
-        commands=commands,
-        mistakes=() if verdict is DrillVerdict.SAVED else _mistakes(desk, seen),
+        exam=ended(record.exam, record.began_utc, utc_text(session.host.clock)),
+        commands=desk.case.commands(),
+        mistakes=() if found.verdict is DrillVerdict.SAVED else recognised(drill, found.seen),
         missing=saved.missing,
         array=saved.array.name if saved.array else "",
         before=record.before,
-        after=after,
-        changed=changed,
+        after=dict(found.seen.after),
+        sizes={disk.name: disk.size_bytes for disk in desk.disks},
+        begun_percent=found.truth.begun_percent if found.truth else None,
+        changed={name: [list(span) for span in spans] for name, spans in found.seen.changed.items()},
     )
 
 
@@ -129,46 +192,69 @@ def _file_of(desk: DrillDesk) -> str:
     return now if begun in ("", now) else CHANGED_FILE
 
 
-def _since_reset(lines: Sequence[str]) -> Sequence[str]:
-    """What was typed before the disks were put back has left nothing on them."""
-    resets = [number for number, line in enumerate(lines) if line == RESET_LINE]
-    return lines[resets[-1] + 1 :] if resets else lines
+def verdict_of(
+    saved_percent: float, kept_percent: float | None, *, lost_percent: float, is_as_asked: bool, touched_bytes: int
+) -> DrillVerdict:
+    """From what can be read now, and what can still be had from the disks; None: that is not known.
 
-
-def _verdict(saved: _Saved, lost_percent: float, touched_bytes: int) -> DrillVerdict:
-    if saved.percent == 0:
-        return DrillVerdict.LOST
-    if saved.percent < 100 - lost_percent:
-        return DrillVerdict.PARTLY
-    if saved.missing:
+    ``lost_percent`` nobody could save. Where nothing is known of the disks, nothing is called destroyed.
+    """
+    wanted = 100 - lost_percent
+    if saved_percent < wanted:
+        if kept_percent is None or kept_percent >= wanted:
+            return DrillVerdict.STOPPED
+        return DrillVerdict.PARTLY if kept_percent > 0 else DrillVerdict.LOST
+    if not is_as_asked:
         return DrillVerdict.UNFINISHED
     return DrillVerdict.RISKED if touched_bytes else DrillVerdict.SAVED
 
 
+def _kept(saved: _Saved, truth: DiskTruth | None) -> float | None:
+    """Percent of the data; what can be read from the disks themselves can be had, however it lies there."""
+    if truth is None:
+        return None
+    return max(truth.kept_percent, 0.0 if saved.is_on_overlays else saved.percent)
+
+
 def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
+    """Of the array with the data; of several the one from which the most can be read."""
     session = desk.session
     session.rescan()
-    names = {disk.node: disk.name for disk in desk.disks}
+    found = []
     for status in session.statuses():
-        if wanted not in ("", status.name) or not _has_file_system(session, status.name, desk):
+        if not _is_wanted(desk, status.name, wanted):
             continue
-        members = tuple(names[each.device] for each in status.members if each.device in names and each.is_in_sync)
-        blocks, why = _read_files(desk, f"/dev/{status.name}")
-        total = desk.case.record.blocks
-        there = sum(count for word, count in blocks.items() if word in ALLOWED)
-        if there < total:
-            # Of files that are not there at all the oracle has no blocks to tell of.
-            blocks = blocks | {MISSING: missing} if (missing := total - sum(blocks.values())) > 0 else blocks
-        # Never rounded up: one block that is lost shows.
-        percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
-        lacks = [why] if why else []
-        is_on_overlays = not members or _has_overlays(session, status)
-        if is_on_overlays:
-            lacks.append("the array lies on the disks themselves, not on overlays")
-        lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
-        return _Saved(status, members, blocks, percent, tuple(lacks), is_on_overlays)
-    what = f"{wanted} has" if wanted else "an array that runs has"
-    return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (f"{what} the file system",))
+        settle(desk, status.name)
+        # After a rebuild it is another one.
+        now = next((each for each in session.statuses() if each.name == status.name), status)
+        found.append(_look_at_array(desk, now))
+    if found:
+        return max(found, key=lambda each: (each.percent, not each.is_on_overlays, -len(each.missing)))
+    asked = lacking(f"{wanted or 'an array that runs'} has the file system", "it has not" if wanted else "none has it")
+    return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (asked,))
+
+
+def _look_at_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
+    names = {disk.node: disk.name for disk in desk.disks}
+    members = tuple(names[each.device] for each in status.members if each.device in names and each.is_in_sync)
+    blocks, why = _read_files(desk, f"/dev/{status.name}")
+    total = desk.case.record.blocks
+    there = sum(count for word, count in blocks.items() if word in ALLOWED)
+    if there < total:
+        # Of files that are not there at all the oracle has no blocks to tell of.
+        blocks = blocks | {MISSING: missing} if (missing := total - sum(blocks.values())) > 0 else blocks
+    # Never rounded up: one block that is lost shows.
+    percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
+    lacks = [why] if why else []
+    is_on_overlays = not members or _has_overlays(desk.session, status)
+    if is_on_overlays:
+        lacks.append(lacking("the array lies on the disks themselves", "it lies on overlays"))
+    lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
+    return _Saved(status, members, blocks, percent, tuple(lacks), is_on_overlays)
+
+
+def _is_wanted(desk: DrillDesk, name: str, wanted: str) -> bool:
+    return wanted in ("", name) and _has_file_system(desk.session, name, desk)
 
 
 def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
@@ -205,11 +291,11 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
             break
         said = said or result.stderr.strip()
     else:
-        return {}, f"its file system can be mounted ({said[-200:]})"
+        return {}, lacking("its file system can be mounted", said)
     try:
         return dict(Oracle.open(desk.session.lab, desk.case.folder, PLACE).check().verdicts), ""
     except LabError as error:
-        return {}, f"its files can be read ({error.message})"
+        return {}, lacking("its files can be read", error.message)
     finally:
         machine.run(("umount", PLACE), check=False)
 
@@ -223,7 +309,7 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
     )
     outcomes = [(check, check.look(state)) for check in desk.case.drill.goal_checks]
     return [
-        f"{words.want(check.wanted, check.facts)} ({words.find(outcome.said, outcome.facts)})"
+        lacking(words.want(check.wanted, check.facts), words.find(outcome.said, outcome.facts))
         for check, outcome in outcomes
         if not outcome.is_passed
     ]
@@ -237,17 +323,19 @@ def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
     pictures = look_at_members(desk.session.machine, desk.disks)
     before = desk.case.record.before
     lost = [name for name in goal.keep.split(",") if goal.keep and pictures[name].uuid != before[name].uuid]
-    lacks = [f"{', '.join(lost)} still belongs to its array"] if lost else []
+    lacks = [lacking(f"{', '.join(lost)} belongs to its array as before", "it does not")] if lost else []
     wrong = {
         name: picture for name, picture in pictures.items() if (picture.name == goal.name) is not (name in members)
     }
     if goal.name and wrong:
-        lacks.append(f"its members, and no other disks, have the name {goal.name} ({_names(wrong)})")
+        asked = f"the members, and no other disks, are of an array with the name {goal.name}"
+        lacks.append(lacking(asked, _names(wrong)))
     return lacks
 
 
 def _names(pictures: Mapping[str, MemberPicture]) -> str:
-    return ", ".join(f"{name}: {picture.name or 'none'}" for name, picture in pictures.items())
+    names = {name: shortened(picture.name) or "no name" for name, picture in pictures.items()}
+    return ", ".join(f"{name} has {found}" for name, found in names.items())
 
 
 def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
@@ -257,15 +345,10 @@ def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
     result = desk.session.machine.run(("bash", "-c", _SCRUB, "bash", name), check=False, timeout_seconds=120)
     found = digits(result.stdout.strip())
     if found is None:
-        return [f"a scrub can be run ({result.stderr.strip()[-200:] or 'it did not end'})"]
-    return [f"a scrub finds no mismatches (it counted {found} sectors)"] if found else []
+        return [lacking("a scrub can be run", result.stderr.strip() or "it did not end")]
+    return [lacking("a scrub finds no mismatches", f"it counted {found} sectors")] if found else []
 
 
-def _mistakes(desk: DrillDesk, seen: DrillEnd) -> tuple[EndedMistake, ...]:
-    """Those that are recognised, the drill's own first."""
-    drill = desk.case.drill.drill
-    return tuple(
-        EndedMistake(mistake.id, mistake.explain.strip())
-        for mistake in (*drill.mistakes, *common_mistakes())
-        if all(make_sign(sign, where=f"drill {drill.id}, mistake {mistake.id}").holds(seen) for sign in mistake.when)
-    )
+def lacking(required: str, found: str) -> str:
+    """One thing that was asked for, and what is there instead; what programs said of it is made harmless."""
+    return f"required: {required}; found: {shortened(visible(found), _LONGEST_FOUND)}"

@@ -1,4 +1,4 @@
-"""What an experiment file says of its disks and arrays."""
+"""Disks and arrays of an experiment file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lab.gates.numbers import CacheEntries, DiskBytes, DiskCount, Share, SizeByt
 
 
 class Sharing(StrEnum):
-    """Whether arrays have disks of their own."""
+    """Whether each array has its own disks."""
 
     SEPARATE = "separate"
-    """All arrays exist side by side, so that their measurements can alternate."""
+    """All arrays exist at the same time, so their measurements can alternate."""
     SHARED = "shared"
-    """One set of disks; each array is built, measured and taken apart in its turn."""
+    """One set of disks; the arrays are built, measured and stopped one after the other."""
 
 
 class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Equal disks, where arrays are made of several kinds. They are named ``fast01``, ``fast02`` and so on."""
+    """A set of equal disks, for arrays of several kinds of disks. They are named ``fast01``, ``fast02`` and so on."""
 
     id: Name
     count: DiskCount
@@ -38,7 +38,7 @@ class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What disks the arrays are made of: so many equal ones as they need, or several pools of which they take some."""
+    """Disks of the arrays: as many equal disks as they need, or several pools from which they take some."""
 
     kind: DiskKind = DiskKind.FILE
     size_bytes: DiskBytes = DEFAULT_SIZE_BYTES
@@ -60,24 +60,24 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     id: Name
     level: str
-    """As ``raidlab array create`` takes it; ``adapt5`` and ``shr`` too."""
+    """A level as accepted by ``raidlab array create``, including ``adapt5`` and ``shr``."""
     members: SpareCount = 0
-    """How many disks, where all are equal."""
+    """Number of disks if all are equal."""
     take: dict[str, DiskCount] = {}
-    """Pool -> how many of its disks, in this order."""
+    """Pool -> number of its disks, in this order."""
     title: str = ""
     chunk_bytes: SizeBytes | None = None
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     assume_clean: bool = False
-    """Leave out the first resync: right for blank disks only, which lab disks are when an experiment starts."""
+    """Skip the first resync: correct for blank disks only, as lab disks are when an experiment starts."""
     reference: DiskCount | None = None
     """Data chunks of the full stripe of a volume (adapt5, shr)."""
     utilisation: dict[str, Share] = {}
-    """Pool -> how much a volume uses its disks relative to those used most; empty: all of each."""
+    """Pool -> used fraction of its disks relative to the most used ones, for a volume; empty: all disks in full."""
     stripe_cache_pages: CacheEntries | None = None
-    """Of each md array with parity, in pages for each member; md begins with 256."""
+    """Stripe cache size of each md array with parity, in pages per member; md's default is 256."""
 
     @property
     def is_volume(self) -> bool:
@@ -89,7 +89,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return sum(self.take.values()) if self.take else self.members
 
     def disk_names(self) -> tuple[str, ...]:
-        """Of the pools' disks that it takes."""
+        """Names of the disks that it takes from the pools."""
         return tuple(f"{pool}{number:02d}" for pool, count in self.take.items() for number in range(1, count + 1))
 
     @property
@@ -98,7 +98,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.title or self.id
 
     def spec(self, disks: tuple[LabDisk, ...], number: int = 0) -> Spec:
-        """The array on these disks, by the name that its kind has for this number."""
+        """The spec of the array on these disks, with the name that its kind gives to this number."""
         kind = kind_of_level(self.level)
         factors = tuple(self.utilisation.get(pool, 1.0) for pool, count in self.take.items() for _ in range(count))
         return kind.spec(
@@ -117,7 +117,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
     def check(self, disks: DiskPlan) -> None:
-        """Raises SpecError for a level, a number of members or disks that cannot be."""
+        """Raises SpecError for an invalid level, number of members or disks."""
         if self.take and not disks.pools:
             raise SpecError(f"array '{self.id}' takes from pools, and there are none", hint="add [[disks.pools]]")
         counts = {pool.id: pool.count for pool in disks.pools}
@@ -136,7 +136,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         spec.expected_bytes(chosen)
 
     def stand_ins(self, disks: DiskPlan) -> tuple[LabDisk, ...]:
-        """Disks like those that it will have."""
+        """Placeholder disks with the sizes that the array will have."""
         sizes = {spec.name: spec.size_bytes for spec in disks.pool_specs()}
         names = self.disk_names() or tuple(f"disk{number + 1:02d}" for number in range(self.members))
         return tuple(

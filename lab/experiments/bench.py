@@ -1,4 +1,4 @@
-"""The bench: builds the arrays of an experiment on the lab's disks, ready to be measured, and takes them apart."""
+"""The bench: builds the arrays of an experiment on the lab's disks, ready for measurement, and stops them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.arrays.preview import Spec
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk, kernel_drives
-from lab.disks.inventory import read_heads
+from lab.disks.inventory import read_ends
 from lab.errors import LabError, WorkloadError
 from lab.experiments.array_plans import ArrayPlan, Sharing
 from lab.experiments.linting import lint_bench, require_sound
@@ -33,14 +33,14 @@ from lab.results.record import ArrayRecord
 from lab.workloads.workload import Workload
 
 STEP_SECONDS = 5.0
-"""What building an array, or writing its files, is taken to last."""
+"""Estimated time to build an array, or to write its files."""
 _MEMORY = "memory"
-"""What an emulated drive without another device behind it lies on."""
+"""Backing store of an emulated drive without a backing device."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What every part of a run needs."""
+    """Objects shared by all parts of a run."""
 
     lab: Lab
     experiment: Experiment
@@ -48,12 +48,12 @@ class RunContext:
     stopwatch: Stopwatch
     progress: ProgressMeter
     allowed_rules: frozenset[str] = frozenset()
-    """Rules of the lint that may be broken."""
+    """Lint rules that may be violated."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltArray:
-    """An array that is there: clean, with its file system mounted and its files written."""
+    """An existing array: clean, with its file system mounted and its files written."""
 
     plan: ArrayPlan
     spec: Spec
@@ -63,17 +63,17 @@ class BuiltArray:
     array: Array | None = None
     """None for a single disk."""
     inner: tuple[str, ...] = ()
-    """Names of the md arrays that it is made of, where these are several."""
+    """Names of the md arrays of a volume; empty for a single array."""
 
     @property
     def md(self) -> ArraySpec:
-        """The spec of a single array; rebuilds and predictions are for these alone."""
+        """The spec of a single array; only these have rebuilds and predictions."""
         assert isinstance(self.spec, ArraySpec)
         return self.spec
 
     @property
     def parity_arrays(self) -> tuple[str, ...]:
-        """Names of the md arrays that keep parity: those of a volume all do."""
+        """Names of the md arrays with parity, which are all arrays of a volume."""
         if self.inner:
             return self.inner
         has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
@@ -85,9 +85,9 @@ class Bench:
 
     def __init__(self, context: RunContext) -> None:
         self.records = {array.name: array for array in context.journal.record.arrays}
-        """Of every array that was built, before an interruption too."""
+        """Records of all arrays built so far, including those built before an interruption."""
         self.findings: list[LintFinding] = []
-        """Of the lint, on every array that was built."""
+        """Lint findings on all arrays built so far."""
         self._lab = context.lab
         self._experiment = context.experiment
         self._stopwatch = context.stopwatch
@@ -97,7 +97,7 @@ class Bench:
         self._used: set[str] = set()
 
     def array(self, array_id: str) -> BuiltArray:
-        """The array, built if need be. Raises ExperimentError if the lint refuses it."""
+        """Return the array; build it if necessary. Raises ExperimentError if the lint rejects it."""
         if array_id in self._built:
             return self._built[array_id]
         if self._experiment.disks.sharing is Sharing.SHARED:
@@ -115,17 +115,17 @@ class Bench:
         if spec.is_array:
             kind = kind_of_level(plan.level)
             if plan.is_volume:
-                # md knows its own arrays by name; of others their disks tell.
+                # md reports only its own arrays by name; volumes are found by the metadata on their disks.
                 machine = self._lab.machine
-                heads = read_heads(machine, spec.devices, kind.head_bytes)
-                arrays.found = BroughtUp(kind.discover(heads, machine.facts.host_name))
+                ends = read_ends(machine, spec.devices, kind.head_bytes)
+                arrays.found = BroughtUp(kind.discover(ends, machine.facts.host_name))
             array = kind.array(arrays, spec.name)
             status = array.read()
             inner = tuple(each.name for each in status.inner)
             self._wait_and_tune(plan, inner or (spec.name,))
         size_bytes = status.size_bytes if status else disks[0].size_bytes
         steps += self._make_file_system(spec, size_bytes)
-        # The account of CPU time follows the threads of one array by its name; a volume has several.
+        # CPU time is accounted to the threads of one array by its name; a volume has several arrays.
         target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
         details = array.details() if array else {}
         used = details.get("used_device_size_kib", "")
@@ -151,13 +151,13 @@ class Bench:
         return built
 
     def take_apart(self) -> None:
-        """Unmount and stop everything that was built."""
+        """Unmount and stop all arrays."""
         while self._built:
             _, built = self._built.popitem()
             self._stop(built)
 
     def abandon(self) -> None:
-        """Take apart what can be, after an error; a machine that is gone took everything with it."""
+        """Stop the arrays after an error, and ignore further errors: on a lost machine there is nothing to stop."""
         for built in self._built.values():
             try:
                 self._stop(built)
@@ -186,16 +186,16 @@ class Bench:
         raise AssertionError(plan.id)
 
     def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
-        """Disks come blank from open_lab; after another array, or a probe, they are made blank again."""
+        """Disks are blank after open_lab; after another array or a probe they are reset."""
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
-        # Emulated drives take their time for each look, and what was just discarded holds nothing.
+        # Each read of an emulated drive takes time, and discarded images are known to be blank.
         unknown = [disk for disk in disks if disk not in stale or not reads_as_zeros_after_reset(disk)]
         self._lab.guard.check_blank([disk.node for disk in unknown])
 
     def _wait_and_tune(self, plan: ArrayPlan, names: Iterable[str]) -> None:
-        """After the first resync of these md arrays, if there is one."""
+        """Wait for the first resync of these md arrays, if there is one, and set their tunables."""
         if not plan.assume_clean:
             with self._stopwatch.resync():
                 for name in names:
@@ -211,7 +211,7 @@ class Bench:
         return steps
 
     def mark_used(self, disk: LabDisk) -> None:
-        """This disk is not blank any more."""
+        """Mark a disk as no longer blank."""
         self._used.add(disk.name)
 
     def _target(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> LoadTarget:
@@ -222,7 +222,7 @@ class Bench:
         return LoadTarget(array, device, members, kind, free)
 
     def _write_files(self, built: BuiltArray) -> None:
-        """Write all files once; several workloads of the same layout share them."""
+        """Write all files once; workloads with the same layout share them."""
         if not self._experiment.writes_files_first:
             return
         layouts: dict[tuple[int, int | None], Workload] = {}
@@ -239,17 +239,20 @@ class Bench:
             except WorkloadError:
                 if not self._experiment.keeps_going:
                     raise
-        # The first cold start then need not wait for it.
+        # The first cold start then does not wait for the writeback.
         self._lab.start_writing_out(built.disks)
 
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
-    """Of images and memory this is certain; other drives may discard without erasing."""
+    """True for images and memory; other drives may discard without erasing."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
 
 
 def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
-    """What the experiment asks of each md array. Kernel: Documentation/admin-guide/md.rst, stripe_cache_size."""
+    """Plan that sets the requested tunables of each md array; empty if there are none.
+
+    Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
+    """
     pages = plan.stripe_cache_pages
     why = "md keeps that many stripes of one page a member, so that whole stripes are complete before it looks at them."
     steps: list[Step] = []

@@ -1,4 +1,4 @@
-"""What the methodology guard is told of an experiment: its plan, the machine before a run, each measured cell."""
+"""Input of the methodology lint: the plan of an experiment, the machine before a run, each measured cell."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lab.units import SECTOR_BYTES
 from lab.workloads.permitted import SYNCHRONOUS_ENGINES
 from lab.workloads.workload import AccessPattern, Direction, Workload
 
-if TYPE_CHECKING:  # The bench lints what it has built.
+if TYPE_CHECKING:  # The bench imports this module to lint its arrays.
     from lab.experiments.bench import BuiltArray
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
@@ -39,9 +39,9 @@ _CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/d
 
 
 def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
-    """Everything that can be told before anything is started, of the plan and of what it repeats.
+    """All findings available before a run starts: those of the plan and of the publication that it repeats.
 
-    Raises SpecError for a publication that is not there.
+    Raises SpecError for an unknown publication.
     """
     found = list(lint_plan(plan_facts(experiment)))
     lint_publication = added("lint publication")
@@ -51,7 +51,7 @@ def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
 
 
 def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
-    """Raises ExperimentError for rules that refuse, unless allowed by name, or the experiment keeps going on purpose.
+    """Raises ExperimentError for rules that refuse the run, unless allowed by name or the experiment ``keeps_going``.
 
     Raises SpecError for an unknown rule in ``allowed``.
     """
@@ -69,7 +69,7 @@ def require_sound(findings: Collection[LintFinding], experiment: Experiment, all
 
 
 def plan_facts(experiment: Experiment) -> PlanFacts:
-    """An experiment as the checks see it."""
+    """The facts of an experiment for the plan checks."""
     kind = experiment.disks.kind
     under = experiment.rebuild.under if experiment.rebuild else None
     jobs = [_job_facts(experiment, job.build(), job.arrays) for job in experiment.jobs]
@@ -91,7 +91,7 @@ def plan_facts(experiment: Experiment) -> PlanFacts:
 
 def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
     usable = None
-    # Of disks that are there already, the size is not known before.
+    # The size of existing disks is not known in advance.
     if experiment.disks.kind in _BLANK_AT_START:
         with suppress(SpecError):
             usable = _usable_bytes(msgspec.json.encode((array, experiment.disks)))
@@ -100,7 +100,7 @@ def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
 
 @lru_cache(maxsize=4096)
 def _usable_bytes(shape: bytes) -> int:
-    """Of an array and its disks, as JSON. The cells of a sweep have few arrays, and thousands of loads on them."""
+    """Usable bytes of an array and its disks, given as JSON. A sweep has thousands of loads on few arrays."""
     array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)
@@ -122,13 +122,13 @@ def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]
         recipe=workload.recipe,
         expected_latency_seconds=expected.seconds if expected else None,
         queue_per_disk=expected.queue_per_disk if expected else 0.0,
-        # A recipe brings seeds of its own, or none: that is told of what was measured.
+        # A recipe may have its own seeds or none: this is checked on the measured cells.
         has_own_seeds=workload.vary_seed or workload.pattern is not AccessPattern.RANDOM or bool(workload.recipe),
     )
 
 
 class _Expected(NamedTuple):
-    """What theory expects of a load on one array."""
+    """Theory's prediction for a load on one array."""
 
     seconds: float
     """Mean latency."""
@@ -136,7 +136,7 @@ class _Expected(NamedTuple):
 
 
 def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> _Expected | None:
-    """By closed form, of the array that settles last; None without drives of a known time, or for a stream."""
+    """Closed-form prediction for the array that settles last; None without modelled drives, or for a stream."""
     plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.model or experiment.disks.pools or not plain:
         return None
@@ -153,13 +153,13 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 
 @lru_cache(maxsize=4096)
 def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> _Expected | None:
-    """Of one array; None where theory says nothing. The cells of a sweep ask the same for each chunk and block."""
+    """Prediction for one array; None without one. Cached: it is the same for each chunk and block size of a sweep."""
     disk = nominal_rates(find_drive_model(model))
     form = random_write_iops if writes else random_read_iops
     with suppress(SpecError):
         level = level_with_layout(word, layout)
         iops = form(level, [disk] * members, depth).value
-        # A mirror of all disks writes to each of them: no queue is longer than another.
+        # A mirror of all disks writes to each of them, so all queues are equal.
         is_even = members == 1 or (writes and level.name is LevelName.RAID1)
         queue = 0.0 if is_even else depth / members
         return _Expected(depth / iops, queue / disk.concurrent_requests)
@@ -167,12 +167,12 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
 
 
 def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:
-    """The machine and the arrays right before they are measured."""
+    """Findings on the machine and the arrays immediately before the measurement."""
     single = [built for built in arrays if not built.inner]
     holders = {disk.kernel_name: built.md.name for built in single if built.md.is_array for disk in built.disks}
     names = [*holders, *(built.md.name for built in single if built.md.is_array)]
     names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
-    # The disks of a volume are held by its slices; of these only the arrays on them can be told.
+    # The disks of a volume are held by its slices; only the arrays on the slices can be checked.
     names += [name for built in arrays for name in built.inner]
     paths = {name: _paths(name) for name in names}
     texts = lab.machine.read([path for each in paths.values() for path in each.values()])
@@ -202,7 +202,7 @@ def _paths(name: str) -> dict[str, str]:
 
 
 def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
-    """The running kernel; nothing where its configuration is not to be found."""
+    """Findings on the running kernel; none if its configuration is not available."""
     pattern = "|".join(_DEBUG_OPTIONS)
     argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
     found = lab.machine.run(argv, check=False)
@@ -213,7 +213,7 @@ def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
 def lint_measured(
     name: str, phase: str, workload: Workload, measured: Measured, *, declared_cold: bool, is_cold: bool
 ) -> tuple[LintFinding, ...]:
-    """One cell, right after it was measured."""
+    """Findings on one cell, immediately after its measurement."""
     figures = measured.figures
     sections = [section for section in (figures.reads, figures.writes) if section]
     percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
@@ -243,9 +243,9 @@ def lint_measured(
 def stamps_of(
     experiment: Experiment, conditions: Conditions, bench: Iterable[LintFinding] = (), cells: Iterable[CellRecord] = ()
 ) -> tuple[str, ...]:
-    """What lowers trust in a result, each as ``rule: sentence``: they travel with it into every table.
+    """Stamps that lower trust in a result, each as ``rule: sentence``; they are shown with it in every table.
 
-    Of its plan, the machine's conditions, its arrays before the run, its cells.
+    They come from its plan, the machine's conditions, its arrays before the run and its cells.
     """
     found = [*lint_conditions(conditions), *lint_plan(plan_facts(experiment)), *bench]
     planned = {finding.rule_id for finding in found}
@@ -253,7 +253,7 @@ def stamps_of(
     return (
         *(finding.stamp for finding in distinct(found)),
         *summarised(cell_stamps),
-        # What is wrong with a publication's text is not wrong with this run of its recipe.
+        # A defect of the publication's text is not a defect of this run of its recipe.
         *(f"recipe: {each.stamp}" for each in lint_experiment(experiment) if each.rule_id not in planned),
         *(f"recipe: {defect}" for defect in experiment.defects),
     )

@@ -1,4 +1,4 @@
-"""How far an experiment is, and what its time went into."""
+"""Progress of an experiment, and the account of its time."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from lab.results.record import Timings
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """One moment of a run."""
+    """Progress of a run at one moment."""
 
     label: str = ""
-    """What is being done."""
+    """The current step."""
     fraction: float = 0.0
     """0 to 1, of the expected time."""
     left_seconds: float | None = 0.0
-    """Of this computer's time; None: nobody can tell yet."""
+    """Remaining time on this computer's clock; None: not known yet."""
     done_count: int = 0
     planned_count: int = 0
-    """Measurements of the whole run."""
+    """Number of measurements of the whole run."""
     time_seconds: float | None = None
     """The machine's clock at the newest sample."""
     rates: Rates | None = None
-    """What the measured array has done since the sample before; None between measurements."""
+    """Rates of the measured array since the previous sample; None between measurements."""
     step_seconds: float = 0.0
-    """What is being done should take so long of this computer's time; 0: nobody can tell yet."""
+    """Expected time of the current step on this computer's clock; 0: not known yet."""
 
 
 class ProgressMeter:
-    """Turns what a run tells into ``RunProgress``; steps count by the time that they should take.
+    """Converts events of a run to ``RunProgress``; steps are weighted by their expected time.
 
-    In virtual time that is the machine's. What it takes of the computer's is known from the steps that are over.
+    In virtual time the expected time is the machine's; its ratio to the computer's time comes from finished steps.
 
-    ``on_sample`` is called on the recorder's thread, the others on the thread that runs the experiment.
+    ``on_sample`` is called on the recorder's thread, the other methods on the thread that runs the experiment.
     """
 
     def __init__(
@@ -57,30 +57,30 @@ class ProgressMeter:
         self._on_progress = on_progress
         self._total_seconds = max(1.0, estimated_seconds(experiment))
         self._steps_seconds = 0.0
-        """Of the steps that are over, as they were expected."""
+        """Expected time of the finished steps."""
         self._step_seconds = 0.0
         self._began_seconds = self._first_seconds = clock.monotonic_seconds()
         self._pace: float | None = 1.0
-        """The computer's seconds for each that was expected; None: not known yet."""
+        """Seconds of the computer per expected second; None: not known yet."""
         self._is_virtual = False
         self._boot_seconds: float | None = None
-        """What the steps before the first on that machine were expected to take."""
+        """Expected time of the steps before the first one on that machine."""
         self._sample: Sample | None = None
         self._now = RunProgress(planned_count=len(planned_keys(experiment)), left_seconds=self._total_seconds)
 
     def watch(self, machine: Machine) -> None:
-        """The machine is there on which the rest of the steps runs."""
+        """Set the machine on which the remaining steps run."""
         if machine.facts.is_virtual_time:
             self._is_virtual, self._pace = True, None
 
     def doing(self, what: str, expected_seconds: float) -> None:
-        """The next step begins. Raises RunCancelled if the run is to end."""
+        """Begin the next step. Raises RunCancelled if the run was cancelled."""
         if self.is_cancelled():
             raise RunCancelled(f"the run was cancelled before: {what}")
         self._steps_seconds += self._step_seconds
         self._step_seconds, self._began_seconds = expected_seconds, self._clock.monotonic_seconds()
         if self._is_virtual:
-            # The start of the machine is not in it: that takes the computer's time and none of the machine's.
+            # Excludes the start of the machine, which takes the computer's time and no virtual time.
             if self._boot_seconds is None:
                 self._boot_seconds, self._first_seconds = self._steps_seconds, self._began_seconds
             if over := self._steps_seconds - self._boot_seconds:
@@ -89,14 +89,14 @@ class ProgressMeter:
         self._tell(replace(self._now, label=what, step_seconds=expected_seconds * (self._pace or 0.0), rates=None))
 
     def done(self, key: str) -> None:
-        """One measurement more."""
+        """Count a finished measurement."""
         count = self._now.done_count + 1
-        # Cells with a wide interval get more repeats than were planned.
+        # Cells with a wide interval get more repeats than planned.
         planned = max(self._now.planned_count, count)
         self._tell(replace(self._now, done_count=count, planned_count=planned, rates=None))
 
     def on_sample(self, sample: Sample) -> None:
-        """The bar moves within a step as well, and the array's rates are known."""
+        """Update the progress within a step, and the rates of the array."""
         earlier, self._sample = self._sample, sample
         device = next((name for name in sample.disks if is_array_name(name)), None) or next(iter(sample.disks), None)
         rates = rates_between(earlier, sample, device) if earlier and device else None
@@ -106,7 +106,7 @@ class ProgressMeter:
         passed = self._clock.monotonic_seconds() - self._began_seconds
         in_step = min(self._step_seconds, passed / self._pace if self._pace else 0.0)
         gone = min(self._total_seconds, self._steps_seconds + in_step)
-        # The end is not reached before it is: estimates are rough.
+        # Estimates are rough, so never report the end before it is reached.
         fraction = max(self._now.fraction, min(0.99, gone / self._total_seconds))
         left = (self._total_seconds - gone) * self._pace if self._pace is not None else None
         self._now = replace(progress, fraction=fraction, left_seconds=left)
@@ -114,13 +114,13 @@ class ProgressMeter:
 
 
 class Stopwatch:
-    """Counts commands by their program, and waiting for resyncs by itself; in virtual time by the machine's clock too.
+    """Accounts time to programs and to waits for resyncs; in virtual time by the machine's clock too.
 
-    fio counts where it measures: that it probes a disk, or writes files, belongs to everything else.
+    Time of fio counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
 
     Args:
         clock: this process's clock.
-        started_seconds: when the whole began on that clock; None: now.
+        started_seconds: start of the run on that clock; None: now.
     """
 
     def __init__(self, clock: Clock, started_seconds: float | None) -> None:
@@ -130,10 +130,10 @@ class Stopwatch:
         self._simulated = dict(self._seconds)
         self._machine_clock: Clock | None = None
         self._is_aside = False
-        """What is run now counts elsewhere already, or nowhere by itself."""
+        """Whether commands are not counted now, because they are accounted elsewhere."""
 
     def watch(self, machine: Machine) -> None:
-        """Listen to a machine's commands."""
+        """Account the commands of a machine."""
         machine.on_command(self.on_command)
         if machine.facts.is_virtual_time:
             self._machine_clock = machine.clock
@@ -147,7 +147,7 @@ class Stopwatch:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Preparations, whatever program they run."""
+        """Do not account commands to their program, such as those of preparations."""
         before, self._is_aside = self._is_aside, True
         try:
             yield
@@ -156,7 +156,7 @@ class Stopwatch:
 
     @contextmanager
     def resync(self) -> Iterator[None]:
-        """Time a wait for a resync or rebuild, with all that runs meanwhile."""
+        """Account a wait for a resync or rebuild, including all commands during it."""
         begin, simulated = self._clock.monotonic_seconds(), self._machine_seconds()
         try:
             with self.aside():
@@ -166,13 +166,13 @@ class Stopwatch:
             self._simulated["resync"] += self._machine_seconds() - simulated
 
     def _machine_seconds(self) -> float:
-        """Since the machine's start, in virtual time; else 0. A lost machine has no clock any more."""
+        """Since the machine's start, in virtual time; else 0. A lost machine has no clock."""
         with suppress(MachineLost):
             return self._machine_clock.monotonic_seconds() if self._machine_clock else 0.0
         return 0.0
 
     def timings(self, earlier: Timings | None = None) -> Timings:
-        """The account until now, with that of an earlier part of the same run added."""
+        """The account so far, plus that of an earlier part of the same run."""
         before = earlier or Timings()
         account = _whole(self._seconds, self._clock.monotonic_seconds() - self._started)
         simulated = _whole(self._simulated, self._machine_seconds()) if self._machine_clock else {}

@@ -1,4 +1,4 @@
-"""Rebuilds as part of an experiment: alone, or in four phases under a load."""
+"""Rebuilds as part of an experiment: idle, or in four phases under a load."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ class RebuildRunner:
         return sum_files(self._lab.machine, mount_point(built.spec.device))
 
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
-        """Healthy, degraded, rebuilding, restored: the same load in each, and data beside it that nobody writes."""
+        """Run the same load healthy, degraded, rebuilding and restored, beside witness data that it does not write."""
         name = built.md.name
         if built.target.file_system is FileSystem.RAW:
-            # A bare device is the load's from the start on; the last part is the witness's.
+            # On a bare device the load uses the start, and the witness data the end.
             built = replace(built, target=replace(built.target, available_bytes=self._witness_place(built)[0]))
         before = self._witness(built, write=True)
         recordings: list[Recording] = []
@@ -168,7 +168,7 @@ class RebuildRunner:
     def _phase(
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
     ) -> PhaseRecord:
-        """Measure one; what was sampled meanwhile goes to ``recordings``."""
+        """Measure one phase; its samples are added to ``recordings``."""
         make_cold(self._lab, built.target.file_system, built.spec.device, built.disks, built.parity_arrays)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._context.progress.doing(label, load_seconds(load) + 1.5)
@@ -191,7 +191,7 @@ class RebuildRunner:
         self._context.progress.done(record.key)
 
     def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
-        """Checksum of data that the load leaves alone: a file beside the load's, or the end of the device."""
+        """Checksum of data that the load does not write: a file beside the load's, or the end of the device."""
         if built.target.file_system is FileSystem.RAW:
             return self._witness_on_device(built, write=write)
         folder = f"{mount_point(built.spec.device)}/witness"
@@ -202,7 +202,7 @@ class RebuildRunner:
         return sum_files(self._lab.machine, folder)
 
     def _witness_place(self, built: BuiltArray) -> tuple[int, int]:
-        """On a bare device: where it begins, and how long it is, in bytes."""
+        """Offset and length of the witness data on a bare device, in bytes."""
         size = read_array(self._lab.machine, built.md.name).size_bytes
         length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
         return (size - length) >> 20 << 20, length

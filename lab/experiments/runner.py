@@ -1,4 +1,4 @@
-"""The runner: carries an experiment out on an open lab, and stores every cell before the next one starts."""
+"""The runner: executes an experiment on an open lab, and stores every cell before the next one starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IDLE_SECONDS = 1.0
 
 
 class ExperimentRunner:
-    """One run, or the rest of an interrupted one: cells that the journal already has are not measured again."""
+    """One run, or the rest of an interrupted one: cells in the journal are not measured again."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -56,9 +56,9 @@ class ExperimentRunner:
         self._idle_baseline = 0.0
 
     def run(self) -> ResultRecord:
-        """Measure what is missing and finish the record.
+        """Measure the missing cells and finish the record.
 
-        Whatever ends the run before its time, the record is finished as incomplete first and the error raised then.
+        If an error ends the run, the record is first finished as incomplete, then the error is raised.
         """
         status = RunStatus.INCOMPLETE
         try:
@@ -67,7 +67,7 @@ class ExperimentRunner:
                 self._findings += lint_kernel(self._lab)
                 self._probe()
                 if self._experiment.disks.sharing is Sharing.SEPARATE:
-                    # All exist side by side, so that measurements can alternate.
+                    # All arrays exist at the same time, so measurements can alternate.
                     for plan in self._experiment.arrays:
                         self._bench.array(plan.id)
                 self._progress.doing("measure the idle machine", IDLE_SECONDS)
@@ -155,12 +155,12 @@ class ExperimentRunner:
                     stamps=tuple(finding.stamp for finding in found),
                 )
             )
-        # A later cold start then need not wait for it.
+        # A later cold start then does not wait for the writeback.
         self._lab.start_writing_out(built.disks)
         self._progress.done(cell.key)
 
     def _measured(self, built: BuiltArray, cell: Cell, disturbed_before: int) -> Measured | None:
-        """One try; None if it was disturbed and is to be made again."""
+        """Measure once; None if the measurement was disturbed and must be repeated."""
         try:
             measured = run_workload(
                 self._lab,
@@ -179,7 +179,7 @@ class ExperimentRunner:
         return None if is_made_again else measured
 
     def _measure_until_narrow(self) -> None:
-        """Further rounds over the cells whose interval is wide, until none is, or the cap is reached."""
+        """Repeat rounds over the cells with a wide interval, until none is wide or ``most_repeats`` is reached."""
         for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
             record = self._journal.record
             wide = wide_cells(self._experiment, record)
@@ -214,7 +214,7 @@ class ExperimentRunner:
     def _predict(
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
     ) -> Prediction | None:
-        """Only where a disk's service time is known: other disks here are memory, and the processor is the limit."""
+        """Predict only for disks with a known service time: other disks are memory, limited by the processor."""
         if not self._experiment.disks.model or self._rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
@@ -226,6 +226,7 @@ class ExperimentRunner:
                 workload,
                 failed=failed,
                 working_bytes=file_bytes * workload.jobs if file_bytes else None,
+                chunk_bytes=built.spec.effective_chunk_bytes,
             )
         except SpecError:
             return None

@@ -1,16 +1,16 @@
-"""In what order an experiment is measured, and what of it again. Pure, and the same for the same seed.
+"""Order of the measurements of an experiment, and repetition of some. Pure, and deterministic for a given seed.
 
-Again are measured cells whose median is not yet known closely enough, and measurements that were disturbed.
+Cells whose median is not yet precise enough get further repeats, and disturbed measurements are repeated.
 
-A cell is looked at after fixed numbers of repeats only, with the interval of its look (lab.results.statistics), so that
-stopping as soon as it is narrow costs nothing of the coverage. Between two looks every cell goes on.
-Further rounds visit some cells only. Two cells are compared by the rounds that both have (lab.results.ratios), so a
-comparison stays balanced, and which of the two is faster has no part in how many rounds that are.
+A cell is evaluated only after fixed numbers of repeats, with the interval of that look (lab.results.statistics), so
+that stopping as soon as the interval is narrow does not reduce its coverage. Between two looks every cell continues.
+Further rounds visit only some cells. Two cells are compared over the rounds that both have (lab.results.ratios), so a
+comparison stays balanced, and the number of its rounds does not depend on which of the two is faster.
 
-A measurement is thrown away and made again where the computer gave the machine's processor to others meanwhile. The
-rule looks at how long the machine waited and never at what was measured, since choosing by the outcome would bias it.
-What was thrown away is counted in the record (``CellRecord.disturbed_before``); a measurement that is kept although it
-was disturbed carries the stamp ``disturbed``.
+A measurement is discarded and repeated if the computer ran other work on the machine's processor. The rule depends on
+how long the machine waited and never on the measured figures, since selection by the outcome would bias them.
+Discarded measurements are counted in the record (``CellRecord.disturbed_before``); a disturbed measurement that is
+stored has the stamp ``disturbed``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEALTHY, DEGRADED, REBUILDING, RESTORED = "healthy", "degraded", "rebuilding", "
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing to measure."""
+    """One measurement: one repeat of a workload on an array."""
 
     array: str
     workload: Workload
@@ -68,15 +68,15 @@ class RebuildCell:
 
 
 def victim_slot(repeat: int, members: int) -> int:
-    """The member that fails: another one in each repeat, since nothing may depend on which one it is."""
+    """The member that fails: a different one in each repeat, so the result does not depend on the member."""
     return repeat % members
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All job cells in the order of measurement.
 
-    Interleaved, each repeat visits every cell once in an order of its own; arrays that share disks are visited one
-    after the other, since only one of them exists at a time, each for ``rounds_per_build`` repeats.
+    Interleaved, each repeat visits every cell once in its own random order; arrays that share disks are visited one
+    after the other, each for ``rounds_per_build`` repeats, since only one of them exists at a time.
     """
     ordered: list[tuple[str, Workload, int]] = []
     if experiment.order is Order.LISTED:
@@ -93,7 +93,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
-    """The arrays in the order of the first of these repeats, and on each all of them."""
+    """All of these repeats on one array after the other, with the arrays in the order of the first repeat."""
     rounds = {repeat: _round(experiment, repeat) for repeat in repeats}
     if len(repeats) == 1:
         return [(array, workload, repeats[0]) for array, workload in rounds[repeats[0]]]
@@ -108,7 +108,7 @@ def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, 
 
 
 def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
-    # Not for secrets: the order must be the same whenever the experiment is run with the same seed.
+    # Not cryptographic: the order must be the same for the same seed.
     draw = random.Random(experiment.seed * 1000 + repeat)
     arrays = [array.id for array in experiment.arrays]
     if experiment.disks.sharing is Sharing.SEPARATE:
@@ -127,7 +127,7 @@ def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
 def extra_cells(
     experiment: Experiment, repeat: int, wanting: Collection[tuple[str, str]], first_index: int
 ) -> tuple[Cell, ...]:
-    """One more round over the cells (array, workload) in ``wanting``, in an order drawn for this repeat."""
+    """One more round over the cells (array, workload) in ``wanting``, in the random order of this repeat."""
     chosen = [(array, workload) for array, workload in _round(experiment, repeat) if (array, workload.id) in wanting]
     return tuple(Cell(array, workload, repeat, first_index + n) for n, (array, workload) in enumerate(chosen))
 
@@ -143,14 +143,14 @@ def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
 
 
 def remaining(experiment: Experiment, done: Collection[str]) -> tuple[tuple[Cell, ...], tuple[RebuildCell, ...]]:
-    """What is still to be measured where the keys in ``done`` are there; a rebuild that lacks any key, whole."""
+    """Cells and rebuilds not in ``done``; a rebuild with any missing key is repeated in full."""
     jobs = tuple(cell for cell in cells(experiment) if cell.key not in done)
     rebuilds = tuple(cell for cell in rebuild_cells(experiment) if any(key not in done for key in cell.keys))
     return jobs, rebuilds
 
 
 def planned_keys(experiment: Experiment) -> tuple[str, ...]:
-    """Keys of everything that a complete run has."""
+    """Keys of all cells and rebuilds of a complete run."""
     keys = [cell.key for cell in cells(experiment)]
     for rebuild in rebuild_cells(experiment):
         keys += rebuild.keys
@@ -158,7 +158,7 @@ def planned_keys(experiment: Experiment) -> tuple[str, ...]:
 
 
 def estimated_seconds(experiment: Experiment) -> float:
-    """Wall time to expect: measured times, and what starting fio and building arrays was measured to take about."""
+    """Expected wall time: the measured times, plus typical times to start fio and to build arrays."""
     per_cell = 1.3
     total = 10.0
     standing = ""
@@ -177,22 +177,22 @@ def estimated_seconds(experiment: Experiment) -> float:
 
 
 def load_seconds(workload: Workload) -> float:
-    """How long the load of one measurement runs: its warm-up, what is measured, and a little more."""
+    """Runtime of the load of one measurement: ramp time, measured time and a margin."""
     return window_for(workload.warmup_seconds, workload.runtime_seconds).issue_seconds
 
 
 def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:
-    """A volume of unequal disks is many arrays; files are written before anything is measured."""
+    """A volume of unequal disks has many arrays; files are written before the measurement."""
     return (15.0 if array.is_volume else 2.0) + (1.5 if experiment.writes_files_first else 0.0)
 
 
 MEASURED_AGAIN = 2
-"""How often one measurement is made again."""
+"""Maximum number of times that one measurement is repeated."""
 _Key = tuple[str, str]
 
 
 def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
-    """Arrays and workloads that are to be measured again: on the way to a look, or too wide at one, but the last."""
+    """Cells (array, workload) that need more repeats: those between two looks, or too wide at a look but the last."""
     planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
     return frozenset(
         key
@@ -203,7 +203,7 @@ def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
 
 
 def wide_notes(experiment: Experiment, record: ResultRecord) -> tuple[str, ...]:
-    """A stamp for every cell that stayed wide, where narrow intervals were asked for."""
+    """A stamp for every cell that stayed wide, if the experiment requests narrow intervals."""
     if experiment.most_repeats <= experiment.repeats:
         return ()
     wanted = experiment.wanted_half_width
@@ -216,7 +216,7 @@ def wide_notes(experiment: Experiment, record: ResultRecord) -> tuple[str, ...]:
 
 
 def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_Key, Estimate]]:
-    """Of each cell the widest, of its reads or of its writes."""
+    """The wider estimate of each cell: that of its reads or that of its writes."""
     planned = looks(experiment.repeats, experiment.most_repeats)
     values: dict[_Key, dict[str, list[float]]] = {}
     for cell in record.cells:
@@ -232,22 +232,22 @@ def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_
 
 
 class SpareMeasurements:
-    """How many measurements of a run may still be made again.
+    """Number of measurements of a run that may still be repeated.
 
-    A quarter of those that were planned, or two: on a computer that is never quiet, more would cost time and help
-    nothing. ``used``: by the part of an interrupted run that is done.
+    The limit is a quarter of the planned ones, or two if that is more: on a computer that is always busy, more
+    repetitions cost time without benefit. ``used``: repetitions in the finished part of an interrupted run.
     """
 
     def __init__(self, planned: int, *, used: int = 0) -> None:
         self.left = max(0, max(MEASURED_AGAIN, planned // 4) - used)
 
     def take(self, waited_fraction: float | None, share_measured: float, disturbed_before: int) -> bool:
-        """Whether a measurement is made again.
+        """Whether to repeat a measurement.
 
         Args:
-            waited_fraction: of its time, for a processor; None where that cannot be told.
-            share_measured: how much of the time that was asked for it lasted: the computer may have stood still.
-            disturbed_before: how often it was made already.
+            waited_fraction: fraction of its time spent waiting for a processor; None if unknown.
+            share_measured: measured time as a fraction of the requested time: the computer may have stalled.
+            disturbed_before: number of disturbed attempts so far.
         """
         has_waited = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
         is_disturbed = has_waited or share_measured < LEAST_SHARE_MEASURED

@@ -1,4 +1,4 @@
-"""What an experiment file says. Read strictly: a key that nobody knows is an error that names the nearest one."""
+"""Format of experiment files. Parsing is strict: an unknown key is an error that names the nearest valid one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from lab.gates.numbers import (
     MOST_REPEATS,
     MOST_SECONDS,
     BlockBytes,
+    FormatVersion,
     Hertz,
     JobCount,
     QueueDepth,
@@ -38,19 +39,19 @@ from lab.workloads.workload import Workload, changed, find_workload
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""What is read; lab.old_names tells what the earlier ones call otherwise."""
+"""Supported versions; lab.old_names lists the names that changed since the earlier ones."""
 MOST_MEASUREMENTS = 20_000
-"""Some days of the shortest."""
+"""Some days of the shortest measurements."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
 class Order(StrEnum):
-    """In which order cells are measured."""
+    """Order in which cells are measured."""
 
     INTERLEAVED = "interleaved"
-    """Every repeat goes once over all cells, in an order drawn anew from the experiment's seed."""
+    """Every repeat visits all cells once, in a new random order from the experiment's seed."""
     LISTED = "listed"
-    """All repeats of a cell one after the other, as the file lists them."""
+    """All repeats of a cell in succession, in the order of the file."""
 
 
 class Cache(StrEnum):
@@ -61,7 +62,7 @@ class Cache(StrEnum):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One workload of the catalogue, perhaps with other depth or times; then it needs an id of its own."""
+    """One workload of the catalogue, optionally with a different depth or times; then it needs its own id."""
 
     workload: str
     id: str = ""
@@ -75,7 +76,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Only on these arrays; empty: on all."""
 
     def build(self) -> Workload:
-        """The workload as it is run. Raises SpecError for an unknown one."""
+        """The workload with its changes. Raises SpecError for an unknown one."""
         changes = {
             name: value
             for name in ("block_bytes", "queue_depth", "jobs", "runtime_seconds", "warmup_seconds", "file_bytes")
@@ -86,42 +87,42 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rebuilds, after all jobs: in each repeat another member of each array fails and is rebuilt."""
+    """Rebuilds, after all jobs: in each repeat a different member of each array fails and is rebuilt."""
 
     arrays: tuple[str, ...]
     under: JobPlan | None = None
-    """A load that runs through all four phases: healthy, degraded, rebuilding, restored. None: a rebuild on its own."""
+    """A load that runs in all four phases: healthy, degraded, rebuilding, restored. None: rebuild an idle array."""
     repeats: RepeatCount | None = None
-    """Of the rebuilds, where that is fewer than of the jobs: a rebuild takes its time."""
+    """Number of rebuilds, if fewer than the repeats of the jobs, since a rebuild takes long."""
     minimum_speed_kib_per_second: SpeedKibPerSecond | None = None
-    """md's sync_speed_min while rebuilding; without it a load can hold a rebuild up for as long as it runs."""
+    """md's sync_speed_min during the rebuild; without it a load can delay a rebuild for as long as it runs."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One experiment. Raises ValueError (SpecError through lab.tomlfile) for parts that contradict each other."""
+    """One experiment. Raises ValueError (SpecError through lab.tomlfile) for inconsistent parts."""
 
-    format_version: int
+    format_version: FormatVersion
     id: Name
     title: str
     question: str
     why: str = ""
-    """Why it is done in this way, in a sentence that stands before the run and above its figures."""
+    """Reason for the method, in one sentence that is printed before the run and above its figures."""
     study: NameOrNone = ""
-    """Whose published numbers stand beside ours."""
+    """Study whose published figures are shown beside the measured ones."""
     repeats: RepeatCount = DEFAULT_REPEATS
     most_repeats: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPEATS)] = 0
-    """Above ``repeats``: cells whose interval is still wide get more repeats, up to so many. 0: never."""
+    """If above ``repeats``: cells with a wide interval get more repeats, up to this number. 0: never."""
     wanted_half_width: Share = 0.05
-    """Narrow enough: half the interval of the median as a part of the median."""
+    """Target precision: half the width of the median's interval as a fraction of the median."""
     order: Order = Order.INTERLEAVED
     rounds_per_build: RepeatCount = 1
-    """With shared disks: so many repeats of an array are measured before the next one is built in its place.
+    """With shared disks: number of repeats measured on an array before the next array replaces it.
 
-    More saves building. What drifts meanwhile then falls on some arrays more than on others, so it should stay below
-    ``repeats``.
+    A higher number builds arrays less often, but drift then affects some arrays more than others, so it should stay
+    below ``repeats``.
     """
     seed: Seed = 1
-    """Of the order, and with each repeat's number of its addresses."""
+    """Seed of the order and, combined with the number of the repeat, of the addresses."""
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
     sampling_hertz: Hertz = 4.0
@@ -130,38 +131,38 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     jobs: tuple[JobPlan, ...]
     rebuild: RebuildPlan | None = None
     writes_files_first: bool = True
-    """Write everything once before measuring, so that no read meets a hole. Emulated drives take as long either way."""
+    """Write all files before measuring, so reads do not hit unallocated space. Emulated drives take equally long."""
     keeps_going: bool = False
-    """Go on after a cell that cannot be measured, and say why it could not: for recipes with known defects."""
+    """Continue after a cell that cannot be measured, and note the reason: for recipes with known defects."""
     publication: NameOrNone = ""
-    """The study whose recipe this is, as published (lab/publications/texts): the lint names its defects."""
+    """Study that published this recipe (lab/publications/texts); the lint names its defects."""
     defects: tuple[str, ...] = ()
-    """What else is wrong with this recipe, on purpose, one sentence each."""
+    """Other deliberate defects of this recipe, one sentence each."""
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):
             raise ValueError(f"experiment '{self.id}': {complaint}")
 
     def workloads_on(self, array_id: str) -> tuple[Workload, ...]:
-        """The jobs that run on an array, built."""
+        """The workloads of the jobs that run on an array."""
         return tuple(job.build() for job in self.jobs if not job.arrays or array_id in job.arrays)
 
     @property
     def rounds(self) -> int:
-        """How many repeats a cell may get."""
+        """Maximum number of repeats of a cell."""
         return max(self.repeats, self.most_repeats)
 
     @property
     def measurement_count(self) -> int:
-        """How many measurements there may be at most; known without going through them."""
+        """Maximum number of measurements, computed without listing them."""
         jobs = sum(len(job.arrays or self.arrays) for job in self.jobs) * self.rounds
-        # Each rebuild under a load has that load in four phases.
+        # A rebuild under load counts as five: itself and its load in four phases.
         rebuilds = len(self.rebuild.arrays) * (self.rebuild.repeats or self.repeats) if self.rebuild else 0
         return jobs + rebuilds * 5
 
     @property
     def disk_count(self) -> int:
-        """How many disks a lab must have."""
+        """Number of disks that the lab must have."""
         if self.disks.pools:
             return sum(pool.count for pool in self.disks.pools)
         members = [array.disk_count for array in self.arrays] or [0]
@@ -169,7 +170,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def disk_specs(self) -> tuple[DiskSpec, ...]:
-        """The disks that a lab must have."""
+        """The disks that the lab must have."""
         if self.disks.pools:
             return self.disks.pool_specs()
         plan = self.disks
@@ -179,7 +180,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         )
 
     def array(self, array_id: str) -> ArrayPlan:
-        """An array by id. Raises SpecError with the nearest one."""
+        """An array by id. Raises SpecError that names the nearest id."""
         for array in self.arrays:
             if array.id == array_id:
                 return array
@@ -187,7 +188,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def seeded(experiment: Experiment, seed: int | None) -> Experiment:
-    """The experiment with another seed: other addresses, another order. None: as it is."""
+    """The experiment with a different seed, which changes its addresses and order. None: unchanged."""
     return experiment if seed is None else msgspec.structs.replace(experiment, seed=seed)
 
 
@@ -222,7 +223,7 @@ def _complaints(experiment: Experiment) -> list[str]:
         ),
         (len(set(ids)) < len(ids), "two arrays have the same id"),
         (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
-        # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would take the earlier one's place.
+        # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would replace the earlier one.
         (load is not None and (load.id or load.workload) in job_ids, "the rebuild's load needs an id that no job has"),
     ]
     found = [complaint for wrong, complaint in checks if wrong]
@@ -235,7 +236,7 @@ def _complaints(experiment: Experiment) -> list[str]:
 
 
 def check(experiment: Experiment) -> None:
-    """Raises SpecError, before anything is started, for levels, member counts, workloads or disks that cannot be."""
+    """Raises SpecError, before the run starts, for invalid levels, member counts, workloads or disks."""
     for spec in experiment.disk_specs if experiment.disks.pools else experiment.disk_specs[:1]:
         spec.validate()
     for array in experiment.arrays:
@@ -273,14 +274,14 @@ def _seconds(workload: Workload) -> float:
 
 @cache
 def built_in_names() -> tuple[str, ...]:
-    """Names of the experiments that come with raidlab."""
+    """Names of the built-in experiments."""
     return tuple(catalogue(BUILT_IN_FOLDER))
 
 
 def find_experiment(name: str) -> tuple[Experiment, str]:
     """An experiment by name or path, and the text of its file.
 
-    Raises SpecError for an unknown name (with the nearest) or a file that makes no sense as written.
+    Raises SpecError for an unknown name (and names the nearest) or an invalid file.
     """
     is_path = name.endswith(".toml")
     if not is_path and name not in built_in_names():

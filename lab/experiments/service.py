@@ -1,6 +1,6 @@
-"""Run an experiment to its stored result: the one place where experiments start, and are gone on with.
+"""Run an experiment and store its result: the only place where experiments are started and resumed.
 
-Opens the lab and the journal, and leaves neither open.
+Opens the lab and the journal, and closes both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESULT_ROOM_BYTES = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """Where an experiment is to be run, and who listens."""
+    """Where to run an experiment, and the callbacks."""
 
     target: Target
     host: Host
@@ -46,17 +46,17 @@ class RunRequest:
     on_notice: Callable[[str], None] = lambda _: None
     on_machine: Callable[[Machine], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
-    """Asked at every step and every sample: ends the run, which can be resumed."""
+    """Called at every step and every sample; true ends the run, which can be resumed."""
     allowed_rules: frozenset[str] = frozenset()
-    """Rules of the lint that may be broken where they would refuse the run."""
+    """Lint rules that may be violated although they would refuse the run."""
     started_seconds: float | None = None
-    """When the user's command began, on the host's clock; None: now."""
+    """Start of the user's command on the host's clock; None: now."""
 
 
 def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
-    """Go on with an incomplete result under equal conditions.
+    """Resume an incomplete result under equal conditions.
 
-    Raises ExperimentError if the machine is not what it was, ResultError if there is nothing to resume.
+    Raises ExperimentError if the machine has changed, ResultError if there is nothing to resume.
     """
     earlier = ResultStore(request.host.state.results).load(name)
     experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
@@ -72,10 +72,10 @@ def run_experiment(
     seed: int | None = None,
     earlier: ResultRecord | None = None,
 ) -> ResultRecord:
-    """Run from the start, or what ``earlier``, an incomplete result of it, lacks.
+    """Run an experiment from the start, or the missing cells of ``earlier``, an incomplete result of it.
 
-    ``text`` is the experiment's file, kept in the result; ``seed`` goes before the one in it.
-    Raises what stops the run; what was measured until then is stored as an incomplete result.
+    ``text`` is the experiment's file, which is stored in the result; ``seed`` overrides the one in it.
+    Raises the error that stops the run; the cells measured until then are stored as an incomplete result.
     """
     experiment = seeded(experiment, seed)
     store = ResultStore(request.host.state.results)
@@ -139,7 +139,7 @@ def _draft(result_id: str, experiment: Experiment, text: str, seed: int | None, 
 def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
     for summary in store.list():
         if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
-            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' goes on with it")
+            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")
 
 
 def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
@@ -157,7 +157,7 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
 
 
 def _require_room(results: Path) -> None:
-    """Before anything is measured: a result that cannot be stored is not worth measuring."""
+    """Check for free space before measuring. Raises ResultError if there is too little to store a result."""
     folder = make_folder(results, what="the folder for results")
     room = os.statvfs(folder)
     if room.f_bavail * room.f_frsize < RESULT_ROOM_BYTES:
@@ -168,7 +168,7 @@ def _require_room(results: Path) -> None:
 
 
 def _say_what_is_kept(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
-    """As the hint of an error of ours, as a notice before any other."""
+    """Report the stored result: in the hint of a LabError, as a notice before any other error."""
     resume = f"'raidlab run --resume {journal.record.id}' goes on"
     if not isinstance(error, LabError):
         if journal.record.cells:
@@ -176,7 +176,7 @@ def _say_what_is_kept(error: BaseException, journal: RunJournal, on_notice: Call
         return
     hints = [error.hint] if error.hint else []
     if isinstance(error, ResultNotStored):
-        # What its folder would not take goes to the folder for temporary files.
+        # A record that cannot be written to its folder is saved in the folder for temporary files.
         with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
             file.write(error.payload)
         hints.append(f"it is saved as {file.name}")

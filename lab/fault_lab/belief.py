@@ -110,6 +110,8 @@ class ArrayBelief:
     """It was started meanwhile: by a known bug the new part is never synced."""
     has_synced: bool = True
     """Whether parity and copies have ever fitted everywhere."""
+    is_sync_due: bool = False
+    """md's last answer named a part of the array that no resync has reached yet."""
 
     def __post_init__(self) -> None:
         self.shape = self.history.shape
@@ -137,6 +139,10 @@ class ArrayBelief:
         """Slots of which nothing can be had: not in sync, or pulled and not noticed yet."""
         there = {each.slot for drive, each in self.drives.items() if each.is_in_sync and drive not in self.pulled}
         return frozenset(range(self.members)) - there
+
+    def slots_of(self, drives: Collection[int]) -> frozenset[int]:
+        """The slots that md last named for these drives."""
+        return frozenset(each.slot for drive, each in self.drives.items() if drive in drives and each.slot >= 0)
 
     @property
     def is_alive(self) -> bool:
@@ -181,7 +187,8 @@ class ArrayBelief:
         self.is_reshaping = position != "none"
         self.reshaped_blocks = int(position) * SECTOR_BYTES // BLOCK_BYTES if self.is_reshaping else 0
         self.bad_pages = set(_bad_pages(seen["members"].values()))
-        is_more_due = bool(self.missing) or state.get("resync_start", "none") != "none"
+        self.is_sync_due = state.get("resync_start", "none") != "none"
+        is_more_due = bool(self.missing) or self.is_sync_due
         if self.has_parity and is_more_due and any(each.is_being_replaced for each in self.drives.values()):
             self.stale_by = REPLACED_BESIDE_REBUILD
         if taken := self.readded & self.in_sync:

@@ -9,7 +9,7 @@ import pickle
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -33,6 +33,7 @@ JOIN_SECONDS = 0.2
 Calls = Callable[[str, bytes], bytes]
 """Calls ``module:name`` with bytes, on another process or computer, and gives its answer."""
 PLAY = "lab.fault_lab.campaign:play_asked"
+WITHOUT_PLANTED = "shows without the planted bug too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Campaign:
         self.store = FindingStore(self.arena.host)
         self.said_no: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._hunt = threading.Lock()
         self._seeds = self._undone()
         self._over, self._stopped = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -97,7 +99,7 @@ class Campaign:
     def run(self) -> CampaignSummary:
         """Until it is over. Raises what made it end early; all that was found until then is kept."""
         self._began = time.monotonic()
-        self.store.sweep()
+        self.store.remove_leftovers()
         self._left = self._left_by_an_earlier_part()
         if self.stops_at_first and self.journal.findings:
             self._over.set()
@@ -202,11 +204,21 @@ class Campaign:
         """Play these, on as many machines as it takes; what was found, with how many were played before it."""
         found: list[tuple[FindingRecord, int]] = []
         for before, outcome in self._played_elsewhere(seeds) if self.calls else self._played_here(seeds):
-            if record := self._keep(outcome):
+            if record := self._judged(outcome):
                 found.append((record, before))
-                if self.stops_at_first:
-                    self._over.set()
         return found
+
+    def _judged(self, outcome: HistoryOutcome) -> FindingRecord | None:
+        """What is kept of a history; of a hunt for one finding only the first that counts."""
+        if not (self.stops_at_first and outcome.differences):
+            return self._keep(self._due_to_the_planted(outcome))
+        with self._hunt:
+            if self._over.is_set():
+                return None
+            record = self._keep(self._due_to_the_planted(outcome))
+            if record:
+                self._over.set()
+            return record
 
     def _played_here(self, seeds: list[int]) -> Iterator[tuple[int, HistoryOutcome]]:
         return played_batch(self.arena, self.bounds, seeds, self._is_over)
@@ -220,6 +232,23 @@ class Campaign:
         # From a worker that has this very program.
         answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(PLAY, msgspec.json.encode(asked)))
         return answer
+
+    def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:
+        """With a planted bug, without the differences that the same history also shows while no bug is planted."""
+        if not (self.arena.planted and outcome.differences):
+            return outcome
+        shown = self._shown_without_planted(outcome.history)
+        due = tuple(each for each in outcome.differences if each.kind not in shown)
+        if len(due) == len(outcome.differences):
+            return outcome
+        kinds = ", ".join(sorted(outcome.kinds & shown))
+        self.hooks.notice(f"seed {outcome.history.seed}: {kinds}: {WITHOUT_PLANTED}, and does not count")
+        explained = outcome.explained + Counter({WITHOUT_PLANTED: len(outcome.differences) - len(due)})
+        return replace(outcome, differences=due, explained=explained)
+
+    def _shown_without_planted(self, history: FaultHistory, earlier: Sequence[FaultHistory] = ()) -> frozenset[str]:
+        """The kinds of differences that a history shows on the same kernel with no bug switched on."""
+        return replayed(replace(self.arena, is_control=True), history, earlier).kinds
 
     def _keep(self, outcome: HistoryOutcome) -> FindingRecord | None:
         """Note a history, and before that what it has shown."""
@@ -261,7 +290,7 @@ class Campaign:
                 self._store(
                     msgspec.structs.replace(record, status="unsteady"), whole, {"seen.jsonl": seen_lines(outcome)}
                 )
-                self.hooks.notice(f"{record.id}: a replay does not show it")
+                self.hooks.notice(f"{record.id}: not reproducible")
                 return
             steps = [whole] if earlier or not self.shrinks else self._shrunk(record, whole, outcome)
             if not self._stopped.is_set():
@@ -286,7 +315,11 @@ class Campaign:
         """The smallest that also shows it on a machine of its own."""
         for history in reversed(steps):
             evidence = gathered(self.arena, history, earlier)
-            if record.kind in evidence.outcome.kinds:
+            is_shown = record.kind in evidence.outcome.kinds
+            if is_shown and self.arena.planted and history != whole:
+                # What is left of a history may show the same for another reason.
+                is_shown = record.kind not in self._shown_without_planted(history, earlier)
+            if is_shown:
                 kept = kept_word(whole, history) if history != whole else ""
                 finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), kept)
                 status = "shrunk" if kept else "confirmed"

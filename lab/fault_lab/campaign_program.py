@@ -218,8 +218,8 @@ class CampaignPlayer(Player):
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
         """The power fails: the drives come to hold what they might hold at this moment, and what came later is undone.
 
-        So what is under way may end in peace first: no error of a drive takes part, which a power cut does not bring
-        either. ``open``: the blocks of which several generations may be there.
+        Requests in flight are allowed to complete first: a power cut brings no error of a drive either. ``open``: the
+        blocks of which several generations may be there.
         """
         seen = self.state()
         known = len(self.ledger.events)

@@ -1,4 +1,4 @@
-"""What a campaign has done so far: one line for each seed, kept before the next, so that it can be gone on with.
+"""What a campaign has done so far: one line for each seed, stored before the next, so that it can be resumed.
 
 ::
 
@@ -8,37 +8,29 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from lab.errors import ResultError, SpecError
-from lab.gates.decoding import convert, decode_json
-from lab.gates.files import read_plain
+from lab.gates.decoding import convert
 from lab.gates.names import Name
-from lab.gates.numbers import Seed
-from lab.gates.own import read_own_json
+from lab.gates.numbers import FormatVersion, Seed
 from lab.host.clock import utc_second_text
-from lab.host.files import storage_error, write_all, write_file
 from lab.machine import Host
-from lab.results.leftovers import held_alone
-from lab.units import MIB
+from lab.store.journal import Journal
+from lab.store.runs import RunFolders
 
 FORMAT_VERSION = 1
-LATEST = "latest"
-_RUN, _DONE, _LOCK = "campaign.json", "done.jsonl", "lock"
-_MOST_BYTES = 64 * MIB
 
 
 class CampaignRun(msgspec.Struct, frozen=True, kw_only=True):
     """campaign.json. ``seeds`` 0: as many as there is time for."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
     id: Name
     created_utc: str
     target: str
@@ -62,21 +54,16 @@ class SeedDone(msgspec.Struct, frozen=True, omit_defaults=True):
 class CampaignJournal:
     """The writer of one campaign."""
 
-    def __init__(self, folder: Path, run: CampaignRun, done: list[SeedDone]) -> None:
+    def __init__(self, folder: Path, run: CampaignRun) -> None:
         self.folder, self.run = folder, run
-        self.done = {each.seed: each for each in done}
+        # A seed whose line is damaged is played again.
+        self._journal = Journal[SeedDone](folder / "done.jsonl", SeedDone, skips_damaged=True)
+        self._journal.repair()
+        self.done = {each.seed: each for each in self._journal.read()}
 
     def add(self, line: SeedDone) -> None:
-        """Keep it, durably. Raises ResultError."""
-        path = self.folder / _DONE
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                write_all(descriptor, msgspec.json.encode(line) + b"\n")
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise storage_error(f"seed {line.seed} cannot be noted in '{self.folder}'", error) from None
+        """Store it, durably. Raises ResultError."""
+        self._journal.append(line)
         self.done[line.seed] = line
 
     @property
@@ -93,62 +80,38 @@ class CampaignJournal:
         return [each.finding for each in self.done.values() if each.finding]
 
 
+def campaign_runs(host: Host) -> RunFolders:
+    """The campaigns of a state folder."""
+    return RunFolders(
+        host.state.root / "faults" / "campaigns",
+        "campaign",
+        ("campaign.json",),
+        begin_hint="begin one: raidlab fault campaign",
+        list_hint="give 'latest', or leave --resume out for a new one",
+        state_root=host.state.root,
+    )
+
+
 @contextmanager
 def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[CampaignJournal]:
     """A new one, held against others as long as this lasts."""
-    root = host.state.make(host.state.root / "faults" / "campaigns", what="the folder for campaigns")
-    created = utc_second_text(host.clock)
-    name = created.replace("-", "").replace(":", "")
-    folder = root / name
-    for number in range(2, 1000):
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-            break
-        folder = root / f"{name}-{number}"
+    runs, created = campaign_runs(host), utc_second_text(host.clock)
+    folder = runs.create(host.clock)
     run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
-    with _held(folder):
-        write_file(folder / _RUN, msgspec.json.format(msgspec.json.encode(run), indent=1))
-        yield CampaignJournal(folder, run, [])
+    with runs.held(run.id):
+        runs.write_header(run, run.id)
+        yield CampaignJournal(folder, run)
 
 
 @contextmanager
 def resumed_campaign(host: Host, word: str) -> Iterator[CampaignJournal]:
-    """One of those that are kept, by its id or ``latest``. Raises SpecError if it is not there."""
-    root = host.state.root / "faults" / "campaigns"
-    runs = {}
-    for path in sorted(root.glob(f"*/{_RUN}")):
-        try:
-            run = read_own_json(path, CampaignRun)
-        except (ResultError, OSError):
-            if word == path.parent.name:
-                raise
-            continue
-        if run.format_version == FORMAT_VERSION and run.id == path.parent.name:
-            runs[run.id] = run
-    chosen = max(runs, default="") if word == LATEST else word
-    if chosen not in runs:
-        raise SpecError(f"there is no campaign '{word}' to go on with", hint=f"kept are: {', '.join(runs) or 'none'}")
-    with _held(root / chosen):
-        yield CampaignJournal(root / chosen, runs[chosen], _read_done(root / chosen / _DONE))
+    """A stored campaign by its id, the beginning of one, or ``latest``. Raises ResultError if it is not there."""
+    runs = campaign_runs(host)
+    run_id = runs.find(word, lambda ids: max(runs.headers(CampaignRun, _is_good), default=ids[0]))
+    run = runs.good_header(run_id, CampaignRun, _is_good)
+    with runs.held(run_id):
+        yield CampaignJournal(runs.path(run_id), run)
 
 
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    with held_alone(folder / _LOCK, f"the campaign {folder.name} goes on"):
-        yield
-
-
-def _read_done(path: Path) -> list[SeedDone]:
-    """All whole lines; what a power failure has torn is played again."""
-    try:
-        data = read_plain(path, _MOST_BYTES, is_own=True)
-    except FileNotFoundError:
-        return []
-    whole = data[: data.rfind(b"\n") + 1]
-    found = []
-    for line in whole.splitlines():
-        with suppress(msgspec.MsgspecError):
-            found.append(decode_json(line, SeedDone))
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
-    return found
+def _is_good(run_id: str, run: CampaignRun) -> bool:
+    return run.format_version == FORMAT_VERSION and run.id == run_id

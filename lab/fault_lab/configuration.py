@@ -15,6 +15,7 @@ import msgspec
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
 from lab.fault_lab.geometry import rows_of
+from lab.gates.numbers import FormatVersion
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import KIB, MIB
 
@@ -103,7 +104,7 @@ def is_among(*asked: tuple[str, tuple[str, ...]]) -> bool:
 class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """promises.toml."""
 
-    format_version: int
+    format_version: FormatVersion
     policy: tuple[Policy, ...]
     moment: tuple[CutMoment, ...]
     impossible: tuple[Impossible, ...]

@@ -9,39 +9,30 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from lab import __version__
-from lab.errors import ResultError
 from lab.fault_lab.place import FaultPlace
 from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome
-from lab.gates.decoding import decode_json
-from lab.gates.files import read_plain
 from lab.gates.names import Name
-from lab.gates.own import read_own_json
+from lab.gates.numbers import FormatVersion
 from lab.host.clock import utc_second_text
-from lab.host.files import storage_error, write_all, write_file
 from lab.machine import Host
-from lab.units import MIB
+from lab.store.journal import Journal
+from lab.store.runs import LATEST, RunFolders
 
-FOLDER = "faults/scenarios"
 FORMAT_VERSION = 1
-LATEST = "latest"
-_RUN, _OUTCOMES, _DOCUMENTS = "run.json", "outcomes.jsonl", "documents.jsonl"
-_MOST_BYTES = 64 * MIB
 
 
 class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, and where it was played."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
     id: Name
     created_utc: str
     target: str
@@ -77,10 +68,14 @@ class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
 class ScenarioJournal:
     """The writer of one run."""
 
-    def __init__(self, folder: Path, run: ScenarioRun) -> None:
-        self.folder = folder
+    def __init__(self, runs: RunFolders, run: ScenarioRun) -> None:
+        self.folder = runs.path(run.id)
         self.run = run
         self.outcomes: list[ScenarioOutcome] = []
+        self._runs = runs
+        self._outcomes = _outcomes_of(self.folder)
+        # A document is no figure: it may be lost when power fails.
+        self._documents = Journal[dict[str, Any]](self.folder / "documents.jsonl", dict[str, Any], is_durable=False)
 
     @property
     def stored(self) -> StoredScenarios:
@@ -88,98 +83,66 @@ class ScenarioJournal:
         return StoredScenarios(run=self.run, outcomes=tuple(self.outcomes))
 
     def note_place(self, place: FaultPlace) -> None:
-        """Where it is played. Raises ResultError."""
+        """Store on which machine the run is played. Raises ResultError."""
         machine = place.lab.machine
         version = machine.run(("mdadm", "--version"), check=False)
-        told = (version.stdout or version.stderr).strip()
-        self.run = msgspec.structs.replace(self.run, kernel=machine.facts.kernel_release, mdadm=told)
-        self.save()
-
-    def save(self) -> None:
-        """Write the header. Raises ResultError."""
-        write_file(self.folder / _RUN, msgspec.json.format(msgspec.json.encode(self.run), indent=1))
+        text = (version.stdout or version.stderr).strip()
+        self.run = msgspec.structs.replace(self.run, kernel=machine.facts.kernel_release, mdadm=text)
+        self._runs.write_header(self.run, self.run.id)
 
     def forget_if_empty(self) -> None:
-        """Nothing stays of a run that has told nothing."""
-        if not self.outcomes and not (self.folder / _DOCUMENTS).exists():
+        """Remove a run that has neither an outcome nor a document."""
+        if not self.outcomes and not self._documents.path.exists():
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def add(self, outcome: ScenarioOutcome) -> None:
-        """Keep an outcome, durably. Raises ResultError."""
-        self._append(_OUTCOMES, outcome, f"the outcome of scenario {outcome.number}", is_durable=True)
+        """Store an outcome, durably. Raises ResultError."""
+        self._outcomes.append(outcome)
         self.outcomes.append(outcome)
 
     def add_document(self, document: dict[str, Any]) -> None:
-        """Keep one word of the machine. Raises ResultError."""
-        self._append(_DOCUMENTS, document, "what the machine told", is_durable=False)
+        """Store one message of the machine. Raises ResultError."""
+        self._documents.append(document)
 
-    def _append(self, name: str, value: object, what: str, *, is_durable: bool) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(self.folder / name, flags, 0o600)
-            try:
-                write_all(descriptor, msgspec.json.encode(value) + b"\n")
-                if is_durable:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise storage_error(f"{what} cannot be kept in '{self.folder}'", error) from None
+
+def scenario_runs(host: Host) -> RunFolders:
+    """The runs of scenarios in a state folder."""
+    return RunFolders(
+        host.state.root / "faults" / "scenarios",
+        "run of scenarios",
+        ("run.json",),
+        begin_hint="play a scenario: raidlab fault run 10",
+        list_hint="'raidlab fault show' shows the latest",
+        state_root=host.state.root,
+    )
 
 
 def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> ScenarioJournal:
     """A new run, with nothing in it yet. Raises LabError if the state folder cannot be used."""
-    root = host.state.make(host.state.root / FOLDER, what="the folder for outcomes of scenarios")
-    created = utc_second_text(host.clock)
-    first = created.replace("-", "").replace(":", "")
-    folder, number = root / first, 1
-    while True:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-            break
-        number += 1
-        folder = root / f"{first}-{number}"
-    run = ScenarioRun(id=folder.name, created_utc=created, target=target, seed=seed, asked=tuple(asked))
-    journal = ScenarioJournal(folder, run)
-    journal.save()
-    return journal
+    runs, created = scenario_runs(host), utc_second_text(host.clock)
+    run_id = runs.create(host.clock).name
+    run = ScenarioRun(id=run_id, created_utc=created, target=target, seed=seed, asked=tuple(asked))
+    runs.write_header(run, run_id)
+    return ScenarioJournal(runs, run)
 
 
 def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
     """All that can be read, the newest first."""
-    return tuple(sorted(_runs(host.state.root / FOLDER), key=lambda run: (run.created_utc, run.id), reverse=True))
+    found = scenario_runs(host).headers(ScenarioRun, _is_good).values()
+    return tuple(sorted(found, key=lambda run: (run.created_utc, run.id), reverse=True))
 
 
 def load_run(host: Host, name: str = LATEST) -> StoredScenarios:
     """A run by its id, the beginning of one, or ``latest``. Raises ResultError."""
-    runs = stored_runs(host)
-    if not runs:
-        raise ResultError("no scenario has been played yet", hint="play one: raidlab fault run 10")
-    found = runs[:1] if name == LATEST else [run for run in runs if run.id.startswith(name)]
-    exact = [run for run in found if run.id == name]
-    if len(found) != 1 and not exact:
-        known = ", ".join(run.id for run in runs[:10])
-        raise ResultError(f"'{name}' names {len(found)} runs of scenarios", hint=f"the newest: {known}")
-    run = (exact or list(found))[0]
-    return StoredScenarios(run=run, outcomes=_outcomes(host.state.root / FOLDER / run.id / _OUTCOMES))
+    runs = scenario_runs(host)
+    run_id = runs.find(name, lambda _: stored_runs(host)[0].id)
+    run = runs.good_header(run_id, ScenarioRun, _is_good)
+    return StoredScenarios(run=run, outcomes=tuple(_outcomes_of(runs.path(run_id)).read()))
 
 
-def _runs(root: Path) -> Iterator[ScenarioRun]:
-    for path in sorted(root.glob(f"*/{_RUN}")):
-        with suppress(ResultError, OSError):
-            run = read_own_json(path, ScenarioRun)
-            if run.format_version == FORMAT_VERSION and run.id == path.parent.name:
-                yield run
+def _is_good(run_id: str, run: ScenarioRun) -> bool:
+    return run.format_version == FORMAT_VERSION and run.id == run_id
 
 
-def _outcomes(path: Path) -> tuple[ScenarioOutcome, ...]:
-    """All whole lines: the last may have been torn by a power failure."""
-    try:
-        data = read_plain(path, _MOST_BYTES, is_own=True)
-    except FileNotFoundError:
-        return ()
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    try:
-        return tuple(decode_json(line, ScenarioOutcome) for line in lines)
-    except msgspec.MsgspecError as error:
-        raise ResultError(f"'{path}' is damaged: {error}", hint="play the scenarios again") from None
+def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:
+    return Journal(folder / "outcomes.jsonl", ScenarioOutcome, hint="play the scenarios again")

@@ -14,8 +14,6 @@ A folder is made whole beside its place and moved there, so that whatever ends a
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,19 +24,19 @@ import msgspec
 from lab.errors import ResultError, SpecError
 from lab.fault_lab.history import FaultHistory
 from lab.gates.names import checked_name
+from lab.gates.numbers import FormatVersion
 from lab.gates.own import read_own_json
-from lab.host.files import storage_error, sync_folder, write_file
 from lab.machine import Host
+from lab.store.runs import RunFolders
 
 FORMAT_VERSION = 1
 _FINDING, _HISTORY = "finding.json", "history.json"
-_TEMPORARY = re.compile(r"\.(.+)\.([0-9]+)\.(tmp|old)")
 
 
 class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """finding.json."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
     id: str
     kind: str
     text: str
@@ -51,7 +49,7 @@ class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
     explained: dict[str, int] = {}
     status: str = "found"
     """``found``: as the campaign saw it; ``shrunk``: fewer acts and writes show it too; ``confirmed``: replayed as it
-    is; ``unsteady``: a replay does not show it.
+    is; ``unsteady``: not reproducible.
     """
     shrunk_from: str = ""
     run: str = ""
@@ -78,34 +76,23 @@ class FindingStore:
     """All of them."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
-        self.root = host.state.root / "faults" / "findings"
+        self._runs = RunFolders(
+            host.state.root / "faults" / "findings",
+            "finding",
+            (_FINDING,),
+            begin_hint="hunt for one: raidlab fault campaign",
+            list_hint="'raidlab fault findings' lists them",
+            state_root=host.state.root,
+        )
+        self.root = self._runs.root
 
     def keep(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
         """Store one, in place of one of the same id. Raises ResultError; then what was there is there still."""
-        root = self._host.state.make(self.root, what="the folder for findings")
-        folder = root / checked_name(record.id, "finding")
-        temporary = root / f".{record.id}.{os.getpid()}.tmp"
         own = {
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
         }
-        old = root / f".{record.id}.{os.getpid()}.old"
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir(mode=0o700)
-            for name, data in {**files, **own}.items():
-                write_file(temporary / name, data)
-            if folder.exists():
-                folder.rename(old)
-            temporary.rename(folder)
-            sync_folder(root)
-            shutil.rmtree(old, ignore_errors=True)
-        except OSError as error:
-            raise storage_error(f"finding {record.id} cannot be kept in '{root}'", error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return folder
+        return self._runs.put(record.id, {**files, **own}.items(), replaces=True)
 
     def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[KeptFinding]:
         """Those that can be read, by their ids; ``on_damage`` is told of each other."""
@@ -139,14 +126,9 @@ class FindingStore:
         """Forget one."""
         shutil.rmtree(self.root / checked_name(finding_id, "finding"), ignore_errors=True)
 
-    def sweep(self) -> None:
-        """Remove what killed campaigns left half-made, and put back what they had moved away to replace it."""
-        for path in sorted(self.root.glob(".*.old")) + sorted(self.root.glob(".*.tmp")):
-            match = _TEMPORARY.fullmatch(path.name)
-            if match and self._host.files.read(f"/proc/{match[2]}/stat") is None:
-                if match[3] == "old" and not (self.root / match[1]).exists():
-                    path.rename(self.root / match[1])
-                shutil.rmtree(path, ignore_errors=True)
+    def remove_leftovers(self) -> None:
+        """Remove what killed campaigns left incomplete, and put back what they had moved away to replace it."""
+        self._runs.remove_leftovers()
 
     def _read(self, folder: Path) -> KeptFinding:
         record = read_own_json(folder / _FINDING, FindingRecord)

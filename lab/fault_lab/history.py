@@ -23,8 +23,8 @@ from lab.units import KIB
 NOTHING = "none"
 """In an id: no act is left, what the array begins with is enough."""
 VERSION = 1
+"""Version of the generator: raise it when seeds produce different histories."""
 MOST_SEED = 2**32 - 1
-"""Of what a seed chooses: another number, other histories."""
 LEVELS = ("1", "4", "5", "6", "10")
 LAYOUTS = ("n2", "f2", "o2")
 DRIVES = 8

@@ -39,13 +39,15 @@ class Arena:
     host: Host
     planted: int = 0
     change: Change = unchanged
+    is_control: bool = False
+    """The kernel with planted bugs, and none of them switched on."""
 
     @contextmanager
     def opened(self) -> Iterator[FaultPlace]:
         """A machine as new, with blank drives."""
         target = on_planted_kernel(self.target, self.host) if self.planted else self.target
         with open_place(target, self.host, drives=DRIVES, seed=MACHINE_SEED) as place:
-            if self.planted:
+            if self.planted and not self.is_control:
                 place.lab.machine.write(PLANTED_SWITCH, str(find_planted_bug(str(self.planted)).number))
             yield place
 

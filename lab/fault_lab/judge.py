@@ -71,6 +71,7 @@ class HistoryJudge:
         self.belief = ArrayBelief(self.history)
         self.before: dict[int, Standing] = {}
         self.missing_before: frozenset[int] = frozenset()
+        self.was_whole = False
 
     def differ(self, kind: str, step: PlannedStep, text: str) -> None:
         self.differences.append(HistoryDifference(kind, step.act, text))
@@ -88,6 +89,10 @@ class HistoryJudge:
         if act and step.purpose is Purpose.TOOL:
             self._excuse(act)
         self.before, self.missing_before = dict(self.belief.drives), self.belief.missing
+        # A reshape of RAID 10 and a larger size leave a new part, which is synced afterwards.
+        self.was_whole = not (
+            self.missing_before or self.belief.is_sync_due or self.belief.is_enlarged or self.belief.is_reshaping
+        )
         if "members" in seen:
             self.belief.observe(seen)
             self.has_replaced_beside |= self.belief.stale_by is REPLACED_BESIDE_REBUILD
@@ -171,7 +176,8 @@ class HistoryJudge:
         standing = belief.drives.get(act.drive)
         if not (standing and standing.is_in_sync):
             return
-        gone = belief.missing | {standing.slot}
+        # A drive that was gone for a while may have failed since md was last asked.
+        gone = belief.missing | {standing.slot} | belief.slots_of(belief.excused)
         if belief.shape.raid.survives(frozenset(gone), belief.members):
             self.differ("fail refused", step, f"drive{act.drive}: {refused}, though the level survives without it")
         elif not belief.has_parity:
@@ -374,7 +380,9 @@ class HistoryJudge:
                     step,
                     f"{act.number} bytes of drive{act.drive} were turned over at {act.at}, and check counts nothing",
                 )
-        elif count and belief.is_consistent:
+        elif count and belief.is_consistent and self.was_whole:
+            # A scrub that begins where a resync or a rebuild is due takes its place, and counts what that would mend
+            # (md_choose_sync_action() in drivers/md/md.c).
             self.differ(
                 "scrub counts", step, f"{act.word} counts {count} sectors that do not fit, though nothing was spoiled"
             )

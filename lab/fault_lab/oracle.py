@@ -6,7 +6,6 @@ later process, also after the machine was lost.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +26,11 @@ from lab.fault_lab.files_plan_program import FilePlan
 from lab.fault_lab.ledger_program import ACKNOWLEDGED, FAILED, FLUSH, WRITE, Ledger
 from lab.fault_lab.oracle_verdict import BLOCK_BYTES, BadPlace, OracleVerdict, place_of
 from lab.fault_lab.program import run_program
-from lab.gates.decoding import decode_json
-from lab.gates.files import read_plain
-from lab.gates.numbers import digits
-from lab.host.files import storage_error, write_all, write_file
+from lab.gates.decoding import convert
+from lab.gates.numbers import FormatVersion, digits
+from lab.host.files import write_file
 from lab.plans import Step
+from lab.store.journal import Journal
 from lab.units import MIB
 
 MOST_LEDGER_BYTES = 64 * MIB
@@ -66,7 +65,7 @@ class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
     """As for writer_program.Writer or files_plan_program.FilePlan."""
     fills: int = 0
     """How often it began anew: what lies there from earlier times must look like nothing of now."""
-    format_version: int = 1
+    format_version: FormatVersion = 1
 
     @property
     def content_seed(self) -> str:
@@ -94,6 +93,7 @@ class Oracle:
 
     def __init__(self, lab: Lab, file: Path, region: OracleRegion) -> None:
         self.lab, self.file, self.region = lab, file, region
+        self._journal = _journal(file)
         self.events: list[list[Any]] = []
         self._open_operations = 0
         if file.exists():
@@ -270,25 +270,13 @@ class Oracle:
 
     def _note(self, line: _Asked) -> None:
         """Add a line to the file, durably."""
-        try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self.file, flags, 0o600)
-            try:
-                write_all(descriptor, msgspec.json.encode(line) + b"\n")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise storage_error(f"the oracle's ledger '{self.file}' cannot be written", error) from error
+        self._journal.append(line)
         if line.operations:
             self._window_at = len(self.events)
 
     def _load(self) -> None:
-        _, lines, torn = _lines(self.file)
-        if torn:
-            data = read_plain(self.file, MOST_LEDGER_BYTES, is_own=True)
-            write_file(self.file, data[: -len(torn)])
-        for line in lines:
+        self._journal.repair()
+        for line in _lines(self.file)[1]:
             self.events += line.events
             if line.operations is not None:
                 self._open_operations = line.operations
@@ -314,18 +302,19 @@ class Oracle:
         return read_array(self.lab.machine, name) if name.startswith("md") else None
 
 
-def _lines(file: Path) -> tuple[OracleRegion, list[_Asked], bytes]:
-    """All whole lines, and the beginning of one that was torn while it was written.
+def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
+    """The ledger's file: the region, then a line for each call."""
+    return Journal(
+        file, dict[str, Any], hint="move it away, and fill anew", most_bytes=MOST_LEDGER_BYTES, error=LabError
+    )
 
-    Raises LabError for a damaged file.
-    """
+
+def _lines(file: Path) -> tuple[OracleRegion, list[_Asked]]:
+    """The region and all complete lines after it. Raises LabError for a damaged file."""
     try:
-        first, *lines, torn = read_plain(file, MOST_LEDGER_BYTES, is_own=True).split(b"\n")
-        region = decode_json(first, OracleRegion)
-        return region, [decode_json(line, _Asked) for line in lines], torn
-    except OSError as error:
-        raise storage_error(f"the oracle's ledger '{file}' cannot be read", error) from error
-    except (msgspec.MsgspecError, ValueError) as error:
+        first, *lines = _journal(file).read()
+        return convert(first, OracleRegion), [convert(line, _Asked) for line in lines]
+    except ValueError as error:
         raise LabError(
             f"the oracle's ledger '{file}' is damaged: {error}", hint="move it away, and fill anew"
         ) from None

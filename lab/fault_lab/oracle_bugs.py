@@ -15,6 +15,7 @@ import msgspec
 
 from lab.errors import LabError
 from lab.fault_lab.history_play import Change
+from lab.gates.numbers import FormatVersion
 from lab.tomlfile import read_toml, unknown_word
 
 
@@ -44,7 +45,7 @@ class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _OracleBugs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    format_version: int
+    format_version: FormatVersion
     bug: tuple[OracleBug, ...]
 
 

@@ -14,8 +14,9 @@ from typing import Annotated
 import msgspec
 
 from lab.errors import ToolMissing
+from lab.gates.numbers import FormatVersion
 from lab.machine import Host, Target
-from lab.machine.kernel_image import find_kernel, kernel_cache
+from lab.machine.kernel_image import built_part, find_kernel
 from lab.plans import Step, write_file_step
 from lab.tomlfile import read_toml, unknown_word
 
@@ -75,7 +76,7 @@ class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class _PlantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    format_version: int
+    format_version: FormatVersion
     bug: tuple[PlantedBug, ...]
 
 
@@ -101,7 +102,7 @@ def planting(bug: PlantedBug | None) -> Step:
 
 def planted_kernel(host: Host) -> Path:
     """The kernel that has them. Raises ToolMissing with the command that builds it."""
-    path = kernel_cache() / PLANTED_FLAVOUR / "linux"
+    path = built_part(PLANTED_FLAVOUR) / "linux"
     try:
         return find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
     except ToolMissing as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from lab.disks.lab import packed
-from lab.errors import LabError
+from lab.errors import LabError, MachineLost
 from lab.host.signals import Interrupted
 from lab.machine import RUN_FOLDER, Machine
 
@@ -57,7 +58,9 @@ def run_program(
         raise
     finally:
         if not has_ended:
-            running.stop(signal_number=9)
+            # With a lost machine the program has ended too.
+            with suppress(MachineLost):
+                running.stop(signal_number=9)
     result = running.result()
     if result.status or not has_ended:
         said = (result.stderr.strip().splitlines() or ["no word"])[-1]

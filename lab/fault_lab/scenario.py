@@ -8,7 +8,6 @@ is a value of the variant, or one of ``built_in_values``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,8 @@ from lab.fault_lab.scenario_injections import LayerStep
 from lab.fault_lab.scenario_steps import SceneStep
 from lab.fault_lab.stage import SceneArray, Stage, built_in_values
 from lab.gates.names import Name
-from lab.tomlfile import convert_tree, nearest, read_toml, unknown_word
+from lab.gates.numbers import FormatVersion
+from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nearest, read_toml, unknown_word
 
 FORMAT_VERSION = 1
 FOLDER = Path(__file__).with_name("scenarios")
@@ -34,7 +34,6 @@ NEEDS = {
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
 }
 """What a machine may lack, beside targets of the device mapper (``dm:dust``)."""
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
     **dict.fromkeys(("pull", "plug", "slow"), "lab-drives"),
@@ -53,7 +52,7 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault, how it is made, and what must hold."""
 
-    format_version: int
+    format_version: FormatVersion
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
     id: Name
     title: str
@@ -85,9 +84,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for variant in self.variants or (SceneVariant(name=""),):
             array = self._array(variant)
             built_in = built_in_values(array, seed)
-            values = {**built_in, **_filled(variant.values, built_in)}
+            values = {**built_in, **fill_tree(variant.values, built_in)}
             steps = tuple(
-                step_of(_filled(tree, values), f"{self.id}: step {number}")
+                step_of(fill_tree(tree, values), f"{self.id}: step {number}")
                 for number, tree in enumerate(self.steps, 1)
                 if not tree.get("only") or variant.name in tree["only"]
             )
@@ -124,31 +123,17 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def words() -> Mapping[str, type[SceneStep]]:
     """Word -> its kind of step."""
-    modules = (scenario_steps, scenario_injections, scenario_measures)
-    kinds = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
-    found = {}
-    for kind in kinds:
-        if (
-            issubclass(kind, SceneStep)
-            and isinstance(kind.__struct_config__.tag, str)
-            and kind.__struct_config__.tag != kind.__name__
-        ):
-            found[kind.__struct_config__.tag] = kind
-    return found
+    return kinds_by_tag("do", (scenario_steps, scenario_injections, scenario_measures))
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     """A step from its table. Raises SpecError for an unknown word, argument or fact, with the nearest."""
-    word = str(tree.get("do", ""))
-    if word not in words():
-        error = unknown_word("step", word, words())
-        raise SpecError(f"{source}: {error.message}", hint=error.hint)
-    step = convert_tree(tree, words()[word], source=f"{source} ({word})")
+    step = make_tagged(tree, words(), what="step", key="do", where=source)
     for name in step.expect:
         if not is_fact(name):
             near = nearest(name, _facts())
             hint = f"did you mean '{near}'?" if near else "lab/fault_lab/facts.py lists them"
-            raise SpecError(f"{source} ({word}): there is no fact '{name}'", hint=hint)
+            raise SpecError(f"{source} ({step.word}): there is no fact '{name}'", hint=hint)
     return step
 
 
@@ -156,21 +141,6 @@ def _facts() -> tuple[str, ...]:
     from lab.fault_lab.facts import KNOWN, MEMBER_FACTS
 
     return (*KNOWN, *(f"{name}_0" for name in (*MEMBER_FACTS, "events", "copy")))
-
-
-def _filled(tree: Any, values: Mapping[str, Any]) -> Any:
-    """The tree with every ``{name}`` filled in; a text that is one placeholder becomes the value itself."""
-    if isinstance(tree, Mapping):
-        return {_filled(key, values): _filled(value, values) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [_filled(value, values) for value in tree]
-    if not isinstance(tree, str):
-        return tree
-    for name in _PLACEHOLDER.findall(tree):
-        if name not in values:
-            raise unknown_word("value", name, values)
-    whole = _PLACEHOLDER.fullmatch(tree)
-    return values[whole[1]] if whole else _PLACEHOLDER.sub(lambda found: str(values[found[1]]), tree)
 
 
 def _function(name: str) -> Callable[[Scenario, int], Iterator[ReadyVariant]]:

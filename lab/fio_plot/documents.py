@@ -25,7 +25,7 @@ from lab.cli.context import current
 from lab.cli.output import out, out_json
 from lab.errors import LabError, ResultError
 from lab.experiments.schedule import HEALTHY
-from lab.host.files import storage_error, write_file
+from lab.host.files import make_folder, write_file
 from lab.report.collected import Loaded, each_result
 from lab.report.series import Row, rows
 from lab.results.store import ResultStore
@@ -59,10 +59,7 @@ def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
         if path in files:
             # Reads and writes of one mixed job are one document.
             continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise storage_error(f"'{path.parent}' cannot be made", error) from error
+        make_folder(path.parent)
         write_file(path, text.encode())
         files[path] = row.workload
     return Drawn(tuple(files), tuple(dict.fromkeys(left_out)))
@@ -95,7 +92,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     values = [row.section(cell).iops for cell in row.cells]
     cell = row.cells[values.index(statistics.median_low(values))]
     if not cell.raw_file:
-        raise ResultError("fio's document was not kept", hint="measure it again")
+        raise ResultError("fio's document was not stored", hint="measure it again")
     text = each.read_file(cell.raw_file)
     try:
         document: Any = msgspec.json.decode(text)
@@ -105,7 +102,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         raise ResultError("no single document of fio: it was written and read back, or dd did it") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
-        raise ResultError(f"fio {document.get('fio version', '')} does not tell {', '.join(missing)}")
+        raise ResultError(f"fio {document.get('fio version', '')} lacks {', '.join(missing)}")
     return options, text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -27,6 +27,7 @@ from lab.fleet.schema import (
     value_of,
     variants,
 )
+from lab.gates.foreign import FileKind
 from lab.gates.numbers import JobCount, Seed
 from lab.host.pool import processors
 from lab.results.store import ResultStore
@@ -70,6 +71,7 @@ def fleet(
         _list(is_json=context.json)
         return
     tree = changed(fleet_tree(file), _run_keys(trials, seed))
+    context.announce_foreign(file, FileKind.FLEET)
     spec = fleet_spec(tree, file)
     chosen = [*variants(tree, spec), *_own_variant(tree, scrub, set_ or ())]
     measured = measured_in(ResultStore(context.host.state.results))
@@ -170,9 +172,20 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
             mttdl,
             right=("MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year"),
         ),
+        "\n".join(_assumptions(found)),
         _WHY_NOT_MTTDL,
     ]
     return "\n\n".join(parts)
+
+
+def _assumptions(found: Figures) -> Iterator[str]:
+    """What the variants count, and their MTTDL by hand; those of which the same is said together."""
+    for word, told in (
+        ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
+        ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),
+    ):
+        for said in dict.fromkeys(told.values()):
+            yield f"{word}, {', '.join(name for name, each in told.items() if each == said)}: {said}"
 
 
 def _shares(figures: LossFigures) -> list[str]:

@@ -75,6 +75,10 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Cause that can lose data and was hardly seen, or never -> bytes that it costs, of 10^15 in a year."""
     mttdl_years: float
     """At most 1e300."""
+    mttdl_by_hand: str = ""
+    """The same as a formula with its numbers."""
+    counted: str = ""
+    """What happens between a failure and the end of its rebuild, and what else can go wrong, as a sentence."""
     losses_to_mttdl: float
     """Losses of an array, divided by what MTTDL promises."""
     is_biased: bool
@@ -187,6 +191,8 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
             if sums.cause_losses[cause].seen < _SELDOM
         },
         mttdl_years=mttdl,
+        mttdl_by_hand=mttdl_by_hand(model),
+        counted=counted_words(model),
         losses_to_mttdl=losses.value * mttdl,
         is_biased=sums.copies > 0,
         weight_mean=mean,
@@ -203,6 +209,49 @@ def mttdl_years(model: FleetModel) -> float:
     repair = max(model.repair_hours, 1e-9)
     mean_hours = array_chain(model.group_members, model.tolerance, life, repair).mean_hours() / model.groups
     return min(mean_hours / HOURS_PER_YEAR, MOST_YEARS)
+
+
+def mttdl_by_hand(model: FleetModel) -> str:
+    """``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, the leading term of the chain, and what it adds to that."""
+    life, repair = model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
+    lost = model.tolerance + 1
+    factors = [str(model.group_members - failed) for failed in range(lost)]
+    factors += [str(model.groups)] if model.groups > 1 else []
+    if model.tolerance:
+        hours = f"{repair:.5g} h"
+        factors.append(hours if model.tolerance == 1 else f"({hours})^{model.tolerance}")
+    # Failed drives are repaired at the same time, each in its own.
+    ways = math.factorial(model.tolerance)
+    hours_of = math.log(ways) + lost * math.log(life) - model.tolerance * math.log(repair) - math.log(model.groups)
+    hours_of -= math.fsum(math.log(model.group_members - failed) for failed in range(lost))
+    years = math.exp(min(hours_of - math.log(HOURS_PER_YEAR), 690.0))
+    power = {1: f"{life:,.0f} h", 2: f"({life:,.0f} h)²", 3: f"({life:,.0f} h)³"}
+    top = f"{ways} × " if ways > 1 else ""
+    bottom = " × ".join(factors)
+    told = f"{years:,.0f}" if years < 1e6 else f"{years:.3g}"
+    top += power.get(lost, f"({life:,.0f} h)^{lost}")
+    formula = f"{top} ÷ {f'({bottom})' if len(factors) > 1 else bottom} = {told} years"
+    rest = mttdl_years(model) - years
+    return formula if not 0.5 <= rest < 1e6 else f"{formula}, and {rest:,.0f} until the first failures"
+
+
+def counted_words(model: FleetModel) -> str:
+    """What the figures count, in a sentence: two fleets with other words have other figures."""
+    rebuilt = f"rebuilt in {model.rebuild.mean_hours:.3g} h"
+    noticed = f"noticed after {model.detection_hours:g} h, " if model.detection_hours else ""
+    if model.spares:
+        spares = "a spare" if model.spares == 1 else f"{model.spares} spares"
+        steps = f"{noticed}{rebuilt} on {spares}; a used spare is replaced after {model.replenish_hours:g} h"
+    else:
+        steps = f"{noticed}replaced after {model.replenish_hours:g} h, {rebuilt}"
+    said = [f"a failed drive is {steps}"]
+    errs = f"a wrong drive is pulled at {100 * model.wrong_disk:g} % of the replacements"
+    said.append(errs if model.wrong_disk else "nobody errs")
+    if model.life.shape != 1:
+        said.append(f"drives age (Weibull, shape {model.life.shape:g})")
+    if model.bad_share:
+        said.append(f"{100 * model.bad_share:g} % of the lots are bad")
+    return "; ".join(said)
 
 
 def at_least_once(chance: float, of: int) -> float:

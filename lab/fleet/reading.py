@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from lab.fleet.estimate import LossFigures
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree, variants
-from lab.lessons.readings import Source
+from lab.lessons.readings import LikelyMistake, Source
 from lab.lessons.state import CheckedState
 from lab.tomlfile import unknown_word
 
@@ -45,6 +45,12 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def __post_init__(self) -> None:
         _spec(self.fleet, self.variant, self.set)
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        for figure in FleetFigure:
+            other = msgspec.structs.replace(self, figure=figure).value(lab)
+            if figure is not self.figure and other is not None:
+                yield LikelyMistake(other, "reading-other-column", {})
 
     def value(self, lab: CheckedState) -> float | None:
         found = _figures(self.fleet, self.variant, msgspec.json.encode(self.set))

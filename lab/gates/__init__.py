@@ -1,5 +1,5 @@
-"""What comes from outside passes here: numbers, names, text, files. Nothing behind a gate asks the same again.
+"""Validation of all external input: numbers, names, text, files. Code behind a gate does not validate again.
 
-From outside is what somebody typed, wrote into a file, or sent from another computer, and what lies in a folder in
-which others may write. Each gate says which promise it keeps; ``SECURITY.md`` says what they protect together.
+External input is typed by a user, written into a file, sent from another computer, or read from a folder in which other
+users may write. Each gate documents its guarantee; ``SECURITY.md`` describes their combined protection.
 """

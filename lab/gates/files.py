@@ -1,7 +1,7 @@
-"""Files from outside, and files of the lab's own in folders in which somebody else might have written.
+"""Files from outside, and the lab's own files in folders in which other users may have written.
 
-The promise: what is opened is a plain file of bounded size. No pipe or device makes the lab wait, no link leads it to
-another file, no small file becomes a large one in memory, and of the lab's own files none is another user's.
+The guarantee: only plain files of bounded size are opened. No pipe or device blocks the lab, no link leads to another
+file, no small file expands to a large one in memory, and the lab's own files never belong to another user.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lab.units import KIB, MIB, human_bytes
 MOST_TOML_BYTES = 256 * KIB
 """More than ten times the longest lesson."""
 MOST_RECORD_BYTES = 16 * MIB
-"""A cell takes some 2 KiB, and the largest experiment of the catalogue has 1,146. One as large as this may take thirty
-times as much once it is decoded, which is half of what a computer can be asked for."""
+"""A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. A record of this size may take
+thirty times as much once decoded, half of the memory that a computer can be expected to have."""
 MOST_DOCUMENT_BYTES = 32 * MIB
-"""Of one of fio's documents (some 36 KiB), or of a timeline (some 150 bytes a sample), unpacked."""
+"""Of one fio document (about 36 KiB) or one timeline (about 150 bytes per sample), unpacked."""
 _MOST_MEMBERS = 64
-"""Of a gzip file; the lab writes one. To go through a million would take hours."""
+"""Of a gzip file; the lab writes one. Reading a million members would take hours."""
 
 
 def open_plain(
@@ -36,14 +36,15 @@ def open_plain(
     folder_fd: int | None = None,
     error: type[LabError] = ResultError,
 ) -> int:
-    """The descriptor of a plain file. ``is_own``: it is this user's, under one name alone, and no link leads there.
+    """The descriptor of a plain file.
 
-    ``folder_fd``: the descriptor of its folder, in which it is looked for by its last name, and is no link.
+    ``is_own``: it must belong to this user, have no other hard link, and be no symlink. ``folder_fd``: the descriptor
+    of the folder in which the last component of ``path`` is opened; it must be no symlink.
 
-    With O_CREAT one that is not there is made, for this user alone. Raises ``error`` for anything that is not such a
+    With O_CREAT a missing file is created, with access for this user only. Raises ``error`` for anything but such a
     file, OSError as open(2) does.
     """
-    # Looked at before it is opened, since to open a device may do something; and again, in case it was exchanged.
+    # Checked before opening, since opening a device may have side effects; and after, in case the file was replaced.
     has_links = not is_own and folder_fd is None
     name = path if folder_fd is None else path.name
     with suppress(FileNotFoundError) if flags & os.O_CREAT else nullcontext():
@@ -67,15 +68,16 @@ def read_plain(
     error: type[LabError] = ResultError,
     hint: str = "",
 ) -> bytes:
-    """All of a plain file. Raises ``error`` as ``open_plain`` and for one of more than ``most_bytes``, OSError."""
+    """Read a plain file. Raises ``error`` as ``open_plain`` and for more than ``most_bytes``, OSError."""
     with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
-        # One that grows meanwhile is not read on for ever.
+        # A file that grows meanwhile is not read without end.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
     if data is None or len(data) > most_bytes:
         raise error(f"'{path}' is larger than {human_bytes(most_bytes)}", hint=hint or "check the path")
     return data
 
 
+_NO_TEXT = "save it as UTF-8, or check that it is this file"
 _NEXT = {
     errno.ENOENT: "check the name; a relative path starts here",
     errno.EACCES: "let yourself read it: chmod u+r FILE, and u+x on its folders",
@@ -86,17 +88,18 @@ _NEXT = {
 
 
 def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError, hint: str = "") -> str:
-    """All of a plain file of UTF-8 that somebody named.
+    """Read a plain UTF-8 file named by the user.
 
-    Raises ``error`` with what to do next for whatever keeps it from being read; ``hint`` is for one that is too large.
+    Raises ``error`` with a hint if the file cannot be read for any reason; ``hint`` is for a file that is too large.
     """
     told = f"'{shortened(str(path), 200)}' cannot be read"
     try:
-        return read_plain(path, most_bytes, error=error, hint=hint).decode("utf-8").replace("\r\n", "\n")
+        data = read_plain(path, most_bytes, error=error, hint=hint)
+        if (zero := data.find(b"\0")) >= 0:
+            raise error(f"{told}: byte {zero + 1} is zero, so it is no text", hint=_NO_TEXT)
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as problem:
-        raise error(
-            f"{told}: byte {problem.start + 1} is not UTF-8", hint="save it as UTF-8, or check that it is this file"
-        ) from None
+        raise error(f"{told}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
     except OSError as problem:
         if problem.errno == errno.ENOENT:
             told = f"there is no file '{shortened(str(path), 200)}'"
@@ -108,7 +111,7 @@ def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError,
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
-    """All of the plain file ``name``, which may stand in folders of ``folder``. No link leads out of it on the way.
+    """Read the plain file ``name``, which may be in subfolders of ``folder``. Symlinks in the path are rejected.
 
     Raises ResultError for anything else and for more than ``most_bytes``, OSError as open(2) does.
     """
@@ -124,7 +127,7 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
 
 
 def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
-    """What was packed with gzip. Raises ResultError for more than ``most_bytes`` unpacked, and for what is no gzip."""
+    """Decompress gzip data. Raises ResultError for more than ``most_bytes`` unpacked, and for invalid gzip data."""
     found: list[bytes] = []
     left = most_bytes
     while data:
@@ -150,7 +153,7 @@ def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabE
         raise error(f"'{path}' is a link to another file", hint=remove)
     if not stat.S_ISREG(found.st_mode):
         raise error(
-            f"'{path}' is {_kind(found.st_mode)} and no file", hint="name a plain file" if not is_own else remove
+            f"'{path}' is {kind_of(found.st_mode)} and no file", hint="name a plain file" if not is_own else remove
         )
     if is_own and found.st_uid != os.geteuid():
         raise error(f"'{path}' belongs to another user (number {found.st_uid})", hint=remove)
@@ -158,6 +161,7 @@ def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabE
         raise error(f"'{path}' is the same file as another one (a hard link)", hint=remove)
 
 
-def _kind(mode: int) -> str:
+def kind_of(mode: int) -> str:
+    """The type of a file that is not a plain file, in words: ``a pipe``."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
     return kinds.get(stat.S_IFMT(mode), "a device")

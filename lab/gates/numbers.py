@@ -1,10 +1,10 @@
 """Numbers from outside.
 
-The promise: a number that the lab works with is finite and bounded, so nothing that it stands for (a wait, a loop,
-memory, a device) is without end, and whoever wrote another is told the bound.
+The guarantee: a number that the lab uses is finite and bounded, so the wait, loop, memory or device that it determines
+is bounded too. Error messages for other numbers contain the bound.
 
-The types are for fields of Structs and for options of the command line alike: msgspec checks them while it decodes,
-``checked`` anywhere else.
+The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
+checks them everywhere else.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ N = TypeVar("N", int, float)
 
 _TIB = 1024**4
 MOST_BYTES = 2**63 - 1
-"""As far as the kernel counts (loff_t)."""
+"""The limit of the kernel's loff_t."""
 MOST_DISK_BYTES = 16 * _TIB
-"""The largest file of ext4 with blocks of 4 KiB (ext4(5)); no larger disk can be made of one."""
+"""The largest file of ext4 with blocks of 4 KiB (ext4(5)), and so the largest disk made from a file."""
 MOST_DISKS = 64
-"""How many loop and nbd devices the lab asks their drivers for."""
+"""The number of loop and nbd devices that the lab requests from their drivers."""
 MOST_REPEATS = 200
-"""More than any question of a laboratory wants, and few enough for exact tests."""
+"""More than a laboratory experiment needs, and few enough for exact tests."""
 MOST_SECONDS = 7 * 24 * 3600
 _MOST_DIGITS = 19
-_MOST_TOLD = 2**53
-"""Sectors of so many are still bytes that 64 bits hold."""
+_MAX_COUNT = 2**53
+"""The byte count of this many sectors still fits in 64 bits."""
 _WIDEST = 10**20
 _SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
+FormatVersion = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+"""Of a stored file; bounded so that messages that contain it stay short. 0: written before files had a version."""
 SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
 BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
@@ -52,12 +54,12 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
 SecondsOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 Hertz = Annotated[float, msgspec.Meta(ge=0.01, le=20)]
 SpeedKibPerSecond = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""What md takes for a speed limit: it keeps an int (drivers/md/md.c)."""
+"""The range of md's speed limits: md stores an int (drivers/md/md.c)."""
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
-"""Of a process that may be ended: never 1 or less, which would be init or a whole set (kill(2)); pid_max (proc(5))."""
+"""Of a process to be killed: never 1 or less, which means init or a group of processes (kill(2)); pid_max (proc(5))."""
 RepeatCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
 CacheEntries = Annotated[int, msgspec.Meta(ge=17, le=32768)]
 """Of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
@@ -65,24 +67,24 @@ Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=60_000)]
 """Of one request, or of a part of it."""
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-"""Of a drive: cylinders, sectors of a track."""
+"""Of a drive's parts: cylinders, sectors of a track."""
 PointCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-"""Of crash points, and of the operations that they are taken from."""
+"""Of crash points, and of the operations that they are chosen from."""
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
-"""Of a mix, which has some of both."""
+"""Of a mix, which contains both reads and writes."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
-"""What somebody says to have measured, in whatever unit: ratios of two and sums of many stay finite."""
+"""A figure reported by someone else, in any unit: ratios of two and sums of many stay finite."""
 RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
-"""Which repeat of a measurement; what is told of them (lab.results.ratios) takes the square of their number."""
+"""Number of a repeat of a measurement; statistics on repeats (lab.results.ratios) take quadratic time."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 def whole(text: str, what: str = "") -> int:
-    """A whole number as it was typed. Raises SpecError for other text, and for one of more than 19 digits.
+    """Parse a whole number. Raises SpecError for other text, and for more than 19 digits.
 
-    Python by itself refuses more than 4,300 digits with an error of its own (sys.set_int_max_str_digits).
+    Python itself rejects more than 4,300 digits with an error of its own (sys.set_int_max_str_digits).
     """
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise SpecError(
@@ -95,24 +97,25 @@ def whole(text: str, what: str = "") -> int:
     return int(text)
 
 
-def told(text: str | None, what: str) -> int:
-    """A count in a machine's file, below 2**53; 0 for a file that is not there or empty. Raises LabError for any other.
+def read_count(text: str | None, what: str) -> int:
+    """A count in a machine's file, below 2**53; 0 if the file is missing or empty.
 
-    The kernel of another computer, or a command in the embedded one, may have put anything where sysfs was.
+    Raises LabError for any other content. The kernel of another computer, or a command in the embedded one, may have
+    replaced the content of sysfs.
     """
-    return _told(text, what, int)
+    return _number_in(text, what, int)
 
 
-def told_seconds(text: str | None, what: str) -> float:
-    """As ``told``, of a time."""
-    return _told(text, what, float)
+def read_seconds(text: str | None, what: str) -> float:
+    """As ``read_count``, for a time."""
+    return _number_in(text, what, float)
 
 
-def _told(text: str | None, what: str, kind: Callable[[str], N]) -> N:
+def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
     stripped = (text or "").strip()
     with suppress(ValueError):
         found = kind(stripped or "0")
-        if 0 <= found < _MOST_TOLD:
+        if 0 <= found < _MAX_COUNT:
             return found
     raise LabError(
         f"{what} on the machine says '{shortened(stripped)}', which is no number that can be there",
@@ -121,14 +124,14 @@ def _told(text: str | None, what: str, kind: Callable[[str], N]) -> N:
 
 
 def digits(text: str) -> int | None:
-    """The number that is written in digits alone, 19 at most; None for any other text."""
+    """The value of a string of at most 19 decimal digits; None for any other text."""
     return int(text) if re.fullmatch(f"[0-9]{{1,{_MOST_DIGITS}}}", text) else None
 
 
 def real(text: str, what: str = "") -> float:
-    """A number with or without a decimal point as it was typed, finite or not. Raises SpecError for other text."""
+    """Parse a number with or without a decimal point, finite or not. Raises SpecError for other text."""
     try:
-        # Python also takes digits of other scripts, and 1_000.
+        # float() also accepts digits of other scripts, and 1_000.
         return float(text if text.isascii() and "_" not in text else "")
     except ValueError:
         told = f"{what} '{shortened(text)}' is not a number".lstrip()
@@ -136,7 +139,7 @@ def real(text: str, what: str = "") -> float:
 
 
 def parse_bytes(text: str | int, *, what: str = "size") -> int:
-    """Read ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
+    """Parse ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
 
     Raises SpecError for anything else, and for more than ``MOST_BYTES``.
     """
@@ -151,7 +154,7 @@ def parse_bytes(text: str | int, *, what: str = "size") -> int:
 
 
 def checked(value: N, kind: Any, what: str) -> N:
-    """``value``, if it is within one of the types above. Raises SpecError with the bound."""
+    """``value``, if it is valid for one of the types above. Raises SpecError with the bound."""
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
@@ -160,14 +163,14 @@ def checked(value: N, kind: Any, what: str) -> N:
 
 
 def shown(value: float) -> str:
-    """A number that was refused, as far as it can be printed."""
+    """A rejected number in printable form."""
     if value != value or abs(value) < _WIDEST:
         return f"{value:,}"
     return "inf" if value in (math.inf, -math.inf) else "of this size"
 
 
 def bounds(kind: Any) -> str:
-    """In words, what a number may be that is one of the types above, or None; empty for another type."""
+    """The valid range of one of the types above, or of its union with None, in words; empty for another type."""
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Annotated and get_args(each)[0] in (int, float):
             return _range(each)

@@ -1,7 +1,7 @@
-"""Folders and files in which the lab keeps its own things: disks, lists, locks, progress.
+"""Folders and files for the lab's own data: disks, lists, locks, progress.
 
-The promise: what the lab keeps is written by this user alone. No folder in which somebody else can write is used, no
-link leads out of the state folder, and a file that is damaged, exchanged or far too large ends in one error.
+The guarantee: only this user writes the lab's data. A folder in which another user can write is not used, no link leads
+out of the state folder, and a damaged, replaced or oversized file raises a single error.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from lab.units import MIB
 T = TypeVar("T")
 
 MOST_OWN_BYTES = 4 * MIB
-"""Of a list or a note that the lab keeps; the largest known, the progress in a lesson, has some KiB."""
+"""Of a list or a note of the lab; the largest known, the progress in a lesson, has a few KiB."""
 _ELSEWHERE = "choose another place with RAIDLAB_STATE=FOLDER"
 
 
 def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
-    """Raises LabError for a folder that is another user's, or in which others may write; OSError as stat(2) does.
+    """Raises LabError for a folder of another user, or one in which others may write; OSError as stat(2) does.
 
-    What is not there may be made. root's are trusted, since root can do everything anyway. ``may_be_link``: whoever
-    named the folder may have made a link to it, as nobody does with those that the lab makes.
+    A missing folder passes, since it may be created. Folders of root are trusted, since root is unrestricted anyway.
+    ``may_be_link``: the user who configured the folder may have made a link to it; folders created by the lab are never
+    links.
     """
     try:
         found = path.stat(follow_symlinks=may_be_link)
@@ -54,9 +55,9 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
 
 
 def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
-    """Make a folder for this user alone, with those above it, and check all from ``root`` down (else itself).
+    """Create a folder for this user alone, with its parents, and check all from ``root`` down (else itself).
 
-    Mode 0700 is what the XDG Base Directory Specification asks for, also for the folders above. Raises LabError as
+    The XDG Base Directory Specification requires mode 0700, also for the parents. Raises LabError as
     ``check_own_folder``, OSError.
     """
     root = root or path
@@ -79,9 +80,9 @@ def read_own_json(
     converted: Callable[[Any], Any] = lambda tree: tree,
     error: type[LabError] = ResultError,
 ) -> T:
-    """What the lab wrote into ``path``; ``converted`` makes of its tree what ``kind`` is decoded from.
+    """Read a JSON file of the lab; ``converted`` transforms its tree before it is decoded as ``kind``.
 
-    Raises ``error`` for a file that is not the lab's own or is damaged, FileNotFoundError.
+    Raises ``error`` for a file that does not belong to the lab or is damaged, FileNotFoundError.
     """
     try:
         data = read_plain(path, MOST_OWN_BYTES, is_own=True, error=error)
@@ -95,7 +96,7 @@ def read_own_json(
 
 
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
-    """Raises ValueError for what is no JSON of this kind, or is nested too deeply."""
+    """Decode JSON. Raises ValueError for invalid JSON, JSON of another type, or JSON nested too deeply."""
     try:
         return convert(converted(msgspec.json.decode(data)), kind)
     except (msgspec.MsgspecError, RecursionError) as failure:

@@ -1,8 +1,8 @@
-"""TOML from outside: text that is read by tomllib, which by itself sets no bounds.
+"""TOML from outside, parsed by tomllib, which itself sets no bounds.
 
-The promise: whatever a file holds, it is read or refused in a fraction of a second. tomllib takes time by the square
-of the dots of a key, ends in a RecursionError where brackets are nested, and int() in a ValueError of its own from
-4,300 digits on; and no list of what is in the file is longer than whoever reads it can go through.
+The guarantee: any file is read or rejected in a fraction of a second. tomllib takes quadratic time in the dots of a
+key, raises RecursionError for nested brackets, and int() raises a ValueError of its own from 4,300 digits on. The
+number of entries in the file is bounded too, so that its consumers can process them all.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOST_DEPTH = 32
 MOST_ENTRIES = 1000
 """Of one table or list."""
 _LONGEST_WORD = 256
-# Strings and comments, as TOML 1.0 delimits them; one that does not end reaches to the end of its line, or of the text:
-# every alternative matches once it has begun, so nothing is looked at twice.
+# Strings and comments, as TOML 1.0 delimits them; an unterminated one extends to the end of its line, or of the text:
+# every alternative matches once it has begun, so no text is scanned twice.
 _UNSTRUCTURED = re.compile(
     r'"{3}(?:[^"\\]|\\.|"{1,2}(?!"))*(?:"{3,5}|\\?\Z)'
     r"|'{3}(?:[^']|'{1,2}(?!'))*(?:'{3,5}|\Z)"
@@ -36,7 +36,7 @@ _BETWEEN_WORDS = re.compile(r"[=,\[\]{}\n]")
 def parse_toml(text: str, *, source: str = "TOML text") -> dict[str, Any]:
     """The tables and values of ``text``; ``source`` names it in errors.
 
-    Raises SpecError for what is no TOML (with the line), and for more of anything than the bounds above.
+    Raises SpecError for invalid TOML (with the line), and for any value beyond the bounds above.
     """
     if len(text) > MOST_TOML_BYTES:
         raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that it is this file")

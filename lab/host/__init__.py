@@ -1,1 +1,1 @@
-"""The only modules that touch this computer: they start processes, read its files, tell the time and wait."""
+"""The only modules that access the host: they start processes, read its files, read its clock and wait."""

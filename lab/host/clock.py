@@ -1,4 +1,4 @@
-"""The only module that waits. Every wait is a bounded poll that tells what it saw last."""
+"""The only module that waits. Every wait is a bounded poll that reports its last observation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Time as the lab sees it; tests pass one that jumps."""
+    """The lab's source of time; tests pass a clock that jumps."""
 
     def monotonic_seconds(self) -> float: ...
     def utc_now(self) -> datetime: ...
@@ -21,7 +21,7 @@ class Clock(Protocol):
 
 
 class HostClock:
-    """The real thing."""
+    """The host's clock."""
 
     def monotonic_seconds(self) -> float:
         return time.monotonic()
@@ -34,17 +34,17 @@ class HostClock:
 
 
 def utc_text(clock: Clock) -> str:
-    """Now as ISO 8601 in UTC, in microseconds: what happens within a second must keep its order."""
+    """Return the time as ISO 8601 in UTC, in microseconds, so that events within a second keep their order."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def utc_second_text(clock: Clock) -> str:
-    """Now as results are dated: in whole seconds."""
+    """Return the time in the format of results: in whole seconds."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> datetime:
-    """The time that either of the two says, the first of all for other text. As text ``…29Z`` is after ``…29.5Z``."""
+    """Parse a time of either function; ``datetime.min`` for other text. As text ``…29Z`` sorts after ``…29.5Z``."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,6 +1,8 @@
-"""Files of the computer on which this client runs, reached through a root folder that tests replace.
+"""Files of the host on which this client runs, below a root folder that tests replace.
 
-What is written is put in place so that a reader finds the old text or the new, never a part, even after power fails.
+The only module of the client that writes files. Writes are atomic: a reader finds the old text or the new, never a
+part, even after a power failure. A written file is this user's own, also in a folder in which others may write: a
+file, pipe or link that another user left there is never opened, waited for or kept.
 """
 
 from __future__ import annotations
@@ -8,9 +10,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import secrets
+import select
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from lab.errors import ResultError
+from lab.errors import LabError, ResultError
+from lab.gates.files import kind_of, open_plain
 
 _HINTS = {
     errno.ENOSPC: "free some space, or choose another folder",
@@ -18,14 +27,21 @@ _HINTS = {
     errno.EFBIG: "the limit for file sizes is too low (ulimit -f)",
     errno.EROFS: "the file system is mounted read-only: choose another folder",
     errno.EACCES: "make the folder writable for you, or choose another folder",
-    errno.EPERM: "make the folder writable for you, or choose another folder",
+    errno.EPERM: "choose another name or folder: this name may belong to another user",
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "this computer has too many files open: close other programs",
     errno.ENOMEM: "close other programs, or allow more memory (ulimit -v)",
     errno.EAGAIN: "close other programs, or allow more processes (ulimit -u)",
     errno.E2BIG: "the environment or the command is too long: unset large variables",
     errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOLCK: "keep the lab on a local disk: RAIDLAB_STATE=FOLDER",
+    errno.EEXIST: "name a file that is not there yet",
 }
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_LONGEST_BYTES = 200
+"""Limit of a name's part within its temporary file's name, which may have 255."""
+_MOST_LINKS = 40
+"""As many links as the kernel follows (path_resolution(7))."""
 
 
 class HostFiles:
@@ -46,12 +62,12 @@ class HostFiles:
 
 
 def advice(error: OSError, otherwise: str) -> str:
-    """What to do about a refusal of the system."""
+    """Return the hint for an error of the system, or ``otherwise``."""
     return _HINTS.get(error.errno or 0, otherwise)
 
 
 def storage_error(what: str, error: OSError) -> ResultError:
-    """The error for a refusal of the file system, with what to do about it."""
+    """Return a ResultError for an error of the file system, with a hint."""
     return ResultError(f"{what}: {error.strerror or error}", hint=advice(error, "check the disk that holds it"))
 
 
@@ -59,60 +75,246 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte; a disk that fills up may take only some at first. Raises OSError."""
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            # The pipe has been made non-blocking, and its reader is slow.
+            select.select([], [descriptor], [])
+
+
+def require_kept(descriptor: int) -> None:
+    """Raise OSError for a write error that a file system reports only on close: a quota, a full server (close(2), NFS).
+
+    Closing a copy of the descriptor reports it too, while the write can still be undone.
+    """
+    os.close(os.dup(descriptor))
 
 
 def sync_folder(folder: Path) -> None:
     """Make names in ``folder`` durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Put ``data`` at ``path`` in one move: temporary file, fsync, rename, fsync of the folder.
+def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
+    """Replace ``path`` with ``data`` atomically: temporary file, fsync, rename, fsync of the folder.
 
-    Raises OSError; then the temporary file is gone and what was at ``path`` is untouched. What is not ``is_durable``
-    may be lost when power fails, but not torn. A pipe or a device for characters, such as /dev/stdout, stays what it is
-    and is written to; a disk never is.
+    Raises OSError; then the temporary file is removed and ``path`` is unchanged. Data that is not ``is_durable`` may be
+    lost on a power failure, but never torn. The umask applies to ``mode``.
+
+    A file or a link at ``path`` is replaced and never written into. A pipe or a character device, such as
+    /dev/stdout, is kept and written to, unless another user has created it; a disk is never written to.
     """
-    if path.exists() and not path.is_file():
-        _write_to_special(path, data)
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    ours = _own_descriptor(path)
+    if ours is not None:
+        _write_to_descriptor(path, ours, data)
+    elif (special := _special_at(path)) is not None:
+        _write_to_special(path, special, data)
+    else:
+        _replace_plain(path, data, is_durable=is_durable, mode=mode)
+
+
+def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o600) -> bool:
+    """Create a file at ``path``; return False and leave ``path`` alone if it exists. Raises OSError."""
+    with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
+        _write(descriptor, data, is_durable=is_durable)
         try:
-            write_all(descriptor, data)
-            if is_durable:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.replace(path)
+            try:
+                # link(2) fails if the name exists: of two concurrent callers only one creates the file.
+                os.link(name, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+                _create_without_links(folder, path.name, data, mode)
+        except FileExistsError:
+            return False
         if is_durable:
-            sync_folder(path.parent)
+            os.fsync(folder)
+    return True
+
+
+def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
+    """Append ``data`` to a file of the lab's own; create it for this user alone if it is missing.
+
+    Raises OSError, ResultError if it is not a regular file of this user alone. Then the file is as long as before,
+    unless the process was killed meanwhile. Only one process may append at a time.
+    """
+    descriptor = open_to_append(path)
+    try:
+        before = os.fstat(descriptor).st_size
+        try:
+            _write(descriptor, data, is_durable=is_durable)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, before)
+            raise
     finally:
+        os.close(descriptor)
+    if is_durable and before == 0:
+        # The file may be new: then its name must be durable as well.
+        sync_folder(path.parent)
+
+
+def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
+    """Write all of ``data``, and check that the file system has stored it. Raises OSError."""
+    write_all(descriptor, data)
+    if is_durable:
+        os.fsync(descriptor)
+    require_kept(descriptor)
+
+
+def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
+    """Open a file of the lab's own for reading and appending; create it for this user alone if it is missing.
+
+    Raises OSError, ``error`` if it is not a regular file of this user alone.
+    """
+    return open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, is_own=True, error=error)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield the path of an empty file for a program that writes by name; rename it to ``path`` when the block ends.
+
+    Raises OSError; then, and on any error in the block, ``path`` is unchanged.
+    """
+    folder = path.parent
+    with _folder_of(path) as inner, _temporary(inner, path.name, 0o644) as (name, descriptor):
+        before = os.fstat(descriptor)
+        yield folder / name
+        after = os.stat(name, dir_fd=inner, follow_symlinks=False)
+        if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
+            raise OSError(errno.EPERM, "another program has put another file in its place", str(path))
+        os.fsync(descriptor)
+        require_kept(descriptor)
+        os.rename(name, path.name, src_dir_fd=inner, dst_dir_fd=inner)
+        os.fsync(inner)
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[int]:
+    """Open a file's folder: later operations use this descriptor, even if the folder's name is replaced meanwhile."""
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
+    """Create a file in ``folder``, yield its name and descriptor; remove it at the end unless it was renamed."""
+    short = os.fsdecode(os.fsencode(name)[:_LONGEST_BYTES])
+    temporary = f".{short}.{secrets.token_hex(8)}.tmp"
+    # O_EXCL never opens an existing file, pipe or link of this name (open(2)).
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, mode, dir_fd=folder)
+    try:
+        yield temporary, descriptor
+    finally:
+        # Errors of close(2) were checked after the write (require_kept).
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
 
 
-def _write_to_special(path: Path, data: bytes) -> None:
-    if path.is_block_device():
+def _replace_plain(path: Path, data: bytes, *, is_durable: bool, mode: int) -> None:
+    with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
+        _write(descriptor, data, is_durable=is_durable)
+        os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        if is_durable:
+            os.fsync(folder)
+
+
+def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> None:
+    """Create a file where hard links are not supported (exFAT, some of FUSE). Raises FileExistsError, OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, mode, dir_fd=folder)
+    try:
+        _write(descriptor, data, is_durable=True)
+    except BaseException:
+        os.unlink(name, dir_fd=folder)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """Return this process's descriptor to which /dev/stdout, /dev/fd/N and the like resolve, else None."""
+    for _ in range(_MOST_LINKS):
+        folder = os.path.realpath(path.parent)
+        if re.fullmatch(rf"/proc/{os.getpid()}(/task/[0-9]+)?/fd", folder):
+            return int(path.name) if re.fullmatch("[0-9]{1,9}", path.name) else None
+        try:
+            if not _is_ours(path.stat(follow_symlinks=False)):
+                return None
+            path = Path(folder) / path.readlink()
+        except OSError:
+            return None
+    return None
+
+
+def _write_to_descriptor(path: Path, descriptor: int, data: bytes) -> None:
+    if stat.S_ISBLK(os.fstat(descriptor).st_mode):
         raise OSError(errno.EINVAL, "it is a disk", str(path))
-    # One that has no reader is refused (ENXIO) and not waited for.
+    _write(descriptor, data, is_durable=False)
+
+
+def _special_at(path: Path) -> os.stat_result | None:
+    """Return the status of a special file at ``path``; None for a regular or missing file, or another user's link."""
+    try:
+        found = path.stat(follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            if not _is_ours(found):
+                return None
+            found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if stat.S_ISREG(found.st_mode) else found
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether the file belongs to this user, or to root, who can do everything anyway."""
+    return found.st_uid in (os.geteuid(), 0)
+
+
+def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
+    kind = kind_of(seen.st_mode)
+    if stat.S_ISBLK(seen.st_mode):
+        raise OSError(errno.EINVAL, "it is a disk", str(path))
+    if not (stat.S_ISFIFO(seen.st_mode) or stat.S_ISCHR(seen.st_mode)):
+        raise OSError(errno.EEXIST, f"{kind} has this name", str(path))
+    if stat.S_ISFIFO(seen.st_mode) and not _is_ours(seen):
+        raise OSError(errno.EEXIST, f"{kind} of another user has this name", str(path))
+    # O_NONBLOCK: a pipe without a reader fails (ENXIO) instead of blocking.
     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
+        found = os.fstat(descriptor)
+        if (found.st_dev, found.st_ino) != (seen.st_dev, seen.st_ino):
+            raise OSError(errno.EEXIST, "it was exchanged meanwhile", str(path))
         os.set_blocking(descriptor, True)
         write_all(descriptor, data)
     finally:
         os.close(descriptor)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """As ``replace_file``, durably. Raises ResultError with what to do about it."""
+def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Like ``replace_file``, durable. Raises ResultError with a hint."""
     try:
-        replace_file(path, data)
+        replace_file(path, data, mode=mode)
     except OSError as error:
         raise storage_error(f"'{path}' cannot be written", error) from error
+
+
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Create an output folder that the user named, and its parents, if it is missing.
+
+    Raises ResultError with a hint.
+    """
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(f"the folder '{path}' cannot be made", error) from error

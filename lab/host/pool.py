@@ -1,8 +1,8 @@
-"""One function over many jobs, spread over processes that end with this one.
+"""Run one function over many jobs in worker processes that end with this process.
 
-Each process is started afresh (spawn): a fork would copy locks that threads of this one hold. It has one pipe to its
-parent and nothing of the others', so that it reads the end of its parent as the end of its pipe; and the kernel kills
-it when the parent dies, also in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
+Workers are started with spawn: a fork would copy locks that threads of this process hold. A worker has one pipe to its
+parent and no descriptor of the other pipes, so it sees the end of its parent as the end of its pipe; and the kernel
+kills it when the parent dies, also in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Answer = TypeVar("Answer")
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @contextmanager
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
-    """The answers of ``work`` to each job, as they come; the order is chance's. At the end no process is left.
+    """Yield the results of ``work`` for all jobs as they arrive, in random order. At the end no worker is left.
 
-    ``work`` is a function of a module, jobs and answers are what pickle takes. Each process loads the main module of
-    the program, which must do nothing then, and has one job at a time: no more answers wait than there are processes.
-    With less than two all is done in this one.
+    ``work`` must be a module's function; jobs and results must be picklable. Each worker loads the main module of the
+    program, which must do nothing then, and has one job at a time: there are at most as many waiting results as
+    workers. With fewer than two ``processes`` all jobs run in this process.
 
-    Raises LabError if a process is killed from outside, RuntimeError for an exception of ``work``.
+    Raises LabError if a worker is killed from outside, RuntimeError for an exception of ``work``.
     """
     if processes < 2:
         yield map(work, jobs)
@@ -61,8 +61,8 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """A process inherits which signals are held back: Ctrl-C, which all of a terminal get, is for the parent alone."""
-    # What multiprocessing starts beside the first process lets signals through when it is started.
+    """Block signals, a mask that workers inherit: a terminal's Ctrl-C reaches them all, only the parent handles it."""
+    # The resource tracker, which multiprocessing starts with the first process, unblocks signals when it starts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
@@ -90,7 +90,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
 
     def give(pipe: Connection) -> None:
         for job in jobs:
-            # One that has ended is found when its answer is read.
+            # A worker that has ended is detected when its result is read.
             with suppress(BrokenPipeError):
                 pipe.send(job)
             busy.add(pipe)
@@ -108,7 +108,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
             if not is_good:
                 raise RuntimeError(answer)
             busy.discard(pipe)
-            # Before the answer is looked at, so that its process works meanwhile.
+            # Before the result is used, so that its worker runs meanwhile.
             give(pipe)
             yield answer
 
@@ -125,7 +125,7 @@ def _ended(process: SpawnProcess) -> LabError:
 
 def _serve(work: Callable[[Job], Answer], pipe: Connection, parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Before that call the parent may have died already.
+    # The parent may have died before that call.
     while os.getppid() == parent:
         try:
             job = pipe.recv()

@@ -22,7 +22,7 @@ DYING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """How a short host command ended. ``status`` is 127 if the program does not exist."""
+    """The result of a short host command. ``status`` is 127 if the program does not exist."""
 
     status: int
     stdout: str
@@ -30,7 +30,7 @@ class Completed:
 
 
 class RunningProcess(Protocol):
-    """A started process, as far as the lab needs it."""
+    """The part of a started process's interface that the lab uses."""
 
     pid: int
     stdin: IO[bytes] | None
@@ -42,7 +42,7 @@ class RunningProcess(Protocol):
 
 
 class Processes(Protocol):
-    """What the lab asks of the operating system about processes."""
+    """The operating system's process functions that the lab uses."""
 
     def find(self, program: str) -> str | None: ...
     def run(
@@ -61,13 +61,19 @@ class Processes(Protocol):
 
 
 class HostProcesses:
-    """The real thing."""
+    """Processes of the host."""
 
-    # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian.
-    _SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+    # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian. The current folder is never
+    # searched for programs, although an empty or relative entry of PATH means that.
+    _SEARCH_PATH = os.pathsep.join(
+        (
+            *filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)),
+            *("/usr/local/sbin", "/usr/sbin", "/sbin"),
+        )
+    )
 
     def find(self, program: str) -> str | None:
-        """Full path of a program, the administration folders included; None if it is not installed."""
+        """Return the full path of a program, also in administration folders; None if it is not installed."""
         return shutil.which(program, path=self._SEARCH_PATH)
 
     def _env(self, extra_env: Mapping[str, str] | None) -> dict[str, str]:
@@ -104,7 +110,7 @@ class HostProcesses:
     ) -> RunningProcess:
         """Start with pipes for standard input and output, in a session of its own.
 
-        So a Ctrl-C typed at the client reaches only the client, which can then end its machine in good order.
+        So a Ctrl-C typed at the client reaches only the client, which can then close its machine properly.
         """
         return subprocess.Popen(
             argv,
@@ -118,18 +124,18 @@ class HostProcesses:
         )
 
     def kill_group(self, group_id: int) -> None:
-        """SIGKILL to a whole process group; a group that is gone already is fine."""
+        """Send SIGKILL to a whole process group; a group that is gone already is no error."""
         try:
             os.killpg(group_id, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
 
     def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
-        """SIGKILL to every process that keeps a file below a folder open for writing, but this one and the spared.
+        """Kill every process that has a file below ``folder`` open for writing, except this process and ``spared``.
 
-        Ends when none is left: one that starts others has more of them by the time it dies, and on a busy computer
-        dying takes a while. Gives up after some seconds on what not even that ends. A file by the name of ``but`` does
-        not count: another command opens that to see whether it is free, however long it takes for it.
+        Repeats SIGKILL until none is left: a process may start others before it dies, and on a busy host dying takes a
+        while. Gives up after DYING_SECONDS on processes that survive. A file named ``but`` does not count: another
+        command opens it to test whether it is free, however long that takes.
         """
         clock, before = HostClock(), set[int]()
         until = clock.monotonic_seconds() + DYING_SECONDS
@@ -144,7 +150,7 @@ class HostProcesses:
 
 
 def ended_how(status: int) -> str:
-    """``status 1``, or the name of the signal: of what ``RunningProcess.poll`` gives."""
+    """Return ``status 1``, or the name of the signal, for a status from ``RunningProcess.poll``."""
     return signal.Signals(-status).name if status < 0 else f"status {status}"
 
 
@@ -153,7 +159,7 @@ def _writers(folder: Path, but: str) -> set[int]:
 
 
 def _writes_below(process: Path, folder: str, but: str) -> bool:
-    """Of a file that was removed the name is still told (proc(5), /proc/PID/fd and fdinfo)."""
+    """Whether a process writes below ``folder``; /proc shows names of removed files too (proc(5), fd and fdinfo)."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError, IndexError, ValueError):

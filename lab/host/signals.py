@@ -1,76 +1,240 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a command in good order: an exception, so that everything that is open closes."""
+"""Ctrl-C, SIGTERM, SIGHUP and the loss of the terminal end a command in an orderly way, and in bounded time.
+
+Orderly: the handler raises an exception, so that all resources are closed; or it calls a function, where an event loop
+would swallow an exception. In bounded time: at the deadline the remaining resources are ended by force, on a thread
+that waits for no lock, loop or terminal.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
+"""Time for an app's orderly close: it ends within two seconds of SIGTERM, within five of the loss of its terminal."""
+FORCE_SECONDS = 0.6
+"""Time limit for ending by force."""
+UNHURRIED_SECONDS = 10.0
+_COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}
 _IMPATIENT_FROM = 3
-_is_anything_open = True
+_LOOK_SECONDS = 1.0
+_GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
 class Interrupted(BaseException):
-    """Someone wants this command to end; ``exit_status`` is the one that shells expect."""
+    """A request to end this command; ``exit_status`` is the status that shells expect."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_status = 128 + number
 
 
-def install(say: Callable[[str], object]) -> None:
-    """From here on each of them raises Interrupted, once; a second one only says that the closing is under way.
+class _Ending:
+    """Handles requests to end this process."""
 
-    One that the parent ignores stays ignored: whoever started the command with nohup(1), or in the background of a
-    script, wants it to go on.
-    """
-    received = 0
+    def __init__(self) -> None:
+        self.received = 0
+        self.is_anything_open = True
+        self.listener: Callable[[int], object] | None = None
+        self.seconds: Mapping[int, float] = _COMMAND_SECONDS
+        self.handled: tuple[int, ...] = ()
+        self.is_watching = False
+        self._resorts: dict[object, Callable[[float], object]] = {}
+        self._unhurried = 0
+        self._calm = threading.Condition()
+        self._deadline: threading.Timer | None = None
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal received
+    def handle(self, number: int, _frame: FrameType | None = None) -> None:
+        """Handle a signal, or the loss of the terminal."""
         if number == signal.SIGHUP:
             leave_lost_terminal()
-            if received:
-                # The kernel and the shell each send one when a window closes: that is nobody's impatience.
+            if self.received:
+                # The kernel and the shell each send one when a window closes: the second is no sign of impatience.
                 return
-        received += 1
-        if received >= _IMPATIENT_FROM or not _is_anything_open:
-            say("raidlab: interrupted")
+        self.received += 1
+        if self.received >= _IMPATIENT_FROM or not self.is_anything_open:
+            _say("raidlab: interrupted")
             os._exit(128 + number)
-        if received == 1:
+        if number in self.seconds:
+            self.start_deadline(self.seconds[number], 128 + number)
+        if self.received > 1:
+            _say("raidlab: closing; once more leaves at once")
+        elif self.listener:
+            self.listener(number)
+        else:
             raise Interrupted(number)
-        say("raidlab: closing; once more leaves at once")
 
-    for number in ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handle)
+    def start_deadline(self, seconds: float, status: int) -> None:
+        """Start the deadline, unless one has been started already."""
+        if self._deadline is None:
+            self._deadline = threading.Timer(seconds, self._force, (status,))
+            self._deadline.daemon = True
+            self._deadline.start()
+
+    def add(self, end: Callable[[float], object]) -> Callable[[], None]:
+        key = object()
+        self._resorts[key] = end
+        return lambda: self._resorts.pop(key, None) and None
+
+    def unhurried(self, change: int) -> None:
+        with self._calm:
+            self._unhurried += change
+            self._calm.notify_all()
+
+    def _force(self, status: int) -> None:
+        with self._calm:
+            self._calm.wait_for(lambda: not self._unhurried, timeout=UNHURRIED_SECONDS)
+        # A copy: other threads continue to add and remove entries.
+        threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in tuple(self._resorts.values())]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            # On an overloaded host, exit late rather than leave something behind.
+            thread.join(3 * FORCE_SECONDS)
+        os._exit(status)
+
+
+_ending = _Ending()
+
+
+def install() -> None:
+    """Install the handlers: the first signal raises Interrupted; a second only reports that closing is in progress.
+
+    A signal that the parent ignores stays ignored: a command started with nohup(1), or in the background of a script,
+    should continue.
+    """
+    _ending.handled = tuple(number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN)
+    take_back()
+
+
+def take_back() -> None:
+    """Set the handlers again, after other code has set its own."""
+    for number in _ending.handled:
+        signal.signal(number, _ending.handle)
+
+
+@contextmanager
+def heard_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
+    """Handle signals for an app: ``APP_SECONDS`` limits its close, and the loss of its terminal always ends it.
+
+    Args:
+        listener: called with the signal's number instead of raising the exception, on any thread.
+    """
+    if not _ending.handled:
+        install()
+    _ending.listener, _ending.seconds = listener, APP_SECONDS
+    try:
+        yield
+    finally:
+        # The deadline stays: this process must end.
+        _ending.listener, _ending.seconds = None, _COMMAND_SECONDS
+
+
+def at_worst(end: Callable[[float], object]) -> Callable[[], None]:
+    """Register ``end``, to be called with its time limit in seconds if there is no time for an orderly close.
+
+    It is called on a thread of its own, regardless of other threads, and must not wait for them. Returns a function
+    that cancels the registration.
+    """
+    return _ending.add(end)
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Allow ``UNHURRIED_SECONDS`` for resources that leave traces on a real computer if they are not closed."""
+    _ending.unhurried(1)
+    try:
+        yield
+    finally:
+        _ending.unhurried(-1)
+
+
+def watch_terminal(descriptors: tuple[int, ...] = (1,)) -> None:
+    """Watch the terminal: from now on its loss ends the command as SIGHUP does, even if no signal is sent.
+
+    A session's leader may catch SIGHUP and wait for its child (make), and without a controlling terminal no process
+    receives it. An app, which is useless without its terminal, ends even if SIGHUP is ignored. Pipes and sockets count
+    as terminals do.
+    """
+    if _ending.is_watching:
+        return
+    poll, count = select.poll(), 0
+    for descriptor in descriptors:
+        with suppress(OSError):
+            mode = os.fstat(descriptor).st_mode
+            if os.isatty(descriptor) or (len(descriptors) > 1 and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))):
+                # Hang-ups and errors are always reported (poll(2)).
+                poll.register(descriptor, select.POLLRDHUP)
+                count += 1
+    if count:
+        _ending.is_watching = True
+        threading.Thread(target=_watch, args=(poll,), name="terminal watch", daemon=True).start()
+
+
+def _watch(poll: select.poll) -> None:
+    recorder = _recorder()
+    while not any(event & _GONE for _, event in poll.poll(_LOOK_SECONDS * 1000 if recorder else None)):
+        if recorder and _is_cut_off(recorder):
+            break
+    terminal_is_lost()
+
+
+def _recorder() -> int:
+    """Return the process of script(1), if it made this terminal, else 0: it blocks SIGHUP and outlives its terminal."""
+    with suppress(OSError, IndexError, ValueError):
+        parent = int(_read(f"/proc/{os.getsid(0)}/stat").rpartition(")")[2].split()[1])
+        return parent if _read(f"/proc/{parent}/comm").strip() == "script" else 0
+    return 0
+
+
+def _is_cut_off(process_id: int) -> bool:
+    """Whether the process's standard input is a terminal that no longer exists (proc(5), /proc/PID/fd)."""
+    with suppress(OSError):
+        return str(Path(f"/proc/{process_id}/fd/0").readlink()).endswith(" (deleted)")
+    return False
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text("utf-8", "replace")
+
+
+def terminal_is_lost() -> None:
+    """End the command as SIGHUP does, from any thread. A second call has no further effect."""
+    if signal.SIGHUP in _ending.handled:
+        # The signal interrupts the main thread, wherever it waits; if it does not respond, the deadline still applies.
+        _ending.start_deadline(_ending.seconds[signal.SIGHUP], 128 + signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+    elif _ending.listener:
+        _ending.handle(signal.SIGHUP)
 
 
 def nothing_is_open() -> None:
-    """Until ``close_in_order`` a signal ends the process at once: an exception among imports could get lost there."""
-    global _is_anything_open
-    _is_anything_open = False
+    """Make a signal end the process at once, until ``close_in_order``: an exception during imports could get lost."""
+    _ending.is_anything_open = False
 
 
 def close_in_order() -> None:
-    """From here on something may be open."""
-    global _is_anything_open
-    _is_anything_open = True
+    """Make a signal start an orderly close: from now on resources may be open."""
+    _ending.is_anything_open = True
 
 
 def ignore() -> None:
-    """At the very end: all is done and told, and the interpreter puts the system's handlers back before it leaves."""
+    """Ignore signals after all work and output, since the interpreter restores the default handlers before it exits."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """For what sets handlers of its own: afterwards those are back that were there (asyncio puts Python's instead)."""
+    """Restore the handlers after code that sets its own (asyncio would restore Python's handlers instead)."""
     before = [(number, signal.getsignal(number)) for number in ENDING]
     try:
         yield
@@ -80,14 +244,26 @@ def kept() -> Iterator[None]:
 
 
 def leave_lost_terminal() -> None:
-    """Put /dev/null in place of a terminal that is gone: what is said while closing must not fail (EIO)."""
+    """Replace a terminal that is gone by /dev/null: messages during the close must not fail (EIO)."""
     for descriptor in range(3):
         try:
             is_lost = stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor)
         except OSError:
-            # It was closed before.
+            # The descriptor was closed before.
             continue
         if is_lost:
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, descriptor)
             os.close(null)
+
+
+def _say(text: str) -> None:
+    """Write to standard error if it is ready: a handler waits for no terminal, and for no lock of Python's streams."""
+    with suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, f"{text}\n".encode())
+
+
+def _quietly(end: Callable[[float], object]) -> None:
+    with suppress(Exception):
+        end(FORCE_SECONDS)

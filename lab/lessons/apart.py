@@ -75,7 +75,7 @@ def _try_points(action: TryPoints, request: RunRequest) -> None:
 
 def _stop_if_cancelled(request: RunRequest) -> None:
     if request.is_cancelled():
-        raise RunCancelled("ended by whoever started it")
+        raise RunCancelled("cancelled")
 
 
 def _meter(request: RunRequest, count: int) -> Callable[[str], None]:

@@ -5,32 +5,20 @@ Computed from the array as it is, never from what was typed when it was made.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
 from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.lessons.actions import DiskAction
 from lab.lessons.checks import ArrayCheck
-from lab.lessons.readings import Source
+from lab.lessons.readings import LikelyMistake, Source
 from lab.lessons.state import CheckedState, CheckOutcome, Facts
 from lab.microscope.array_map import BLOCK_SECTORS
-from lab.microscope.bad_block import bad_block
 from lab.microscope.geometry import ParityGeometry
 from lab.microscope.rotations import PARITY_LAST
-from lab.plans import Plan
-from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES
-
-
-class BadBlock(DiskAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_block"):
-    """Put a block of a member, in the middle of the known data, on md's bad-block list."""
-
-    command = "bad-block"
-
-    def plan(self, session: LabSession) -> Plan:
-        return bad_block(session, self.array, self.disk)
 
 
 class PlaceWord(StrEnum):
@@ -74,6 +62,11 @@ class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     needs_lab = True
     array: str = "md0"
     disk: str
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        member = lab.member(self.array, self.disk)
+        if member is not None and member.bad_blocks:
+            yield LikelyMistake(float(member.bad_blocks[0][0]), "reading-list-sector", {"disk": self.disk})
 
     def value(self, lab: CheckedState) -> float | None:
         status, member = lab.arrays.get(self.array), lab.member(self.array, self.disk)

@@ -16,7 +16,7 @@ import msgspec
 from lab.errors import SpecError
 from lab.gates.numbers import digits
 from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Translation
+from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Question, Translation
 from lab.parts import catalogue
 from lab.tomlfile import read_toml, unknown_word
 
@@ -37,6 +37,12 @@ class LessonFiles:
     def languages(self) -> tuple[str, ...]:
         """Languages in which it can be worked at, English first."""
         return (SOURCE_LANGUAGE, *sorted(self.translations))
+
+    @property
+    def shell_lines(self) -> tuple[str, ...]:
+        """What the lab runs as root in steps that the student lets it do."""
+        actions = (action for step in self.lesson.steps for action in step.do)
+        return tuple(str(action.get("line", "")) for action in actions if action.get("act") == "shell")
 
     def ready(self, seed: str = "", language: str = SOURCE_LANGUAGE) -> ReadyLesson:
         """The lesson for a student; English where it is not translated."""
@@ -128,6 +134,17 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def say(self, key: str, **facts: object) -> str:
         """A heading or label."""
         return self.frame[key].format_map(facts)
+
+    def predicted(self, ask: Question, chosen: str) -> str:
+        """What was predicted, and what it turned out to be; empty without a prediction."""
+        if chosen not in ask.options:
+            return ""
+        told = {"answer": ask.options[chosen]}
+        if not ask.answer:
+            return self.say("predicted", **told)
+        if chosen == ask.answer:
+            return self.say("predicted-right", **told)
+        return self.say("predicted-wrong", **told, truth=ask.options[ask.answer])
 
     def _translated(self, facts: Mapping[str, object]) -> dict[str, object]:
         return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}

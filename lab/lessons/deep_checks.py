@@ -7,11 +7,12 @@ What they look at costs commands of its own, so it is gathered only for lessons 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
 from lab.lessons.checks import ArrayCheck, LessonCheck
-from lab.lessons.readings import Source
+from lab.lessons.readings import LikelyMistake, Source
 from lab.lessons.state import CheckedState, CheckOutcome
 
 _SHARE_READ = 0.8
@@ -179,6 +180,11 @@ class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The minor number of a disk's device, as mdadm --detail shows it."""
 
     disk: str
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        for disk, minor in lab.deep.minors.items():
+            if disk != self.disk:
+                yield LikelyMistake(float(minor), "reading-other-row", {"row": disk})
 
     def value(self, lab: CheckedState) -> float | None:
         found = lab.deep.minors.get(self.disk)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.names import kernel_name
-from lab.disks.inventory import read_heads
+from lab.disks.inventory import read_ends, read_heads
 from lab.gates.numbers import digits
 from lab.lessons.checks import LessonCheck
 from lab.lessons.deep_checks import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
@@ -36,7 +36,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
         return DeepState()
     checks = [check for step in lesson.steps for check in _all_checks(step)]
     names = {disk.node: disk.name for disk in session.disks}
-    heads = read_heads(session.machine, list(names), MD_HEAD_BYTES)
+    ends = read_ends(session.machine, list(names), MD_HEAD_BYTES)
     running = {status.name for status in after.arrays}
     paths = {check.path for check in checks if isinstance(check, FileSays)}
     numbers = {name: f"/sys/class/block/{kernel_name(node)}/dev" for node, name in names.items()}
@@ -47,7 +47,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
     nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
     array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
     sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
-    superblocks = {names[node]: found for node, found in superblocks_in(heads).items()}
+    superblocks = {names[node]: found for node, found in superblocks_in(ends).items()}
     written = _written_since(session, texts, (found.created_seconds for found in superblocks.values()))
     return DeepState(
         superblocks=superblocks,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.errors import LessonError
+from lab.gates.numbers import FormatVersion
 from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
 from lab.lessons.schema import HINTS
 from lab.lessons.state import CheckedState, CheckOutcome
@@ -41,7 +42,7 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a student has done in one lesson. Times are ISO 8601 in UTC."""
 
-    format_version: int = 1
+    format_version: FormatVersion = 1
     """Version 1 did not write it."""
     lesson: str
     seed: str = ""
@@ -112,8 +113,8 @@ def done_count(lesson: ReadyLesson, progress: Progress) -> int:
 def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     """Answer the question of the current step, or type the number that it asks for.
 
-    Both may be changed until the step is done. Raises LessonError where nothing is asked, SpecError with the nearest
-    option, or for what is no number.
+    Both may be changed until the step is done. Before the question is answered no number is asked for. Raises
+    LessonError where nothing is asked, SpecError with the nearest option, or for what is no number.
     """
     step = _require_step(lesson, progress)
     if step.ask is not None and text in step.ask.options:
@@ -121,7 +122,8 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     if step.ask is None and step.read is None:
         raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what is to be done")
     options = step.ask.options if step.ask else {}
-    if step.read is None or nearest(text, options):
+    is_predicted = step.ask is None or bool(progress.in_step(step.id).answer)
+    if step.read is None or not is_predicted or nearest(text, options):
         raise unknown_word("answer", text, options)
     step.read.parse(text)
     before = progress.in_step(step.id).passed
@@ -154,7 +156,7 @@ def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView
         views.append(CheckView(check.wanted, dict(check.facts), is_passed, outcome))
     if step.read is not None:
         outcome = step.read.compare(progress.in_step(step.id).reading, lab)
-        views.append(CheckView("reading", {}, outcome.is_passed or _reading_place(step) in kept, outcome))
+        views.append(CheckView(step.read.wanted, {}, outcome.is_passed or _reading_place(step) in kept, outcome))
     is_done = all(view.is_passed for view in views)
     return StepView(
         step, tuple(views), None if is_done else _mistake(step, progress.in_step(step.id).reading, lab), is_done

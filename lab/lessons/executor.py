@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
 
-from lab.lessons.actions import ApartAction, LessonAction
+from lab.actions.action import Action
+from lab.lessons.actions import ApartAction
 from lab.lessons.deep_look import deep_state
 from lab.lessons.engine import StepView
 from lab.lessons.faults import APART_FROM_THE_LAB
 from lab.lessons.measure_checks import ResultCheck
 from lab.lessons.ready import ReadyStep
 from lab.lessons.state import CheckedState
-from lab.lessons.student import LessonSession, marks_of
+from lab.lessons.student import LessonSession, marks_of, require_no_drill
 from lab.session.events import events_between
 from lab.session.monitor import Snapshot, take_snapshot
 from lab.session.session import LabSession
@@ -44,12 +45,12 @@ class Watch:
 
 
 def carry_out(
-    actions: Sequence[LessonAction],
+    actions: Sequence[Action],
     opened: LessonSession,
     *,
     opener: Callable[[], AbstractContextManager[LabSession]],
     run_apart: Callable[[ApartAction], None],
-    before_action: Callable[[LessonAction], None] = lambda _: None,
+    before_action: Callable[[Action], None] = lambda _: None,
 ) -> StepView | None:
     """Do all actions, and look at the step at the end, while the lab is still open where that was needed.
 
@@ -66,6 +67,7 @@ def carry_out(
             view = None
             continue
         with opener() as session:
+            require_no_drill(session, opened.lesson)
             require_mdadm(session.machine, opened.lesson.needs_mdadm, f"lesson {opened.lesson.id}")
             watch = Watch(opened, session)
             for action in group:
@@ -83,6 +85,7 @@ def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextMa
     if not needs_lab(step):
         return opened.look(opened.state_apart)
     with opener() as session:
+        require_no_drill(session, opened.lesson)
         return Watch(opened, session).look()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
+
+import msgspec
 
 from lab.errors import SpecError
 from lab.fault_lab.configuration import find_configuration
@@ -16,7 +18,7 @@ from lab.gates.numbers import PointCount, Seed
 from lab.host.clock import moment
 from lab.lessons.actions import ApartAction
 from lab.lessons.checks import LessonCheck
-from lab.lessons.readings import Source
+from lab.lessons.readings import LikelyMistake, Source
 from lab.lessons.state import CheckedState, CheckOutcome, Facts, PlayedFault
 from lab.machine import Host
 
@@ -118,8 +120,25 @@ class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
     variant: str
     fact: str
 
+    is_of_result: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         _known_scenario(self.scenario)
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        played = lab.played.get(str(self.scenario))
+        variants = played.outcome.variants if played else ()
+        for variant in variants:
+            if variant.name != self.variant:
+                other = msgspec.structs.replace(self, variant=variant.name).value(lab)
+                if other is not None:
+                    yield LikelyMistake(other, "reading-other-row", {"row": variant.name})
+        own = next((variant for variant in variants if variant.name == self.variant), None)
+        checks = [check.what for step in own.steps for check in step.checks] if own else []
+        for fact in dict.fromkeys(checks):
+            other = None if fact == self.fact else msgspec.structs.replace(self, fact=fact).value(lab)
+            if other is not None:
+                yield LikelyMistake(other, "reading-other-fact", {"fact": fact, "asked": self.fact})
 
     def value(self, lab: CheckedState) -> float | None:
         played = lab.played.get(str(self.scenario))
@@ -136,9 +155,20 @@ class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """The same fact of two variants of a scenario, divided."""
 
     scenario: int
+    is_of_result: ClassVar[bool] = True
     fact: str
     of: str
     to: str
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        facts: Facts = {"of": self.of, "to": self.to}
+        right = self.value(lab)
+        if right:
+            yield LikelyMistake(1 / right, "reading-upside-down", facts)
+        for name in (self.of, self.to):
+            alone = FaultFigure(scenario=self.scenario, variant=name, fact=self.fact).value(lab)
+            if alone is not None:
+                yield LikelyMistake(alone, "reading-not-divided", facts)
 
     def value(self, lab: CheckedState) -> float | None:
         above, below = (
@@ -150,11 +180,20 @@ class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.figure"):
     """How many crash points of a configuration were judged so."""
 
+    is_of_result: ClassVar[bool] = True
     configuration: str
     judgement: PointJudgement
 
     def __post_init__(self) -> None:
         _known_configuration(self.configuration)
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        found = lab.points.get(self.configuration)
+        for other, count in (found.judgements if found else {}).items():
+            if other != self.judgement:
+                yield LikelyMistake(float(count), "reading-other-row", {"row": str(other)})
+        if found:
+            yield LikelyMistake(float(sum(found.judgements.values())), "reading-all-of-them", {})
 
     def value(self, lab: CheckedState) -> float | None:
         found = lab.points.get(self.configuration)

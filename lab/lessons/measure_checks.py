@@ -101,8 +101,8 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     def facts(self) -> Facts:
         return {
             "measure": self.measure,
-            "of": _label(self.of, self.to),
-            "to": _label(self.to, self.of),
+            "of": label_of(self.of, self.to),
+            "to": label_of(self.to, self.of),
             "figure": self.figure.value,
             "at_least": f"{self.at_least:g}",
             "at_most": f"{self.at_most:g}",
@@ -152,8 +152,8 @@ def values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[
     return [value for value in found if value is not None]
 
 
-def _label(choice: CellChoice, other: CellChoice) -> str:
-    """What tells the two parts apart: the array, and the workload or phase where those differ."""
+def label_of(choice: CellChoice, other: CellChoice) -> str:
+    """What tells one part of a result from another: the array, and the workload or phase where those differ."""
     words = [choice.array] if choice.array != other.array else []
     if choice.workload != other.workload:
         words.append(choice.workload)

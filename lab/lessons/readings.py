@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 import statistics
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
 
 from lab.errors import SpecError
-from lab.lessons.measure_checks import CellChoice, Figure, values_of
-from lab.lessons.state import CheckedState, CheckOutcome
-from lab.units import GIB, KIB, MIB
+from lab.lessons.measure_checks import CellChoice, Figure, label_of, values_of
+from lab.lessons.state import CheckedState, CheckOutcome, Facts
+from lab.units import GIB, KIB, MIB, SECTOR_BYTES
 
 UNITS = {
     "": 1.0,
@@ -28,17 +29,48 @@ UNITS = {
     "years": 365.25 * 24 * 3600.0,
     "%": 0.01,
     "ms": 1e-3,
+    "bytes": 1.0,
     "KiB": float(KIB),
     "MiB": float(MIB),
     "GiB": float(GIB),
     "KiB/s": float(KIB),
     "MiB/s": float(MIB),
+    "MB/s": 1e6,
 }
 """Unit in which a figure can be asked for -> its size in seconds, bytes, bytes a second or counts."""
+_BYTES = {
+    "bytes": 1.0,
+    "KB": 1e3,
+    "KiB": float(KIB),
+    "MB": 1e6,
+    "MiB": float(MIB),
+    "GB": 1e9,
+    "GiB": float(GIB),
+    "TB": 1e12,
+}
+_SAME_KIND: tuple[Mapping[str, float], ...] = (
+    {"ms": 1e-3, "s": 1.0, "minutes": 60.0, "h": 3600.0, "days": 86400.0, "years": UNITS["years"]},
+    {**_BYTES, "sectors": float(SECTOR_BYTES), "blocks of 4 KiB": 4.0 * KIB, "terabits": 1e12 / 8},
+    {**{f"{name}/s": size for name, size in _BYTES.items()}, "Kibit/s": KIB / 8, "Mbit/s": 1e6 / 8},
+    {"%": 0.01, "fractions of 1": 1.0},
+    {"thousand": 1e3, "single ones": 1.0},
+)
+"""Units that are taken for one another, and their sizes."""
 _NUMBER = re.compile(r"([-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?)\s*(.*)")
-_MISTAKEN_FACTORS = (1000.0, 1024.0, 8.0)
-"""What a wrong unit makes of a right number: a prefix, or bits for bytes."""
-_NEAR_A_FACTOR = 0.03
+NOT_COMPARED = ("reading-not-given", "reading-nothing-there")
+"""Findings that say nothing of whether a number is right."""
+_CLOSEST_UNITS_PERCENT = 1.0
+"""KiB and KB are 2.4 % apart: a number that is nearer to another unit than this was read off in that unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyMistake:
+    """A number that is typed by mistake: ``said`` is a key of the words of each language, ``facts`` fill them."""
+
+    value: float
+    """In seconds, bytes, bytes a second or counts, as ``Source.value``."""
+    said: str
+    facts: Facts
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="get"):
@@ -48,10 +80,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """It is about arrays, so the lab must be open to know it."""
     is_plain: ClassVar[bool] = False
     """The value is written in the unit that is asked for."""
+    is_of_result: ClassVar[bool] = False
+    """It is looked up in a result that the student has made."""
 
     @abstractmethod
     def value(self, lab: CheckedState) -> float | None:
         """The number, in seconds, bytes, bytes a second or as a count; None: not there yet."""
+
+    def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
+        """Other numbers that stand beside the right one, the likeliest first."""
+        return ()
 
 
 class Number(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="number"):
@@ -67,6 +105,7 @@ class Number(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.figure"):
     """A figure of one part of a measurement; of several repeats their median."""
 
+    is_of_result = True
     measure: str
     of: CellChoice
     figure: Figure = Figure.IOPS
@@ -76,14 +115,46 @@ class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
         found = values_of(record, self.of, self.figure) if record else []
         return statistics.median(found) if found else None
 
+    def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
+        for other in other_cells(lab, self.measure, self.of):
+            row = {"row": label_of(other, self.of)}
+            yield from _likely(msgspec.structs.replace(self, of=other).value(lab), "reading-other-row", row)
+        for figure in Figure:
+            if figure is not self.figure:
+                facts = {"figure": figure.value, "asked": self.figure.value}
+                yield from _likely(
+                    msgspec.structs.replace(self, figure=figure).value(lab), "reading-other-figure", facts
+                )
+
 
 class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.ratio"):
     """One figure of two parts of a measurement, divided."""
 
+    is_of_result = True
     measure: str
     of: CellChoice
     to: CellChoice
     figure: Figure = Figure.IOPS
+
+    def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
+        facts: Facts = {"of": label_of(self.of, self.to), "to": label_of(self.to, self.of)}
+        right = self.value(lab)
+        yield from _likely(1 / right if right else None, "reading-upside-down", facts)
+        for figure, choice in ((self.figure, self.of), (self.figure, self.to)):
+            alone = ResultFigure(measure=self.measure, of=choice, figure=figure).value(lab)
+            yield from _likely(alone, "reading-not-divided", facts)
+        for name in dict.fromkeys(other.workload for other in other_cells(lab, self.measure, self.of)):
+            if name in (self.of.workload, self.to.workload):
+                continue
+            pair = {side: msgspec.structs.replace(getattr(self, side), workload=name) for side in ("of", "to")}
+            yield from _likely(
+                msgspec.structs.replace(self, **pair).value(lab), "reading-other-row", {**facts, "row": name}
+            )
+        for figure in Figure:
+            if figure is not self.figure:
+                wrong = {"figure": figure.value, "asked": self.figure.value}
+                other = msgspec.structs.replace(self, figure=figure).value(lab)
+                yield from _likely(other, "reading-other-ratio", wrong)
 
     def value(self, lab: CheckedState) -> float | None:
         above = ResultFigure(measure=self.measure, of=self.of, figure=self.figure).value(lab)
@@ -110,23 +181,37 @@ class Reading:
     unit: str
     source: Source
     within_percent: float
+    times: float = 1.0
+    """What is asked for is so many times the source's number."""
 
     def expected(self, lab: CheckedState) -> float | None:
         """The right number, in the unit that is asked for; None: there is nothing to read yet."""
         value = self.source.value(lab)
-        return value if value is None or self.source.is_plain else value / UNITS[self.unit]
+        if value is None:
+            return None
+        return self.times * (value if self.source.is_plain else value / UNITS[self.unit])
+
+    @property
+    def wanted(self) -> str:
+        """The key of the sentence that says what must hold."""
+        return "reading.result" if self.source.is_of_result else "reading"
 
     def parse(self, text: str) -> float:
         """The number in what was typed, with a decimal point or comma, and with the unit or without.
 
-        Raises SpecError for anything else.
+        Raises SpecError for anything else. No example of a number is given: it might be the answer.
         """
-        match = _NUMBER.fullmatch(text.strip())
-        asked = f"a number in {self.unit}" if self.unit else "a number"
+        digits = "type digits, with a point or comma before decimals"
+        asked = f"{digits}; the unit is {self.unit}" if self.unit else digits
+        if not text.strip():
+            raise SpecError("no number was typed", hint=asked)
+        # Digits in groups, as bits and thousands are written.
+        joined = re.sub(r"(?<=\d) +(?=\d)", "", text.strip())
+        match = _NUMBER.fullmatch(joined)
         if match is None:
-            raise SpecError(f"'{text}' is no number", hint=f"this step asks for {asked}, such as 12.5")
+            raise SpecError(f"'{text}' is no number", hint=asked)
         if match[2] and match[2].lower() != self.unit.lower():
-            raise SpecError(f"'{text}' is not in the unit asked for", hint=f"this step asks for {asked}")
+            raise SpecError(f"'{text}' is not in the unit asked for", hint=asked)
         # Thousands are what lessons and tools print with commas; a decimal comma has other digits after it.
         is_grouped = re.fullmatch(r"[1-9][0-9]{0,2}(,[0-9]{3})+", match[1])
         return float(match[1].replace(",", "" if is_grouped else "."))
@@ -144,22 +229,64 @@ class Reading:
         except SpecError:
             # Kept by an earlier raidlab, whose lesson asked for another unit, or written by hand.
             return CheckOutcome(False, "reading-not-given")
-        # What is printed is rounded, so nothing finer than that can be asked for.
-        if abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9:
-            return CheckOutcome(True, "reading-right", {**facts, "value": self._with_unit(_plain(expected))})
-        return CheckOutcome(False, "reading-other-unit" if _is_other_unit(given, expected) else "reading-off", facts)
+        if self._is_near(given, expected):
+            value = self._with_unit(_plain(expected))
+            said = "reading-exact" if value == facts["given"] else "reading-right"
+            return CheckOutcome(True, said, {**facts, "value": value})
+        for likely in self.source.mistakes(lab):
+            wrong = likely.value / (1.0 if self.source.is_plain else UNITS[self.unit])
+            if self._is_near(given, wrong) or _is_rounded(typed, given, wrong):
+                return CheckOutcome(False, likely.said, {**facts, **likely.facts})
+        if other := self._other_unit(given, expected):
+            told = {"number": f"{given:.12g}", "other": other, "unit": self.unit}
+            return CheckOutcome(False, "reading-other-unit", told)
+        return CheckOutcome(False, "reading-off-result" if self.source.is_of_result else "reading-off", facts)
+
+    def _is_near(self, given: float, expected: float) -> bool:
+        """Whether they are the same number; what is printed is rounded, so nothing finer can be asked for."""
+        return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
+
+    def _other_unit(self, given: float, expected: float) -> str:
+        """The unit in which the number would be right; empty: in none that is taken for the one asked for."""
+        kind: Mapping[str, float] = next((kind for kind in _SAME_KIND if self.unit in kind), {})
+        most = max(self.within_percent, _CLOSEST_UNITS_PERCENT) / 100
+        found = {
+            name: abs(given * size / (expected * kind[self.unit]) - 1)
+            for name, size in kind.items()
+            if name != self.unit and expected > 0
+        }
+        near = min(found, key=lambda name: found[name], default="")
+        return near if near and found[near] <= most else ""
 
     def _with_unit(self, number: str) -> str:
         number = number.strip()
         return f"{number} {self.unit}" if self.unit and number[-1:].isdigit() else number
 
 
+def other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[CellChoice]:
+    """The other rows of a result, each once, in order."""
+    record = lab.results.get(measure)
+    rows = [(cell.array, cell.workload, cell.phase) for cell in record.cells] if record else []
+    own = {(cell.array, cell.workload, cell.phase) for cell in choice.find(record)} if record else set()
+    return [CellChoice(array=row[0], workload=row[1], phase=row[2]) for row in dict.fromkeys(rows) if row not in own]
+
+
+def _likely(value: float | None, said: str, facts: Facts) -> Iterator[LikelyMistake]:
+    if value is not None:
+        yield LikelyMistake(value, said, facts)
+
+
+def _is_rounded(typed: str, given: float, value: float) -> bool:
+    """Whether ``typed`` is that value with fewer digits, but two at least.
+
+    A ratio upside down goes with the time that requests wait, so what was rounded must not be taken for their ratio.
+    """
+    written = re.match(r"\s*(\d+)(?:[.,](\d+))?(?![\d.,eE])", typed)
+    if written is None:
+        return False
+    whole, decimals = written[1], written[2] or ""
+    return len((whole + decimals).lstrip("0")) >= 2 and abs(given - value) <= 0.5 * 10.0 ** -len(decimals) + 1e-9
+
+
 def _plain(value: float) -> str:
     return f"{value:.0f}" if value == round(value) else f"{value:.4g}"
-
-
-def _is_other_unit(given: float, expected: float) -> bool:
-    if given <= 0 or expected <= 0:
-        return False
-    larger = max(given, expected) / min(given, expected)
-    return any(abs(larger / factor - 1) < _NEAR_A_FACTOR for factor in _MISTAKEN_FACTORS)

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lab.actions import ACTIONS as LAB_ACTIONS
+from lab.actions.action import Action
 from lab.errors import SpecError
 from lab.experiments import schema as experiments
 from lab.experiments.schema import Experiment
 from lab.lessons import actions, blocks, checks, deep_checks, faults, measure_checks, readings, reliability
-from lab.lessons.actions import ApartAction, LessonAction, RunMeasurement
+from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.checks import LessonCheck
 from lab.lessons.readings import UNITS, Reading, Source
 from lab.lessons.schema import (
@@ -30,68 +32,38 @@ from lab.lessons.schema import (
     fill,
     fill_tree,
 )
+from lab.old_names import with_new_arguments
 from lab.parts import all_added
 from lab.session.versions import NeededMdadm
-from lab.tomlfile import convert_tree, decode_toml, nearest, unknown_word
+from lab.tomlfile import decode_toml, kinds_by_tag, make_tagged, unknown_word
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def _by_tag(kinds: Iterable[type[T]]) -> dict[str, type[T]]:
-    return {str(kind.__struct_config__.tag): kind for kind in kinds}
-
-
-def _kinds(module: object, key: str) -> list[type]:
-    """The classes of a module whose name stands under ``key`` in a lesson file."""
-    found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)]
-    # A class without a tag of its own is called as it is in Python: a base class.
-    return [
-        kind
-        for kind in found
-        if kind.__struct_config__.tag_field == key and kind.__struct_config__.tag != kind.__name__
-    ]
-
-
-def _kinds_in(key: str, *modules: object) -> list[type]:
-    return [kind for module in modules for kind in _kinds(module, key)]
-
-
-CHECKS: Mapping[str, type[LessonCheck]] = _by_tag(
-    _kinds_in("that", checks, measure_checks, deep_checks, blocks, faults)
-)
-ACTIONS: Mapping[str, type[LessonAction]] = _by_tag(_kinds_in("act", actions, blocks, faults))
-SOURCES: Mapping[str, type[Source]] = _by_tag(
-    [
-        *_kinds_in("get", readings, deep_checks, reliability, blocks, faults),
-        *all_added("reading of lessons"),
-    ]
-)
+CHECKS: Mapping[str, type[LessonCheck]] = kinds_by_tag("that", (checks, measure_checks, deep_checks, blocks, faults))
+ACTIONS: Mapping[str, type[Action]] = {
+    **{str(kind.__struct_config__.tag): kind for kind in LAB_ACTIONS if kind.in_lessons},
+    **kinds_by_tag("act", (actions, faults)),
+}
+SOURCES: Mapping[str, type[Source]] = {
+    **kinds_by_tag("get", (readings, deep_checks, reliability, blocks, faults)),
+    **{str(kind.__struct_config__.tag): kind for kind in all_added("reading of lessons")},
+}
 
 
 def make_check(written: Mapping[str, Any], *, where: str) -> LessonCheck:
     """A check as written. Raises SpecError that names the nearest check or key."""
-    return _make(written, CHECKS, "check", "that", where)
+    return make_tagged(written, CHECKS, what="check", key="that", where=where)
 
 
-def make_action(written: Mapping[str, Any], *, where: str) -> LessonAction:
+def make_action(written: Mapping[str, Any], *, where: str) -> Action:
     """An action as written. Raises SpecError that names the nearest action or key."""
-    return _make(written, ACTIONS, "action", "act", where)
+    return make_tagged(with_new_arguments(written), ACTIONS, what="action", key="act", where=where)
 
 
 def make_source(written: Mapping[str, Any], *, where: str) -> Source:
     """Where a reading comes from, as written. Raises SpecError that names the nearest source or key."""
-    return _make(written, SOURCES, "source of a reading", "get", where)
-
-
-def _make(written: Mapping[str, Any], kinds: Mapping[str, type[T]], what: str, key: str, where: str) -> T:
-    name = written.get(key)
-    if not isinstance(name, str):
-        raise SpecError(f"{where}: a {what} without '{key}'", hint=f"{key} = one of: {', '.join(sorted(kinds))}")
-    if name not in kinds:
-        near = nearest(name, kinds)
-        hint = f"did you mean '{near}'?" if near else f"known: {', '.join(sorted(kinds))}"
-        raise SpecError(f"{where}: there is no {what} '{name}'", hint=hint)
-    return convert_tree(dict(written), kinds[name], source=f"{where}: {name}")
+    return make_tagged(written, SOURCES, what="source of a reading", key="get", where=where)
 
 
 BY_HAND = "{by_hand}"
@@ -116,13 +88,17 @@ class ReadyStep:
     id: str
     say: str
     ask: Question | None
-    do: tuple[LessonAction, ...]
+    do: tuple[Action, ...]
     checks: tuple[LessonCheck, ...]
+    secret: tuple[str, ...]
+    """Names of checks that do not tell what they want before they hold."""
     read: Reading | None
     hints: tuple[str, ...]
     """With ``BY_HAND`` still in them: see ``hints_by_hand``."""
     explain: str
     mistakes: tuple[ReadyMistake, ...]
+    values: Values
+    """What the seed chose, as far as the step's texts tell it."""
 
     @property
     def hints_by_hand(self) -> tuple[str, ...]:
@@ -146,7 +122,7 @@ class ReadyWrong:
     """A recorded wrong solution."""
 
     step: str
-    do: tuple[LessonAction, ...]
+    do: tuple[Action, ...]
     mistake: str
 
 
@@ -232,11 +208,19 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText | None, values: Value
         ask=_question(ask, values) if ask else None,
         do=do,
         checks=_checks(step.check, values, where),
+        secret=step.secret,
         read=_reading(step, text, values, where),
         hints=tuple(fill(hint, values) for hint in hints),
         explain=fill(text.explain if text else step.explain, values),
         mistakes=tuple(_mistake(step, each, text, values, where) for each in step.mistakes),
+        values={name: value for name, value in values.items() if f"{{seed.{name}}}" in _shown(step)},
     )
+
+
+def _shown(step: LessonStep) -> str:
+    """All that is shown of a step from its beginning."""
+    asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
+    return "\n".join((step.say, *asked, step.read.question if step.read else ""))
 
 
 def _question(ask: Question, values: Values) -> Question:
@@ -264,8 +248,17 @@ def _mistake(step: LessonStep, mistake: Mistake, text: StepText | None, values: 
     typed = None
     if mistake.types and step.read is not None:
         source = make_source(fill_tree(mistake.types, values), where=where)
-        typed = Reading("", step.read.unit, source, step.read.within_percent)
+        times = _times(fill(str(mistake.times), values), where)
+        typed = Reading("", step.read.unit, source, step.read.within_percent, times)
     return ReadyMistake(mistake.id, _checks(mistake.when, values, where), typed, fill(hint, values))
+
+
+def _times(text: str, where: str) -> float:
+    """Raises SpecError for what is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(f"{where}: times is '{text}'", hint="write a number, or a seed variable that is one") from None
 
 
 def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import ClassVar
 
 from lab.lessons.readings import Source
 from lab.lessons.state import CheckedState
@@ -22,6 +23,7 @@ _SECONDS_PER_HOUR = 3600.0
 class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.rate"):
     """Bytes a second that a measured rebuild wrote to the new drive; of several their median."""
 
+    is_of_result: ClassVar[bool] = True
     measure: str
     array: str
 
@@ -35,6 +37,7 @@ class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.time"):
     """How long a drive of so many TB (10^12 bytes) takes at the rate of a measured rebuild."""
 
+    is_of_result: ClassVar[bool] = False
     drive_tb: float
 
     def value(self, lab: CheckedState) -> float | None:

@@ -10,18 +10,17 @@ with every Python, and a variable that is added later leaves the others as they 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from lab import tomlfile
 from lab.errors import SpecError
-from lab.gates.numbers import DiskCount
+from lab.gates.numbers import DiskCount, FormatVersion
 from lab.gates.text import shortened
 from lab.old_names import DRAWN_AS
 from lab.session.versions import NeededMdadm
-from lab.tomlfile import unknown_word
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
@@ -88,6 +87,8 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Checks that all hold in that state."""
     types: Arguments = {}
     """The number that is typed by mistake: a source as in a reading; nothing: it is about the lab alone."""
+    times: float | str = 1.0
+    """So many times the number of ``types``; a text has the seed's places in braces."""
     hint: str
 
 
@@ -102,6 +103,8 @@ class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The step's own solution, which the app can carry out."""
     check: tuple[Arguments, ...] = ()
     """What must hold on the real lab; a question and a reading count as checks of their own."""
+    secret: tuple[str, ...] = ()
+    """Names of checks whose sentence would give the choice away: it is told only when they hold."""
     read: ReadingPlan | None = None
     """A number to be read off, once everything is done."""
     hints: tuple[str, ...]
@@ -122,7 +125,7 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One lesson with its English text."""
 
-    format_version: int
+    format_version: FormatVersion
     id: str
     """Equal to the file's name; the number in front is its place in the course."""
     title: str
@@ -168,7 +171,7 @@ class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Translation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All texts of a lesson in another language."""
 
-    format_version: int
+    format_version: FormatVersion
     id: str
     language: str
     title: str
@@ -191,7 +194,8 @@ class Varied(Protocol):
     def seed(self) -> Mapping[str, Variable]: ...
 
 
-_PLACEHOLDER = re.compile(r"\{seed\.([a-z_]+)\}")
+SEED = "seed."
+"""Of placeholders: ``{seed.disk}``."""
 
 
 def draw(varied: Varied, seed: str) -> Values:
@@ -213,28 +217,12 @@ def draw(varied: Varied, seed: str) -> Values:
 
 def fill(text: str, values: Mapping[str, Value]) -> str:
     """The text with every ``{seed.…}`` filled in. Raises SpecError with the nearest name for an unknown one."""
-
-    def value_of(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in values:
-            raise unknown_word("seed variable", name, values)
-        return str(values[name])
-
-    return _PLACEHOLDER.sub(value_of, text)
+    return tomlfile.fill(text, values, SEED, "seed variable")
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
     """As ``fill`` for all texts of a tree; a text that is one placeholder becomes the value itself, number or text."""
-    if isinstance(tree, dict):
-        return {key: fill_tree(value, values) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [fill_tree(value, values) for value in tree]
-    if not isinstance(tree, str):
-        return tree
-    whole = _PLACEHOLDER.fullmatch(tree)
-    if whole and whole[1] in values:
-        return values[whole[1]]
-    return fill(tree, values)
+    return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 
 def _draw_one(varied: Varied, name: str, variable: Variable, seed: str, values: Values) -> Value:

@@ -22,7 +22,7 @@ from lab.lessons.course import Course, LessonFiles, LessonWords, built_in_course
 from lab.lessons.engine import Progress, StepView
 from lab.lessons.faults import PlayScenario, TryPoints, played_since, points_since
 from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
-from lab.lessons.schema import SOURCE_LANGUAGE
+from lab.lessons.schema import HINTS, SOURCE_LANGUAGE
 from lab.lessons.state import CheckedState, MarkSeen, PlayedFault
 from lab.lessons.store import LessonStore, StudentState
 from lab.lessons.validation import check_file
@@ -30,6 +30,7 @@ from lab.machine import Host, Target
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
+from lab.session.arrival import read_arrival
 from lab.session.data_mark import last_verdicts, read_marks
 from lab.session.events import Event
 from lab.session.monitor import Snapshot
@@ -120,6 +121,11 @@ class LessonSession:
         progress, count = engine.take_hint(self.lesson, self.progress)
         self._keep(progress)
         return step.hints_by_hand[count - 1] if step else ""
+
+    def take_all_hints(self) -> None:
+        """The whole answer is about to be shown. Raises LessonError when the lesson is done."""
+        for _ in range(HINTS):
+            self.hint()
 
     def note_help(self) -> None:
         """The lab is about to do the current step."""
@@ -328,8 +334,18 @@ def _kept(word: str, files: LessonFiles) -> str:
     return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
 
 
+def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
+    """Raises LessonError while a drill is open on the lab's disks: a lesson would take its arrays for the student's."""
+    if drill := read_arrival(session.folder):
+        raise LessonError(
+            f"lesson {lesson.id} waits: the drill '{drill.title}' is open on these disks",
+            hint="'raidlab drill debrief' ends the drill with a verdict, 'raidlab drill leave' without",
+        )
+
+
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, and they are free."""
+    require_no_drill(session, lesson)
     require_disk_names(session, lesson)
     free = {disk.name for disk in session.free_disks()}
     busy = [name for name in lesson.disk_names if name not in free]
@@ -355,6 +371,7 @@ def require_disk_names(session: LabSession, lesson: ReadyLesson) -> None:
 
 def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
     """What makes the lab blank for a lesson; None if it is blank already. Raises LessonError if disks are missing."""
+    require_no_drill(session, lesson)
     require_disk_names(session, lesson)
     free = {disk.name for disk in session.free_disks()}
     is_blank = not session.statuses() and free.issuperset(lesson.disk_names)

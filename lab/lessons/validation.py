@@ -12,11 +12,21 @@ from pathlib import Path
 
 from lab.errors import LabError, SpecError
 from lab.lessons.checks import LessonCheck
-from lab.lessons.course import Course, LessonFiles, built_in_course, is_lesson_name, placeholders, read_lesson
+from lab.lessons.course import (
+    Course,
+    LessonFiles,
+    built_in_course,
+    is_lesson_name,
+    placeholders,
+    read_lesson,
+    word_languages,
+    words_in,
+)
 from lab.lessons.measure_checks import RatioWithin, RebuildIntact, ResultCheck
 from lab.lessons.readings import ResultFigure, ResultRatio, Source
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
+from lab.lessons.telling import secret_key
 from lab.tomlfile import nearest
 
 MOST_WITHIN_PERCENT = 10.0
@@ -101,6 +111,7 @@ def _one_step(step: LessonStep) -> Iterator[str]:
     for what in ("say", "explain"):
         if not getattr(step, what).strip():
             yield f"'{what}' is empty: write it"
+    yield from _secret_problems(step)
     if len(step.hints) != HINTS:
         yield f"it has {len(step.hints)} hints: write {HINTS}, from a nudge to the whole answer"
     if not all(hint.strip() for hint in step.hints):
@@ -128,6 +139,19 @@ def _one_step(step: LessonStep) -> Iterator[str]:
             yield f"mistake {mistake.id} needs 'when' or 'types', and 'hint': write them"
         if mistake.types and step.read is None:
             yield f"mistake {mistake.id} is about a number, and the step asks for none: write a [steps.read]"
+
+
+def _secret_problems(step: LessonStep) -> Iterator[str]:
+    names = [str(check.get("that", "")) for check in step.check]
+    for name in step.secret:
+        if name not in names:
+            yield f"secret names '{name}', which is no check of it: {_choose(name, names)}"
+            continue
+        try:
+            for language in word_languages():
+                secret_key(words_in(language), name)
+        except SpecError as error:
+            yield f"{error.message}: {error.hint}"
 
 
 def _require_sound(ready: ReadyLesson) -> None:

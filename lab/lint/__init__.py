@@ -1,1 +1,1 @@
-"""The methodology guard: named rules, and the checks that tell where a plan, a recipe or a result breaks them."""
+"""The methodology guard: named rules, and checks that find violations in a plan, a recipe or a result."""

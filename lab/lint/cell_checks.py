@@ -1,4 +1,4 @@
-"""Checks of a machine right before measuring, and of one cell right after."""
+"""Checks of a machine immediately before measuring, and of one cell immediately after."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ IDLE_ACTIONS = frozenset({"", "idle", "frozen"})
 MOST_STEAL_FRACTION = 0.02
 MOST_CACHED_FRACTION = 0.05
 MOST_WAITED_FRACTION = 0.10
-"""A measurement during which the machine waited longer than this for a processor was disturbed."""
+"""A measurement was disturbed if the machine waited longer than this for a processor."""
 _PHASES_WITH_SYNC = frozenset({"rebuilding"})
 
 
 LEAST_SHARE_MEASURED = 0.8
-"""Of the time that was asked for; documents of fio that are later leave less between them."""
+"""Of the requested time; late documents of fio leave less time between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """One member, or array, as the machine has it."""
+    """The state of one member, or array, on the machine."""
 
     name: str
     size_bytes: int
     is_counted: bool = True
     """queue/iostats."""
     loop_direct: bool | None = None
-    """loop/dio; None: no loop device."""
+    """loop/dio; None if it is not a loop device."""
     holders: tuple[str, ...] = ()
     sync_action: str = ""
-    """Of an array."""
+    """For an array."""
 
 
 @dataclass(frozen=True, slots=True)
 class LintedMachine:
-    """What is read from the machine right before measuring."""
+    """State of the machine, read immediately before measuring."""
 
     devices: tuple[DeviceFacts, ...]
     debug_options: tuple[str, ...] = ()
-    """Options of the running kernel that check it while it runs."""
+    """Kernel options that enable run-time checks in the running kernel."""
     expected_holders: dict[str, str] = field(default_factory=dict)
-    """Device -> the array that should hold it."""
+    """Device -> its expected array."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """One measured cell, with what the samples showed meanwhile."""
+    """One measured cell, with the samples taken during the measurement."""
 
     name: str
     phase: str
     is_mix: bool
     read_bytes: int = 0
     written_bytes: int = 0
-    """What fio moved while the members were watched."""
+    """I/O of fio while the members were monitored."""
     member_read_bytes: int | None = None
     member_written_bytes: int | None = None
     sync_actions: frozenset[str] = frozenset()
@@ -66,13 +66,13 @@ class CellFacts:
     is_steady: bool | None = None
     steady_words: str = ""
     fewest_ios: int | None = None
-    """Of the direction with the fewest; None: no percentiles were given."""
+    """Of the direction with the fewest I/Os; None if there are no percentiles."""
     is_cold: bool = True
     declared_cold: bool = True
 
 
 def lint_cell(cell: CellFacts) -> Iterator[LintFinding]:
-    """Everything that the cell shows."""
+    """All findings for the cell."""
     yield from run_checks(CELL_CHECKS, cell)
 
 
@@ -90,7 +90,7 @@ def _mixed_directions(cell: CellFacts) -> Iterator[Seen]:
 def _io_not_on_members(cell: CellFacts) -> Iterator[Seen]:
     pairs = (
         ("read", cell.read_bytes, cell.member_read_bytes),
-        # Every level writes each byte at least once on a member.
+        # Every level writes each byte to at least one member.
         ("wrote", cell.written_bytes, cell.member_written_bytes),
     )
     for word, job_bytes, member_bytes in pairs:
@@ -143,7 +143,7 @@ CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
 
 
 def lint_machine(machine: LintedMachine) -> Iterator[LintFinding]:
-    """Everything that the machine shows."""
+    """All findings for the machine."""
     yield from run_checks(MACHINE_CHECKS, machine)
 
 

@@ -1,4 +1,4 @@
-"""Checks of an experiment as written."""
+"""Checks of an experiment before it runs, as specified in its file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from lab.units import SECTOR_BYTES, human_bytes, human_seconds
 
 TRUSTWORTHY_REPEATS = 6
 SHORTEST_IN_LATENCIES = 10
-"""A run is so many mean latencies long, or it measures how its queue was filled."""
+"""Minimum length of a run in mean latencies; a shorter run measures how its queue fills."""
 WARMUP_IN_LATENCIES = 2
-"""After so many every request of the first burst has been answered."""
+"""After this many mean latencies every request of the first burst has completed."""
 SHORTEST_IN_QUEUES, WARMUP_IN_QUEUES = 3.0, 1.5
-"""The same, times the requests a disk. Requests begin evenly spread, and queues drift apart as a random walk does: with
-q of them a disk they forget how they began in about 0.8 q² service times, and until then the array is too fast."""
+"""The same, in mean latencies times the requests per disk. Requests start evenly distributed, and queues drift apart
+like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and until
+then the array is too fast."""
 ROOM_FRACTION = 0.97
-"""What a file system leaves of an array for files, about: ext4 without reserved blocks, xfs with its log."""
+"""The approximate fraction of an array that a file system leaves for files: ext4 without reserved blocks, xfs with its
+log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class ArrayFacts:
     level: str
     members: int
     usable_bytes: int | None = None
-    """None: not known before it is built."""
+    """None: unknown before it is built."""
     assume_clean: bool = False
 
     @property
@@ -43,7 +45,7 @@ class JobFacts:
 
     id: str
     arrays: tuple[str, ...]
-    """On which it runs."""
+    """The arrays that it runs on."""
     reads: bool
     writes: bool
     block_bytes: int
@@ -52,15 +54,16 @@ class JobFacts:
     runtime_seconds: float
     warmup_seconds: float
     total_file_bytes: int | None
-    """Over all its jobs; None: the free space decides."""
+    """Sum over all its jobs; None: determined by the free space."""
     recipe: str = ""
     """A literal fio job file."""
     expected_latency_seconds: float | None = None
-    """What theory expects at the mean, on the slowest of its arrays; None: theory expects nothing."""
+    """The predicted mean latency on the slowest of its arrays; None: no prediction."""
     queue_per_disk: float = 0.0
-    """Requests in flight for each disk of that array; 0 where there is only one, whose queue has no other."""
+    """Requests in flight for each disk of that array; 0 for a single disk: there is no other queue to drift apart
+    from."""
     has_own_seeds: bool = True
-    """Whether each repeat has addresses of its own."""
+    """Whether each repeat has its own addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class PlanFacts:
 
 
 def lint_plan(plan: PlanFacts) -> Iterator[LintFinding]:
-    """Everything that can be told before anything is started."""
+    """All findings possible before the start."""
     yield from run_checks(CHECKS, plan)
     for job in plan.jobs:
         if job.recipe:
@@ -129,7 +132,7 @@ def _parity_unverified(plan: PlanFacts) -> Iterator[Seen]:
 
 
 def _never_written(plan: PlanFacts) -> Iterator[Seen]:
-    # An emulated drive takes as long for a hole as for data.
+    # An emulated drive takes the same time for unallocated space as for data.
     if plan.writes_files_first or plan.disk_kind == "spindle":
         return
     for job in plan.jobs:

@@ -1,4 +1,4 @@
-"""Checks of a stored result: where it was measured, and what its cells have and lack."""
+"""Checks of a stored result: its machine, and the contents and gaps of its cells."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
 def lint_conditions(conditions: Conditions) -> Iterator[LintFinding]:
-    """What the machine alone says about the trust in its figures."""
+    """Findings on the trustworthiness of figures that follow from the machine alone."""
     yield from run_checks(CONDITION_CHECKS, conditions)
 
 
 def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
-    """Everything that a stored result shows, and the stamps that it carries."""
+    """All findings for a stored result, including its stamps."""
     found = [*run_checks(SHOWN_CHECKS, record), *lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
     for cell in record.cells:
         found += stamped(cell.stamps)
@@ -35,15 +35,15 @@ def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
 
 
 def worked_out_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """What today's rules see in the figures of a result, whether or not it was stamped when it was measured."""
+    """Findings of the current rules for the figures of a result, regardless of its stamps at measurement time."""
     return summarised(run_checks(SHOWN_CHECKS, record), shown=_MOST_SHOWN)
 
 
 def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """The stamps that a result is shown with: its own, and what today's rules see in a result from before.
+    """The stamps to display for a result: its own, and findings of the current rules for an older result.
 
-    First what is worked out from the record each time, so that its words are today's: whoever shows a result shows
-    these. What limits the whole result stands before everything else.
+    Stamps computed from the record come first, in the current wording; every display of a result uses these. Stamps
+    that limit the whole result precede all others.
     """
     origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
     said = (*worked_out_stamps(record), *origin)
@@ -56,7 +56,7 @@ def _rule_of(stamp: str) -> str:
 
 
 def as_shown(record: ResultRecord) -> ResultRecord:
-    """The record with the stamps that it is shown with."""
+    """The record with the stamps to display."""
     stamps = shown_stamps(record)
     return record if stamps == record.stamps else msgspec.structs.replace(record, stamps=stamps)
 
@@ -74,7 +74,7 @@ def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
 
 
 def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
-    """Stamps for a result: of a rule that many things break, the first ``shown`` and how many more."""
+    """Stamps for a result: of a rule with many violations, the first ``shown`` and the number of the others."""
     by_rule: dict[str, list[LintFinding]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule_id, []).append(finding)
@@ -87,14 +87,14 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
 
 
 def facts_of_cell(cell: CellRecord) -> CellFacts:
-    """What a stored cell still tells of its measurement."""
+    """The facts on its measurement that a stored cell still contains."""
     sections = [section for section in (cell.figures.reads, cell.figures.writes) if section]
     percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
     steady = cell.steady
     return CellFacts(
         name=cell.key,
         phase=cell.phase,
-        # Whether both directions were meant, only its plan knew: runs are checked for it when they are measured.
+        # Only the plan stated whether both directions were intended: runs are checked for it when they are measured.
         is_mix=True,
         steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
         waited_fraction=cell.waited_fraction,
@@ -106,7 +106,7 @@ def facts_of_cell(cell: CellRecord) -> CellFacts:
 
 
 def steady_words(range_fraction: float, slope_fraction: float) -> str:
-    """How far five rounds lay apart."""
+    """The variation of five rounds."""
     return f"five rounds with a range of {range_fraction:.0%} and a slope of {slope_fraction:.0%} of their mean"
 
 
@@ -209,7 +209,10 @@ def _noisy_neighbour(record: ResultRecord) -> Iterator[Seen]:
 
 
 def same_addresses(record: ResultRecord) -> Iterator[Seen]:
-    """One finding for each load whose repeats all went to the same addresses. Older records tell it by their jobs."""
+    """One finding for each load whose repeats all used the same addresses.
+
+    For older records this is derived from their jobs.
+    """
     groups: dict[tuple[str, str, str], list[CellRecord]] = {}
     for cell in record.cells:
         groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
@@ -226,7 +229,7 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
 
 
 def _resumed(record: ResultRecord) -> Iterator[Seen]:
-    """In virtual time: what another machine begins is not what one machine would have gone on with."""
+    """In virtual time, a run resumed on a new machine differs from an uninterrupted run on one machine."""
     if record.conditions.is_virtual_time and record.resumed_after:
         done = ", ".join(map(str, record.resumed_after))
         yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "a run in one go")
@@ -238,7 +241,7 @@ SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "off-theory": off_theory,
     "resumed": _resumed,
 }
-"""Worked out from a record whenever it is shown."""
+"""Computed from a record whenever it is displayed."""
 SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
 
 

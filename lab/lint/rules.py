@@ -1,4 +1,4 @@
-"""The rules of the methodology guard: what is wrong, why it matters, what to do; and what checks found. Data."""
+"""The rules of the methodology guard: defect, consequence, remedy; and the findings of checks. Data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from lab.tomlfile import read_toml, unknown_word
 
 T = TypeVar("T")
 RULES_FILE = Path(__file__).with_name("rules.toml")
+NOT_PLAYED, NOT_ANALYSED = "not-played-here", "not-analysed"
 
 
 class Effect(StrEnum):
-    """What a broken rule does."""
+    """The consequence of a violation."""
 
     REFUSE = "refuse"
-    """Not started, or not computed, except where the defect is the point of it."""
+    """Does not start, or is not computed, unless the defect is intentional."""
     STAMP = "stamp"
-    """Run, and the result carries the rule's name."""
+    """Runs, and the result carries the rule's name."""
+    NOTE = "note"
+    """No defect: reports the parts that the lint does not check."""
 
 
 class LintStage(StrEnum):
-    """What a rule looks at."""
+    """The object that a rule applies to."""
 
     PLAN = "plan"
     RECIPE = "recipe"
@@ -48,7 +51,7 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     why: str
     remedy: str
     source: str
-    """The study that has the defect, or where the rule comes from."""
+    """The study with the defect, or the origin of the rule."""
     looks_at: tuple[LintStage, ...]
 
 
@@ -63,7 +66,7 @@ def all_rules() -> Mapping[str, LintRule]:
 
 
 def find_rule(name: str) -> LintRule:
-    """A rule by name. Raises SpecError with the nearest one."""
+    """A rule by name. Raises SpecError with the nearest name."""
     rules = all_rules()
     if name not in rules:
         raise unknown_word("rule", name, rules)
@@ -72,7 +75,7 @@ def find_rule(name: str) -> LintRule:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One thing that a check saw: which object, what it is, and what it should be."""
+    """One observation of a check: the object, its actual state, and the required state."""
 
     subject: str
     observed: str
@@ -81,7 +84,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """A broken rule."""
+    """A violation of a rule."""
 
     rule_id: str
     subject: str
@@ -97,8 +100,12 @@ class LintFinding:
         return self.rule.effect is Effect.REFUSE
 
     @property
+    def is_note(self) -> bool:
+        return self.rule.effect is Effect.NOTE
+
+    @property
     def stamp(self) -> str:
-        """``rule: sentence``: the form in which a result carries it."""
+        """``rule: sentence``: the form in which a result stores it."""
         return f"{self.rule_id}: {self.sentence}"
 
     @property
@@ -108,18 +115,18 @@ class LintFinding:
 
 
 Check = Callable[[T], Iterable[Seen]]
-"""Yields what is wrong; nothing if the rule is kept or cannot be told."""
+"""Yields violations; none if the rule is satisfied or cannot be checked."""
 
 
 def run_checks(checks: Mapping[str, Check[T]], facts: T) -> Iterator[LintFinding]:
-    """Every finding of every check, rule by rule."""
+    """All findings of all checks, rule by rule."""
     for rule_id, check in checks.items():
         for seen in check(facts):
             yield LintFinding(rule_id, seen.subject, seen.observed, seen.required)
 
 
 def distinct(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
-    """Without repetitions, in order; of one rule about one object the first stays, whichever text showed it."""
+    """Findings without duplicates, in order; the first one per rule and object is used, regardless of its text."""
     kept: dict[tuple[str, str], LintFinding] = {}
     for finding in findings:
         kept.setdefault((finding.rule_id, finding.subject), finding)

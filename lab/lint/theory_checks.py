@@ -1,6 +1,6 @@
-"""Measured beside predicted: which figures are off theory, and what the record's own evidence says about why.
+"""Measurements compared with predictions: figures that differ from theory, and causes that the record supports.
 
-Where nothing is predicted because no disk has a service time of its own, it tells what set the pace instead.
+If there is no prediction because no disk has a known service time, the check reports the limiting factor instead.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from lab.results.statistics import Estimate, estimate, looks_of
 from lab.units import MIB, human_bytes
 
 AGREEMENT_FRACTION = 0.05
-"""An interval that reaches this near to theory agrees with it."""
+"""An interval within this distance of theory agrees with it."""
 BUSY_FRACTION = 0.85
-"""From here on a processor is taken for the limit. Not 1: /proc/stat counts whole ticks, and a machine that waits for
-its own interrupts is idle."""
+"""From here on a processor counts as the limit. Not 1: /proc/stat counts whole ticks, and a machine waiting for its own
+interrupts is idle."""
 DRAIN_FRACTION = 0.02
-"""A queue that empties within this part of the measured time is not worth a word."""
+"""The drain of a queue within this fraction of the measured time is not reported."""
 REBUILD = "rebuild"
-"""Stands for the workload in the name of a rebuild's figure."""
+"""Takes the place of the workload in the name of a rebuild's figure."""
 PROBE_REQUEST_BYTES = MIB
-"""What the pace of a drive, on which a rebuild's prediction rests, is measured with (workload seq-read-1m)."""
+"""Request size of the measurement of a drive's pace (workload seq-read-1m), on which a rebuild's prediction is
+based."""
 IDLE = "idle"
 _DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
 _CACHED = "io-not-on-members"
@@ -37,13 +38,13 @@ _SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
 _RUNTIME = re.compile(r"^runtime=([0-9]{1,12})(ms|s)?\s*$", re.MULTILINE)
 _RAMP = re.compile(r"^ramp_time=", re.MULTILINE)
 _SHARES = (1e-6, 1e6)
-"""Of theory; what lies outside are no figures of this world, such as a stranger's record may have."""
+"""Limits of measured ÷ predicted; values outside are not realistic, such as in a record from an unknown source."""
 _WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
 
 
 @dataclass(frozen=True, slots=True)
 class BesideTheory:
-    """All repeats of one array, workload and phase beside the prediction; both directions of a mix together."""
+    """All repeats of one array, workload and phase with their prediction; both directions of a mix together."""
 
     array: str
     workload: str
@@ -51,11 +52,11 @@ class BesideTheory:
     share: Estimate
     """Measured ÷ predicted."""
     limiters: tuple[str, ...] = ()
-    """What may be the reason, the best supported first; none where theory is not off."""
+    """Possible causes, the best supported first; none if the figure agrees with theory."""
 
     @property
     def is_off(self) -> bool:
-        """Whether the whole interval lies away from theory. One repeat has no interval."""
+        """Whether the whole interval differs from theory. A single repeat has no interval."""
         return self.share.n > 1 and not (
             self.share.low <= 1 + AGREEMENT_FRACTION and self.share.high >= 1 - AGREEMENT_FRACTION
         )
@@ -72,7 +73,7 @@ class BesideTheory:
 
 
 def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """Everything that was measured and predicted, in the order of the record."""
+    """All figures with both a measurement and a prediction, in the order of the record."""
     groups: dict[tuple[str, str, str], list[CellRecord]] = {}
     for cell in record.cells:
         if cell.predicted_iops and _SHARES[0] < total_iops(cell) / cell.predicted_iops < _SHARES[1]:
@@ -93,7 +94,7 @@ def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
 
 
 def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """The pace of every rebuild that was predicted, in the order of the record."""
+    """The pace of every rebuild with a prediction, in the order of the record."""
     groups: dict[tuple[str, str, str], list[RebuildRecord]] = {}
     for each in record.rebuilds:
         if (
@@ -123,7 +124,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
 
 
 def total_iops(cell: CellRecord) -> float:
-    """Reads and writes together: a prediction is of both."""
+    """Reads and writes together: a prediction covers both."""
     return sum(section.iops for section in (cell.figures.reads, cell.figures.writes) if section)
 
 
@@ -156,7 +157,7 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
     if drains:
         asked, counted = median(asked for asked, _ in drains), median(counted for _, counted in drains)
         if counted > asked * (1 + DRAIN_FRACTION):
-            # Without a ramp the I/Os of the drain are counted as well, and how much is lost cannot be told so simply.
+            # Without a ramp the I/Os of the drain are counted too, so the loss cannot be computed this simply.
             has_ramp = all(_RAMP.search(cell.job_text) for cell in cells)
             by_itself = f", which by itself gives {asked / counted:.2f}" if has_ramp else ""
             yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s{by_itself}"
@@ -165,9 +166,9 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
 
 
 def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
-    """Part of the machine's processors that was busy while the cell was measured; None without an account.
+    """Busy fraction of the machine's processors during the measurement; None without CPU accounting.
 
-    From the cost of one I/O, since the samples of an account do not cover the measured time to its edges.
+    Computed from the cost of one I/O, since the samples of the accounting do not cover the measured time exactly.
     """
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not conditions.cpu_count:
@@ -177,7 +178,7 @@ def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
 
 
 def _md_threads(cell: CellRecord) -> float | None:
-    """Processors that the array's kernel threads kept busy."""
+    """Processors kept busy by the array's kernel threads."""
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not cpu.cpu_seconds_total:
         return None
@@ -185,7 +186,10 @@ def _md_threads(cell: CellRecord) -> float | None:
 
 
 def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
-    """For how long I/Os were issued, and over how long fio counted them: it waits for those still in flight."""
+    """The time during which I/Os were issued, and the time over which fio counted them.
+
+    fio waits for I/Os still in flight.
+    """
     found = _RUNTIME.search(cell.job_text)
     if found is None or not int(found[1]):
         return None
@@ -196,7 +200,7 @@ def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
 
 def _has_mechanics(conditions: Conditions) -> bool:
     for name in {disk.model for disk in conditions.disks if disk.model}:
-        # A drive model of another computer's user.
+        # A drive model that exists only on another user's computer.
         with suppress(LabError):
             if find_drive_model(name).mechanics:
                 return True
@@ -204,14 +208,14 @@ def _has_mechanics(conditions: Conditions) -> bool:
 
 
 def off_theory(record: ResultRecord) -> Iterator[Seen]:
-    """Every figure whose whole interval lies away from its prediction."""
+    """Every figure whose whole interval differs from its prediction."""
     for each in (*beside_theory(record), *rebuilds_beside_theory(record)):
         if each.is_off:
             yield Seen(each.name, each.words, f"an interval that comes within {AGREEMENT_FRACTION:.0%} of theory")
 
 
 def is_without_service_time(conditions: Conditions) -> bool:
-    """Whether the embedded kernel works in real time on disks that answer as fast as it can ask."""
+    """Whether the embedded kernel runs in real time on disks that respond as fast as it can issue requests."""
     return (
         conditions.is_embedded
         and not conditions.is_virtual_time
@@ -221,7 +225,7 @@ def is_without_service_time(conditions: Conditions) -> bool:
 
 
 def processor_bound(record: ResultRecord) -> Iterator[Seen]:
-    """The embedded kernel on disks without a service time: its own processor is what was measured."""
+    """The embedded kernel on disks without a service time: the figures measure its own processor."""
     if not is_without_service_time(record.conditions):
         return
     busy: dict[str, list[float]] = {}

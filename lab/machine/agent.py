@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""The agent: runs as root on the machine and does what the client asks, over JSON lines.
+"""The agent: runs as root on the machine and executes the client's requests, sent as JSON lines.
 
 One file, standard library only, because it is copied to machines that have nothing but python3 (3.9 or later). It
 listens on no socket: it speaks on standard input and output, or on the serial line that kernel_init.py gives it.
@@ -11,12 +11,12 @@ and of short ones can mix. The last answer to a request has ``"done": true``.
     read    paths                -> {"files": {path: text or null}}
     list    paths                -> {"names": {path: [name, ...]}}
     write   path, base64         -> {}
-    load    name, source         -> {}; a file as this one with a verb of that name, with several, or a program to call
-    stop    target, signal       -> ends the request with that id: a signal for a command, the end for anything else
-    exit                         -> kills what still runs; an embedded kernel also writes all out, and then powers off
+    load    name, source         -> {}; a file like this one: a verb of that name, several verbs, or a program to call
+    stop    target, signal       -> ends the request with that id: signals a command, ends any other request
+    exit                         -> kills running processes; an embedded kernel also syncs its disks, then powers off
 
-A serial line that is sent too much at once stops for good, so the agent says how much it has taken in:
-``{"event": "received", "bytes": N}`` for each full KiB or so; the client keeps no more than a few KiB under way.
+A serial line that overruns stops for good, so the agent acknowledges its input:
+``{"event": "received", "bytes": N}`` about once per KiB; the client keeps only a few KiB in flight.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Task(Protocol):
-        """A request that takes its time: it is told when that is due, and to stop."""
+        """A long request: the agent calls ``on_time`` when it is due, and ``stop`` to end it."""
 
         @property
         def id(self) -> int: ...
@@ -57,18 +57,18 @@ READ_BYTES = 65536
 SYSFS_BYTES = 4096
 # A daemon that a command left behind may hold its output open; the command counts as ended this long after its exit.
 DRAIN_SECONDS = 0.2
-# What is still in a pipe when that time is over is read as far as this (a pipe holds 64 KiB unless it was made larger).
+# Limit for reading the rest of a pipe after that time (a pipe holds 64 KiB unless it was enlarged).
 DRAIN_BYTES = 1024 * 1024
 KILL_AFTER_SECONDS = 2.0
-# What was killed is waited for this long.
+# Time limit for killed processes to end.
 END_SECONDS = 1.0
 RECEIPT_BYTES = 1024
 RUN_FOLDER = "/run/raidlab"
-"""What the lab keeps on a machine until the machine starts again."""
+"""The lab's files on a machine, which last until it reboots."""
 
 
 class ChildProcess:
-    """A command that runs, with its two output pipes."""
+    """A running command and its two output pipes."""
 
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent
@@ -104,13 +104,13 @@ class ChildProcess:
                 os.close(fd)
         for pipe, kind in ((out_read, "out"), (err_read, "err")):
             os.set_blocking(pipe, False)
-            # Decoded piece by piece: a character may be cut in two by the end of a piece.
+            # Decode incrementally: a piece may end within a character.
             self.pipes[pipe] = (kind, codecs.getincrementaldecoder("utf-8")("replace"))
             agent.selector.register(pipe, selectors.EVENT_READ, self.on_output)
         agent.running[self.id] = self
 
     def on_output(self, pipe: int) -> int:
-        """Pass on one piece and return its size; 0 if there is none just now."""
+        """Send one piece to the client and return its size; 0 if no data is available."""
         try:
             data = os.read(pipe, CHUNK_BYTES)
         except BlockingIOError:
@@ -120,7 +120,7 @@ class ChildProcess:
         return len(data)
 
     def pass_on(self, pipe: int, data: bytes) -> None:
-        """One piece; an empty one closes the pipe."""
+        """Send one piece to the client; an empty one closes the pipe."""
         kind, decoder = self.pipes[pipe]
         if text := decoder.decode(data, final=not data):
             self.agent.send({"id": self.id, kind: text})
@@ -132,7 +132,7 @@ class ChildProcess:
     def on_exit(self, wait_status: int) -> None:
         self.status = os.waitstatus_to_exitcode(wait_status)
         if self.timed_out:
-            # Its children had the polite signal too; what is left of them would hold devices.
+            # Its children received SIGTERM too; survivors would hold devices.
             self.signal(signal.SIGKILL)
         self.due = time.monotonic() + DRAIN_SECONDS
         self.finish_if_over()
@@ -142,7 +142,7 @@ class ChildProcess:
             os.killpg(self.pid, number)
 
     def stop(self, number: int) -> None:
-        # Its end takes time too.
+        # In virtual time, time must pass for the command to end.
         self.passes_time = True
         if self.status is None:
             self.signal(number)
@@ -155,12 +155,12 @@ class ChildProcess:
 
     def on_time(self, now: float) -> None:
         if self.status is None:
-            # First politely, then for good.
+            # SIGTERM first, SIGKILL the next time.
             self.signal(signal.SIGKILL if self.timed_out else signal.SIGTERM)
             self.timed_out = True
             self.due = now + KILL_AFTER_SECONDS
             return
-        # The command has ended but its pipes have not: take what is there, leave what a daemon may still say.
+        # The command has ended but its pipes are open: read the available data, ignore later output of a daemon.
         for pipe in list(self.pipes):
             rest = DRAIN_BYTES
             while pipe in self.pipes and rest > 0 and (size := self.on_output(pipe)):
@@ -171,7 +171,7 @@ class ChildProcess:
 
 
 class Agent:
-    """One thread, one selector: commands, samplers and the channel side by side. Only an init has ``init_environ``."""
+    """Serves commands, samplers and the channel on one thread, with one selector. Only an init has ``init_environ``."""
 
     def __init__(self, channel_in: int, channel_out: int, *, init_environ: Mapping[str, str] | None = None) -> None:
         self.channel_in = channel_in
@@ -182,11 +182,9 @@ class Agent:
         self.loaded: dict[str, dict[str, Any]] = {}
         self.selector = selectors.DefaultSelector()
         path = f"{RUN_FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        # The embedded kernel's root user has its starter's rights on the host's files, so /root may be closed to it.
-        home = "/root" if os.access("/root", os.X_OK) else "/tmp"
-        usual = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": home, "TERM": "dumb"}
+        usual = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": "/root", "TERM": "dumb"}
         self.child_environ = {**usual, **(init_environ or {})}
-        # posix_spawnp looks a program up in the agent's own PATH, which an init does not have.
+        # posix_spawnp searches the agent's own PATH, which an init does not have.
         os.environ["PATH"] = path
         self.pending, self.received = b"", 0
         self.is_over = False
@@ -201,7 +199,7 @@ class Agent:
             self.is_over = True
 
     def serve(self) -> None:
-        """Until the client says exit, hangs up or is gone; then nothing that it started goes on."""
+        """Serve until the client sends exit, hangs up or is gone; then kill all processes that it started."""
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -271,7 +269,7 @@ class Agent:
             self.refuse(request_id, error)
 
     def refuse(self, request_id: int | None, error: Exception) -> None:
-        """Whatever a request holds, the agent answers it and lives on."""
+        """Answer a request with an error; no request may end the agent."""
         kind, text = "not-found" if isinstance(error, FileNotFoundError) else "os", str(error)
         if not isinstance(error, OSError):
             kind, text = "request", repr(error)
@@ -297,7 +295,7 @@ class Agent:
         self.send({"id": request["id"], "done": True})
 
     def verb_load(self, request: dict[str, Any]) -> None:
-        """A file is sent when it is first needed: what an embedded kernel never needs, it shall not compile."""
+        """Load a file on first use, so that an embedded kernel compiles only the files that it needs."""
         self.loaded[request["name"]] = names = {"__name__": request["name"]}
         exec(compile(request["source"], request["name"], "exec"), names)
         verbs = names.get("verbs") or ({request["name"]: names["verb"]} if "verb" in names else {})
@@ -322,7 +320,7 @@ class Agent:
         return [task for task in self.running.values() if hasattr(task, "pid")]
 
     def kill_all(self) -> None:
-        """Kill what still runs, and give it a moment to be gone; what waits for a disk may take as long as that."""
+        """Kill running processes; wait END_SECONDS at most: one that waits for a disk may take as long as the disk."""
         children = [child for child in self.children() if child.status is None]
         for child in children:
             child.stop(signal.SIGKILL)
@@ -333,7 +331,7 @@ class Agent:
 
 
 def has_ended(pid: int) -> bool:
-    """Of a child; its status stays for whoever asks for it."""
+    """Whether a child has ended; its status remains to be reaped."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -341,7 +339,7 @@ def has_ended(pid: int) -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """A small file, in small pieces since room for the largest costs more than reading; an attribute comes in one."""
+    """Read a small file, in pieces since a buffer for the largest costs more than reading; sysfs needs one read."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = piece = os.read(fd, READ_BYTES)
@@ -355,7 +353,7 @@ def read_whole(path: str) -> bytes:
 
 
 def facts() -> dict[str, str | int]:
-    """What the client records about this machine."""
+    """Return the facts that the client records about this machine."""
     name = os.uname()
     return {
         "kernel_release": name.release,
@@ -367,14 +365,14 @@ def facts() -> dict[str, str | int]:
 
 
 def main() -> None:
-    """Serve on standard input and output, kept to itself: nothing that a library prints may get between messages."""
+    """Serve on private copies of standard input and output, so that no library can print between messages."""
     os.umask(0o022)
     channel_in, channel_out = os.dup(0), os.dup(1)
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     os.dup2(devnull, 1)
     Agent(channel_in, channel_out).serve()
-    # At once: Python's own end can trip over the thread of a program that still waits for a disk.
+    # Exit at once: Python's own shutdown can fail on the thread of a program that still waits for a disk.
     os._exit(0)
 
 

@@ -1,10 +1,10 @@
-"""The agent's verb for calls of programs, sent to it when a client first needs it. Stand-alone like the agent.
+"""The agent's verb that calls programs, loaded when a client first needs it. Stand-alone like the agent.
 
     call    program, arguments -> {"out" or "failed": text, "seconds", "started"}
 
 A program is a stand-alone file with ``main(arguments, is_stopped)``, which returns text or raises OSError with the
-reason. It runs in the agent's own interpreter, since to start another takes an embedded kernel a seventh of a second of
-processor time; and on a thread, since a disk may be slow to answer, or never do.
+reason. It runs in the agent's own interpreter, since starting another takes an embedded kernel a seventh of a second of
+processor time, and on a thread, since a disk may answer late or never.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProgramCall:
-    """A program that runs; the pipe's end tells the agent's own thread that it has ended."""
+    """A running program; end of file on the pipe notifies the agent's main thread that it has ended."""
 
     due: float | None = None
     passes_time = True
@@ -65,7 +65,7 @@ class ProgramCall:
         self.is_stopped = True
 
     def on_time(self, now: float) -> None:
-        """Its client knows how long to wait."""
+        """Do nothing: the client applies its own time-out."""
 
 
 verb = ProgramCall

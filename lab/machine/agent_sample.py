@@ -1,7 +1,7 @@
-"""The agent's verb for samples, sent to it when a client first needs it. Stand-alone like the agent.
+"""The agent's verb that takes samples, loaded when a client first needs it. Stand-alone like the agent.
 
 sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped; with an
-        interval of 0 one at once, and no more
+        interval of 0 a single sample at once
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESCAN_SECONDS = 0.5
 
 
 class Sampler:
-    """Reads the same small files again and again; keeps them open, since opening costs more than reading."""
+    """Reads the same small files repeatedly and keeps them open, since opening costs more than reading."""
 
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent
@@ -74,7 +74,7 @@ class Sampler:
             if name.startswith(self.prefixes):
                 self.threads[pid] = name
             elif name != "kthreadd":
-                # A kernel thread bears its parent's name until it has been given its own.
+                # A new kernel thread has its parent's name until it gets its own.
                 self.other_pids.add(pid)
 
     def thread_ticks(self, now: float) -> dict[str, int]:
@@ -100,7 +100,7 @@ class Sampler:
         self.agent.send({"id": self.id, "sample": sample})
         self.due += self.interval
         if self.due < now:
-            # Missed ticks are left out rather than caught up in a burst.
+            # Skip missed ticks instead of catching up in a burst.
             self.due = now + self.interval
 
     def stop(self, number: int) -> None:

@@ -1,6 +1,6 @@
-"""The agent's verb for letting time pass, sent to it when a client first needs it. Stand-alone like the agent.
+"""The agent's verb that lets time pass, loaded when a client first needs it. Stand-alone like the agent.
 
-sleep   seconds, until -> {"now": seconds of the machine's monotonic clock}; earlier when a file of ``until`` changes
+sleep   seconds, until -> {"now": seconds of the machine's monotonic clock}; early if a file in ``until`` changes
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTRIBUTE_BYTES = 4096
 
 
 class Sleep:
-    """Time that passes because the client wants it to."""
+    """A sleep that the client requested."""
 
     passes_time = True
 
@@ -28,14 +28,14 @@ class Sleep:
         self.agent = agent
         self.id: int = request["id"]
         self.due = time.monotonic() + float(request["seconds"])
-        # An attribute is always readable, so the selector is no help; the kernel tells of a change by a condition of
-        # its own (sysfs_notify: POLLPRI, Documentation/filesystems/sysfs.rst).
+        # A sysfs attribute is always readable, so the selector is no help; the kernel reports a change as POLLPRI
+        # (sysfs_notify, Documentation/filesystems/sysfs.rst).
         self.changes = select.epoll()
         self.fds: list[int] = []
         try:
             for path in request["until"]:
                 self.fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                # What has been read is known; only a later change counts.
+                # Read the present value, so that only later changes count.
                 os.read(self.fds[-1], ATTRIBUTE_BYTES)
                 self.changes.register(self.fds[-1], select.EPOLLPRI)
         except OSError:

@@ -1,13 +1,13 @@
-"""The agent's verbs for a terminal, sent to it when a client first needs one. Stand-alone like the agent.
+"""The agent's verbs for a terminal, loaded when a client first needs one. Stand-alone like the agent.
 
-    terminal  columns, rows, argv, environ, window -> {"base64": what it printed} pieces, then {"status"}
-    type      target, base64                       -> {} once the terminal has taken all of it in
+    terminal  columns, rows, argv, environ, window -> {"base64": output} pieces, then {"status"}
+    type      target, base64                       -> {} once the terminal has accepted all of it
     resize    target, columns, rows                -> {}; its programs get SIGWINCH
-    taken     target, bytes                        -> {}; so much of what was printed has been shown
+    taken     target, bytes                        -> {}; the client has shown that many bytes of output
 
-Of what is printed no more than ``window`` bytes are under way: whoever prints more waits, as at any terminal, so a
-flood takes no memory and the other requests are answered between its pieces. Pieces are base64: a program may print any
-bytes, a piece may end within a character, and in JSON each control character would take six.
+At most ``window`` bytes of output are in flight: a program that prints more blocks, as on any terminal, so a flood
+uses no memory and other requests are answered between its pieces. Pieces are base64: a program may print any bytes, a
+piece may end within a character, and in JSON each control character would take six.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from lab.machine.agent import Agent
 
 PIECE_BYTES = 4096
-# A program that was left behind may hold the terminal open: it is over this long after its shell.
+# A program left behind may hold the terminal open: the terminal ends this long after its shell.
 DRAIN_SECONDS = 0.2
-# What it printed last is kept so long for a client that is slow to show what came before.
+# How long the last output is kept for a client that is slow to show earlier output.
 LAST_PIECES_SECONDS = 5.0
 KILL_AFTER_SECONDS = 2.0
-# In virtual time so much of it passes for each piece and each key: computing takes none, but a disk does, and a
-# full-screen program may wait whether more follows an Esc (vim's ttimeoutlen is a tenth of a second).
+# Virtual time that passes for each piece and each key: computing takes none, but a disk does, and a full-screen
+# program may wait for more input after an Esc (vim's ttimeoutlen is a tenth of a second).
 PIECE_SETTLES_SECONDS = 0.001
 SHELL_SETTLES_SECONDS = 0.01
 PROGRAM_SETTLES_SECONDS = 0.2
@@ -85,9 +85,9 @@ class PseudoTerminal:
 
     @property
     def passes_time(self) -> bool:
-        """In virtual time the clock goes on while a command runs, and stands still while the next key is waited for.
+        """In virtual time the clock runs during a command, and stops while a program waits for the next key.
 
-        Who waits for single keys, an editor as the shell itself, has the terminal hand out characters and not lines.
+        A program that waits for single keys, an editor or the shell itself, disables canonical mode (lines).
         """
         if self.status is not None or time.monotonic() < self.settled:
             return True
@@ -102,7 +102,7 @@ class PseudoTerminal:
         return True
 
     def watch(self) -> None:
-        """Read while there is room for it with the client, write while something waits to be typed."""
+        """Watch for reading while the client has room, for writing while typed input is pending."""
         wanted = (selectors.EVENT_READ if self.room > 0 else 0) | (selectors.EVENT_WRITE if self.typed else 0)
         if wanted == self.watched or self.is_hung_up:
             return
@@ -117,7 +117,7 @@ class PseudoTerminal:
         self.read()
 
     def read(self) -> bool:
-        """Pass one piece on, if there is room; False if nothing comes just now, or ever again."""
+        """Send one piece to the client, if there is room; False if no data is available now, or at the end."""
         if self.room <= 0:
             return False
         try:
@@ -125,14 +125,14 @@ class PseudoTerminal:
         except BlockingIOError:
             return False
         except OSError:
-            # EIO: nobody has the terminal open any more.
+            # EIO: no process has the terminal open any more.
             data = b""
         if not data:
             self.hang_up()
             return False
         self.room -= len(data)
         if self.status is None:
-            # Whoever prints is not done with it: a shell has its terminal ready for the next key before its prompt.
+            # A program that prints is not finished: a shell sets up its terminal for the next key before the prompt.
             self.settle(PIECE_SETTLES_SECONDS)
         self.agent.send({"id": self.id, "base64": base64.b64encode(data).decode("ascii")})
         self.watch()
@@ -172,7 +172,7 @@ class PseudoTerminal:
     def take(self, request: dict[str, Any]) -> None:
         self.room += int(request["bytes"])
         if self.status is None:
-            # There may be something to read already.
+            # Output may be pending already.
             self.settle(PIECE_SETTLES_SECONDS)
         self.watch()
 
@@ -197,7 +197,7 @@ class PseudoTerminal:
             self.hang_up()
 
     def stop(self, number: int) -> None:
-        """As when the window of a terminal is closed; what does not go by that is killed."""
+        """Hang up, as when a terminal's window is closed; survivors are killed later."""
         if self.status is None and number == signal.SIGKILL:
             self.kill()
         elif self.status is None:
@@ -208,14 +208,14 @@ class PseudoTerminal:
         return self.master < 0
 
     def hang_up(self) -> None:
-        """The kernel tells the session (SIGHUP, SIGCONT): tty_ioctl(4), and __tty_hangup in drivers/tty/tty_io.c."""
+        """The kernel signals the session (SIGHUP, SIGCONT): tty_ioctl(4), and __tty_hangup in drivers/tty/tty_io.c."""
         if not self.is_hung_up:
             if self.watched:
                 self.agent.selector.unregister(self.master)
             os.close(self.master)
             self.master, self.watched, self.typed = -1, 0, b""
             self.answer_typing()
-            # For a shell that does not care.
+            # For a shell that ignores SIGHUP.
             self.settled = self.due = time.monotonic() + KILL_AFTER_SECONDS
         if self.status is not None:
             self.finish()
@@ -225,7 +225,7 @@ class PseudoTerminal:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
                     fields = file.read().rpartition(")")[2].split()
-                # proc(5): the sixth field of the line, of which two stand before.
+                # proc(5): field 6 of the line, whose first two are cut off.
                 if int(fields[SESSION]) == self.pid:
                     os.kill(int(pid), signal.SIGKILL)
 
@@ -235,14 +235,14 @@ class PseudoTerminal:
 
 
 def about(act: Callable[[PseudoTerminal, dict[str, Any]], None]) -> Callable[[Agent, dict[str, Any]], None]:
-    """A verb that is about a terminal; one that has just ended is no error."""
+    """Return a verb that acts on a terminal; a terminal that has just ended is no error."""
 
     def verb(agent: Agent, request: dict[str, Any]) -> None:
         terminal = agent.running.get(request["target"])
         if isinstance(terminal, PseudoTerminal) and not terminal.is_hung_up:
             act(terminal, request)
             if request["id"] in terminal.typing:
-                # Answered when it is all taken in.
+                # Answered once the terminal has accepted all of it.
                 return
         agent.send({"id": request["id"], "done": True})
 

@@ -1,8 +1,8 @@
 """The agent of a machine in virtual time. Stand-alone beside the agent.
 
-The whole machine and its clock stand still while the agent reads its line (provision/kernel/driver/lab_client_kern.c).
-So it reads whenever nothing is under way that takes its time on purpose (``passes_time``), and else looks now and then
-whether it is to stop something. One request at a time, however many have come together: that is chance.
+The whole machine and its clock stop while the agent reads its line (provision/kernel/driver/lab_client_kern.c). So it
+reads whenever no running task needs time to pass (``passes_time``), and otherwise checks now and then for a request to
+stop one. It handles one request at a time, since the number that arrive together is a matter of chance.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LOOK_SECONDS = 10.0
 
 
 class VirtualAgent(Agent):
-    """Lets the clock stand still between requests."""
+    """Stops the clock between requests."""
 
     next_look = 0.0
 
     def listen(self) -> None:
-        """The line is not waited for beside other things."""
+        """Do nothing: the selector does not watch the line."""
 
     def next_due(self) -> float | None:
         while not self.is_over and self.is_to_read():

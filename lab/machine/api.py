@@ -1,6 +1,6 @@
-"""What a machine is to the rest of the lab: somewhere to run commands, read files and take samples.
+"""The interface of a machine: run commands, read files and take samples.
 
-Everything above this module is the same code on every target.
+All code above this module is the same for every target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.host.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """One command that ran on a machine."""
+    """The result of one command on a machine."""
 
     argv: tuple[str, ...]
     status: int
@@ -23,13 +23,13 @@ class CommandResult:
     stderr: str
     duration_seconds: float
     started_seconds: float
-    """On the machine's monotonic clock, which the duration is of too."""
+    """On the machine's monotonic clock, as is the duration."""
     waited_seconds: float | None = None
-    """How long the client waited for it, on this computer's clock; None: as long as it ran."""
+    """How long the client waited for it, on the host's clock; None if equal to the duration."""
 
     @property
     def computer_seconds(self) -> float:
-        """What it took of this computer's time."""
+        """Its duration on the host's clock."""
         return self.duration_seconds if self.waited_seconds is None else self.waited_seconds
 
 
@@ -41,7 +41,7 @@ class AgentProgram:
     name: str
 
     def told(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        """What stands for a call of it where commands are told; of an argument with many lines only the first."""
+        """Return the argv that represents a call in reports of commands, with only the first line of each argument."""
         return (f"agent:{self.name}", *(argument.partition("\n")[0] for argument in arguments))
 
 
@@ -61,11 +61,11 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """What the agent reads at each tick.
+    """The data that the agent reads at each tick.
 
-    An interval of 0: one sample at once, also where time stands still.
+    An interval of 0 takes one sample at once, also while virtual time is stopped.
     ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept;
-    ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``), whose CPU time is told for each.
+    ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``); each one's CPU time is reported.
     """
 
     interval_seconds: float
@@ -76,7 +76,7 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class RawSample:
-    """One tick, untouched: the text of each file (None: unreadable just now)."""
+    """One tick, unparsed: the text of each file (None if unreadable at that time)."""
 
     time_seconds: float
     """On the machine's monotonic clock."""
@@ -100,7 +100,7 @@ class RunningCommand(Protocol):
         ...
 
     def result(self) -> CommandResult:
-        """How it ended (waits for the end); ``stdout`` holds all chunks."""
+        """Wait for the end and return the result; ``stdout`` holds all chunks."""
         ...
 
     def stop(self, *, signal_number: int = 2) -> None:
@@ -110,43 +110,43 @@ class RunningCommand(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TypedCommand:
-    """A line that was typed at the prompt of a terminal's shell, and has ended."""
+    """A finished command that was typed at the prompt of a terminal's shell."""
 
     line: str
     status: int
-    """As bash has it: 128 + N if signal N ended it."""
+    """As in bash: 128 + N if signal N ended it."""
     seconds: float
     """On the machine's clock."""
     folder: str
-    """Where the shell is now."""
+    """The shell's working folder after the command."""
 
 
 class Terminal(Protocol):
-    """A terminal on a machine, with a shell of root in it. Iterate ``chunks`` on one thread; the rest from any."""
+    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest from any."""
 
     @property
     def status(self) -> int | None:
-        """How the shell ended, 128 + N if signal N ended it; None while it runs."""
+        """The shell's exit status, 128 + N if signal N ended it; None while it runs."""
         ...
 
     def chunks(self) -> Iterator[bytes]:
-        """What is printed, in pieces, as xterm-256color understands it; ends when the shell ends.
+        """Yield output in pieces, for an xterm-256color terminal; ends when the shell ends.
 
-        Whoever asks for the next piece has shown the one before: a program that prints faster waits.
-        Raises LabError if there is no shell to open, MachineLost when the machine goes.
+        A request for the next piece acknowledges that the previous one is shown: a program that prints faster blocks.
+        Raises LabError if no shell can be started, MachineLost if the machine is lost.
         """
         ...
 
     def type(self, data: bytes) -> None:
-        """Hand over what was typed, of any length; returns at once."""
+        """Send typed input of any length; returns at once."""
         ...
 
     def resize(self, columns: int, rows: int) -> None:
-        """The window has another size, in characters; returns at once."""
+        """Set the window size, in characters; returns at once."""
         ...
 
     def stop(self) -> None:
-        """End it as when a window is closed: SIGHUP to all in it, SIGKILL two seconds later to what is left."""
+        """Hang up, as when a window is closed: SIGHUP to the session, SIGKILL to the rest two seconds later."""
         ...
 
 
@@ -158,19 +158,19 @@ class Machine(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The clock by which whoever waits for the machine waits: in virtual time its own, else this computer's."""
+        """The clock for waiting on the machine: its own in virtual time, else the host's."""
         ...
 
     def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
         """Let time pass on the machine; returns its monotonic clock, in seconds.
 
-        Ends earlier when the kernel tells of a change of one of the files ``until`` (sysfs_notify: poll(2), POLLPRI).
-        Raises LabError if one of them is not there.
+        Ends early when the kernel reports a change of one of the files in ``until`` (sysfs_notify: poll(2), POLLPRI).
+        Raises LabError if one of them is missing.
         """
         ...
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
-        """Call ``listener`` after every command, from whichever thread ran it."""
+        """Call ``listener`` after every command, on the thread that ran it."""
         ...
 
     def run(
@@ -181,9 +181,9 @@ class Machine(Protocol):
         timeout_seconds: float = 120.0,
         check: bool = True,
     ) -> CommandResult:
-        """Run to the end.
+        """Run a command to its end.
 
-        Raises CommandFailed for a status other than 0 when ``check``, ToolMissing if the program is not there,
+        Raises CommandFailed for a nonzero status if ``check``, ToolMissing if the program is missing,
         CommandTimedOut after ``timeout_seconds``.
         """
         ...
@@ -191,22 +191,22 @@ class Machine(Protocol):
     def stream(
         self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
     ) -> RunningCommand:
-        """Start a command. Without ``keeps_output`` its pieces are handed on and forgotten, ``stdout`` stays empty.
+        """Start a command. Without ``keeps_output`` its output is passed on but not stored: ``stdout`` stays empty.
 
-        In virtual time one that runs aside takes no time by itself, until it is told to stop: the clock goes on only
-        while something else is waited for.
+        In virtual time a command that ``is_aside`` does not make the clock run until it is stopped: the clock runs
+        only while the client waits for something else.
         """
         ...
 
     def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
-        """What a program of the lab returns, run inside the agent: no process is started.
+        """Run a program of the lab inside the agent and return its text; no process is started.
 
         Raises CommandFailed with the program's reason, CommandTimedOut after ``timeout_seconds``.
         """
         ...
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
-        """Text of many small files in one round trip; None for a file that is not there or may not be read."""
+        """Return the text of many small files in one round trip; None for a missing or unreadable file."""
         ...
 
     def write(self, path: str, text: str) -> None:
@@ -214,7 +214,7 @@ class Machine(Protocol):
         ...
 
     def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Sorted names in each folder; an empty tuple for a folder that is not there."""
+        """Return the sorted names in each folder; an empty tuple for a missing folder."""
         ...
 
     def sample(self, request: SampleRequest) -> SampleStream: ...
@@ -222,21 +222,21 @@ class Machine(Protocol):
     def terminal(
         self, columns: int, rows: int, *, on_command: Callable[[TypedCommand], None] = lambda _: None
     ) -> Terminal:
-        """A terminal of that many characters, with bash as root in it.
+        """Open a terminal of that size in characters, with bash running as root.
 
-        ``on_command`` is told of each line typed at its prompt that has ended, on the thread that iterates ``chunks``.
-        In virtual time a command takes its time; while a key is waited for, at the prompt or in an editor, none passes.
+        ``on_command`` is called with each finished command typed at its prompt, on the thread that iterates ``chunks``.
+        In virtual time the clock runs during a command and stops while the prompt or an editor waits for a key.
         """
         ...
 
     def is_answering(self, within_seconds: float) -> bool:
-        """Whether a question that costs nothing is answered in so much of this computer's time."""
+        """Whether the machine answers a trivial request within that time on the host's clock."""
         ...
 
     def waited_seconds(self) -> float | None:
-        """Time so far in which the machine could have run and the computer under it gave the processor to others.
+        """Return the total time in which the machine was ready to run while its host gave the processor to others.
 
-        None where that cannot be told: a machine that is no process of this computer counts it as steal (proc(5)).
+        None if unknown: a machine that is not a process of this computer counts it as steal (proc(5)).
         """
         ...
 

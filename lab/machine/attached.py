@@ -1,6 +1,6 @@
-"""Machines that are there already: this computer (``local:``), and another one by ssh (``ssh:HOST``, ``vagrant:``).
+"""Existing machines: this computer (``local:``), and another one by ssh (``ssh:HOST``, ``vagrant:``).
 
-Both start the agent as root and speak to it on its standard input and output.
+Both start the agent as root and communicate with it over its standard input and output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHELL_NOT_FOUND = 127
 
 
 class AgentProcess:
-    """An agent's process (or the ssh that leads to it); ``release`` ends it."""
+    """An agent's process (or the ssh client that connects to it); ``release`` ends it."""
 
     def __init__(self, process: RunningProcess, errors: IO[bytes], describe: Callable[[int, str], LabError]) -> None:
         self._process = process
@@ -34,24 +34,24 @@ class AgentProcess:
         self._describe = describe
 
     def release(self, has_left: bool) -> None:
-        """Wait for the agent's end, which follows from the closed channel."""
+        """Wait for the agent to end, which it does when the channel is closed."""
         try:
             self._wait_or_kill()
         finally:
             self._errors.close()
 
     def _wait_or_kill(self) -> None:
-        # sudo runs as root: an ordinary user may not kill it, but then it has the end of its input to go by.
+        # sudo runs as root, so an ordinary user may not kill it; it then ends at the end of its input.
         with contextlib.suppress(PermissionError):
             for _ in range(2):
                 try:
                     self._process.wait(timeout=END_TIMEOUT_SECONDS)
                     return
-                except Exception:  # any refusal to end is answered in the same way
+                except Exception:  # every failure to end has the same response
                     self._process.kill()
 
     def explain_loss(self) -> LabError:
-        """Why the agent is gone, from its exit status and what it (or sudo, or ssh) said."""
+        """Explain why the agent is gone, from its exit status and its error output (or that of sudo or ssh)."""
         try:
             status = self._process.wait(timeout=3)
         except Exception:  # a process that will not end is as lost as one that did
@@ -100,10 +100,10 @@ def ssh_arguments(target: Target) -> list[str]:
 
 
 def remote_command(agent_bytes: int) -> str:
-    """A shell line that reads the agent's source from standard input and runs it as root.
+    """Return a shell line that reads the agent's source from standard input and runs it as root.
 
-    The source is read by os.read to the last byte and no further, since what follows on the same pipe are requests.
-    The empty line ends whatever a login script may have printed. Run by sh, since a login shell may be any.
+    It reads the source with os.read to the last byte and no further, since requests follow on the same pipe.
+    The empty line ends any output of a login script. sh runs the line, since the login shell may be any.
     """
     code = (
         f"import os,sys;n={agent_bytes};b=b''\n"
@@ -122,13 +122,13 @@ def remote_command(agent_bytes: int) -> str:
 def start_ssh(
     name: str, arguments: Sequence[str], processes: Processes, *, by_hand: str = ""
 ) -> tuple[AgentProcess, Channel]:
-    """Start the agent on another computer; nothing is installed there and nothing stays.
+    """Start the agent on another computer; nothing is installed there and nothing is left behind.
 
     Args:
-        name: what errors call it.
-        arguments: of the ssh client, the destination included.
-        processes: this computer's.
-        by_hand: how people connect to it, where that is not ``ssh NAME``.
+        name: the computer's name in errors.
+        arguments: the ssh client's arguments, including the destination.
+        processes: starts processes on this computer.
+        by_hand: the command by which users connect to it, if it is not ``ssh NAME``.
     """
     ssh = processes.find("ssh")
     if not ssh:
@@ -182,7 +182,7 @@ def _start(
         undo.enter_context(process.stdin)
         undo.enter_context(process.stdout)
         with contextlib.suppress(OSError):
-            # If it has gone already, the channel finds out by itself and explains.
+            # If the process has ended already, the channel detects that and explains it.
             while first_input:
                 first_input = first_input[process.stdin.write(first_input) or 0 :]
         channel = _channel_over(process.stdout, process.stdin, agent)

@@ -1,7 +1,7 @@
-"""The client's end of the agent's channel: requests out, answers matched to them by id.
+"""The client's end of the agent's channel: sends requests and matches answers to them by id.
 
-A reader thread hands each answer to the request that it belongs to, so a long stream never holds up a short read, and a
-consumer that stops reading holds up nobody.
+A reader thread passes each answer to its request, so a long stream never delays a short read, and a consumer that
+stops reading blocks no other.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lab.gates.decoding import convert
 from lab.machine.agent import MESSAGE_LIMIT_BYTES
 
 PROTOCOL_VERSION = 2
-# The embedded kernel's serial line holds 4095 bytes of input and, once overrun, was measured never to read again. So no
-# more than this is under way; the agent acknowledges every 1024 bytes, hence a further piece always fits in the end.
+# The embedded kernel's serial line holds 4095 bytes of input and, as measured, never reads again after an overrun. So
+# at most this much is in flight; the agent acknowledges every 1024 bytes, so the next piece always fits eventually.
 WINDOW_BYTES = 3500
 PIECE_BYTES = 2000
 SLICE_SECONDS = 1.0
 PING_SLICES = 2
-"""After so much silence, and again each time, the agent is asked for nothing: it answers at once, whatever it runs."""
+"""Silent slices between pings: empty requests, which the agent answers at once, whatever it runs."""
 Message = dict[str, Any]
 _Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
@@ -41,7 +41,7 @@ class _Sample(TypedDict):
 
 
 class _Answer(TypedDict, total=False):
-    """What an agent may say to any request (lab/machine/agent.py): who drives a machine does not trust it for that."""
+    """The fields of any answer of an agent (lab/machine/agent.py); the client does not trust the machine's answers."""
 
     done: bool
     out: str
@@ -60,11 +60,11 @@ class _Answer(TypedDict, total=False):
 
 
 _OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("names",), "terminal": ("status",)}
-"""What the last answer to a request has, if it is no refusal."""
+"""Fields that the last answer to a request must have, unless it is an error."""
 
 
 def is_understood(verb: str, message: Message) -> bool:
-    """Whether a message can be an answer to a request of this verb."""
+    """Whether a message is a valid answer to a request of this verb."""
     try:
         convert(message, _Answer)
     except msgspec.ValidationError:
@@ -94,7 +94,7 @@ class Pending:
                 return
 
     def next(self, timeout_seconds: float | None = None) -> Message:
-        """The next answer. Raises MachineLost if none will come, queue.Empty after the time-out."""
+        """Return the next answer. Raises MachineLost if none will come, queue.Empty after the time-out."""
         message = self._messages.get(timeout=timeout_seconds)
         if isinstance(message, LabError):
             self._messages.put(message)
@@ -106,14 +106,14 @@ class Channel:
     """JSON lines over two file descriptors, which the channel owns from here on.
 
     Args:
-        read_fd: where answers come from.
-        write_fd: where requests go.
+        read_fd: descriptor from which answers are read.
+        write_fd: descriptor to which requests are written.
         explain_loss: called when the far end is gone; returns the error that every waiting request gets.
-        life_fd: reaches its end when the machine has ended, even if something of it still holds the answers' pipe open.
-        window_bytes: how much may be under way before the agent has said that it has received it.
-        on_silence: told, while something is awaited, how many seconds have passed without a word, second by second, and
-            the verbs of what is awaited. Time in which this process itself was stopped does not count. What it returns
-            is the end: the machine is lost.
+        life_fd: reaches end of file when the machine ends, even if a leftover process holds the answers' pipe open.
+        window_bytes: limit of bytes that are sent but not yet acknowledged by the agent.
+        on_silence: called every second while answers are outstanding, with the seconds of silence so far and the verbs
+            of the outstanding requests. Time in which this process itself was stopped does not count. If it returns an
+            error, the machine is lost.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Channel:
         self._reader.start()
 
     def wait_hello(self, timeout_seconds: float) -> Mapping[str, Any]:
-        """The agent's greeting. Raises MachineLost if it does not come or speaks another protocol."""
+        """Return the agent's greeting. Raises MachineLost if none arrives or the agent speaks another protocol."""
         try:
             hello = self._hello.next(timeout_seconds)
         except queue.Empty:
@@ -160,7 +160,7 @@ class Channel:
         return hello
 
     def request(self, verb: str, **fields: object) -> Pending:
-        """Send a request and return where its answers arrive. Raises MachineLost if the machine is gone."""
+        """Send a request and return the queue of its answers. Raises MachineLost if the machine is gone."""
         pending = Pending(next(self._ids), verb)
         with self._state:
             if self._loss or self._is_closing:
@@ -170,7 +170,7 @@ class Channel:
         try:
             with self._send_lock:
                 line = b"\n" * self._is_line_torn + line + b"\n"
-                # Stays true if a Ctrl-C ends this half-way: what is left must not become the start of the next line.
+                # Stays true if Ctrl-C interrupts the write: the fragment must not become the start of the next line.
                 self._is_line_torn = True
                 for start in range(0, len(line), PIECE_BYTES):
                     piece = line[start : start + PIECE_BYTES]
@@ -188,7 +188,7 @@ class Channel:
         return pending
 
     def _wait_for_room(self, size: int) -> None:
-        """The agent says how much it has received. Raises MachineLost once nothing can be sent any more."""
+        """Wait until the agent has acknowledged enough input. Raises MachineLost once nothing more can be sent."""
         with self._state:
             self._state.wait_for(
                 lambda: self._loss or self._is_closing or self._under_way_bytes + size <= self._window_bytes
@@ -198,7 +198,7 @@ class Channel:
             self._under_way_bytes += size
 
     def hang_up(self) -> None:
-        """Send nothing more and let the agent see the end of its input; answers may still come."""
+        """Close the sending end, so that the agent sees end of file; answers may still arrive."""
         with self._state:
             self._is_closing = True
             self._state.notify_all()
@@ -208,7 +208,7 @@ class Channel:
                 self._write_fd = -1
 
     def close(self) -> None:
-        """Close both ends; whoever still waits gets MachineLost."""
+        """Close both ends; outstanding requests fail with MachineLost."""
         self.hang_up()
         with self._state:
             if self._wake_fd >= 0:
@@ -244,7 +244,7 @@ class Channel:
                 os.close(self._life_fd)
 
     def _read_some(self, poll: select.poll) -> bytes:
-        """The next bytes; none at the end of the channel, or when it was closed or given up from this side."""
+        """Return the next bytes; empty at the end of the channel, or when this side closed it or gave it up."""
         silent = 0
         while not (events := poll.poll(SLICE_SECONDS * 1000 if self._on_silence else None)):
             awaited = self._awaited()
@@ -263,16 +263,16 @@ class Channel:
         return b""
 
     def _awaited(self) -> tuple[str, ...]:
-        """The verbs of all that the agent owes an answer to, its greeting among them."""
+        """Return the verbs of all outstanding requests; the greeting counts as one."""
         with self._state:
             owed = [*self._pending.values(), *(() if self._has_greeted else (self._hello,))]
             return () if self._is_closing else tuple(pending.verb for pending in owed)
 
     def _ping(self) -> None:
-        """Ask for no file at all, if there is room on the line; nobody waits for the answer."""
+        """Send a read request for no files if the line has room; no caller waits for the answer."""
         line = b'{"id":0,"verb":"read","paths":[]}\n'
         if not self._send_lock.acquire(blocking=False):
-            # Somebody is sending: what they wait for is owed as well.
+            # Another thread is sending a request, whose answer is outstanding as well.
             return
         try:
             with self._state:
@@ -288,7 +288,7 @@ class Channel:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
-            # A login banner or a kernel message that strayed into the channel is no answer.
+            # Ignore a login banner or a kernel message that strayed into the channel.
             return
         if not isinstance(message, dict):
             return
@@ -299,7 +299,7 @@ class Channel:
             case "received":
                 size = message.get("bytes")
                 with self._state:
-                    # More than was sent cannot have been received.
+                    # The agent cannot have received more than was sent.
                     received = min(size, self._under_way_bytes) if isinstance(size, int) else 0
                     self._under_way_bytes -= max(0, received)
                     self._state.notify_all()
@@ -319,7 +319,7 @@ class Channel:
             pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is none"))
 
     def _lose(self) -> None:
-        """Tell everybody who waits, once the reason is known; finding it out may take seconds and holds no lock."""
+        """Fail all outstanding requests once the reason is known; finding it may take seconds, so no lock is held."""
         with self._state:
             is_closing, loss = self._is_closing, self._loss
         if loss is None:
@@ -335,7 +335,7 @@ class Channel:
     def _explain_or_guess(self) -> LabError:
         try:
             return self._explain_loss()
-        except Exception as error:  # an explanation that fails must not leave anybody waiting
+        except Exception as error:  # a failed explanation must not leave a caller waiting
             return MachineLost(f"the machine is gone, for an unknown reason: {error!r}", hint=RUN_AGAIN)
 
 

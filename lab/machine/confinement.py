@@ -1,20 +1,22 @@
 #!/usr/bin/python3 -IS
-"""Takes a process's write access to the computer's files away, for good, before it becomes the embedded kernel.
+"""Limits permanently which files a process can read and write, before the process becomes the embedded kernel.
 
-The promise that is kept here: whatever runs in the embedded kernel, root and drivers of its own included, changes
-nothing on the computer but the files that it was given. Three layers of the computer's kernel hold it, each of which
-an ordinary user can lay on; those that a computer has are laid one over the other.
+All code in the embedded kernel, including its root user and its drivers, can read the system's programs and settings
+(SYSTEM, SETTINGS) and the files given to it, and can write only the files given for writing. Three layers of the host's
+kernel enforce this. An ordinary user can use each of them; all available layers are combined.
 
-    namespace  a mount namespace in which all is read-only and no device can be opened; then no capability is left
-               (user_namespaces(7), mount_setattr(2), Linux 5.12). Holds by itself. The process's next child is the
-               first of a process namespace (pid_namespaces(7))
-    landlock   no file is opened for writing, made, removed or renamed, no TCP port and abstract socket reached
-               (Documentation/userspace-api/landlock.rst, Linux 5.13). Says nothing of modes, owners and times, hence:
-    seccomp    the system calls that change a file without opening it for writing are refused, and so are connect(2)
-               and io_uring (seccomp(2)). By itself it keeps nobody from writing
+    namespace  a root directory that holds only these files, read-only and without devices; no capability is left
+               (user_namespaces(7), pivot_root(2), mount_setattr(2), Linux 5.12). Sufficient by itself. Network and
+               System V IPC are private to the process. Its next child is the first process of a PID namespace
+               (pid_namespaces(7))
+    landlock   other files cannot be opened, created, removed or renamed; names can still be looked up. TCP ports and
+               abstract sockets cannot be reached (Documentation/userspace-api/landlock.rst, Linux 5.13). It does not
+               cover modes, owners and times, hence:
+    seccomp    refuses the system calls that change a file without opening it for writing, those that send to a
+               socket by its address, and io_uring (seccomp(2)). By itself it prevents neither reading nor writing
 
-A stand-alone file beside the supervisor. Run by itself, it tells as JSON which layers this computer has: for each an
-empty text, or why not.
+A stand-alone file beside the supervisor. Run by itself, it prints as JSON which layers this host has: for each layer an
+empty text, or the reason why it is not available.
 """
 
 from __future__ import annotations
@@ -33,20 +35,47 @@ if TYPE_CHECKING:
 
 NAMESPACE, LANDLOCK, SECCOMP = "namespace", "landlock", "seccomp"
 LAYERS = (NAMESPACE, LANDLOCK, SECCOMP)
-# What programs open for writing, or read chance from; nothing is kept there.
+# Devices that programs open for writing, or read random numbers from; they store nothing.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+# Installed software, and the processor's features, by which the kernel chooses its parity routines.
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    "/nix/store",
+    "/gnu/store",
+    "/proc/cpuinfo",
+)
+# Below /etc: settings that programs in the guest look for. Chosen by name, since root may read keys there.
+SETTINGS = (
+    *("DIR_COLORS", "alternatives", "bash.bashrc", "bash_completion", "bash_completion.d", "bashrc", "blkid.conf"),
+    *("crypto-policies", "debian_version", "e2fsck.conf", "e2scrub.conf", "fuse.conf", "group", "host.conf", "hosts"),
+    *("inputrc", "issue", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime"),
+    *("login.defs", "lsb-release", "lvm", "magic", "magic.mime", "manpath.config", "mdadm", "mdadm.conf", "mime.types"),
+    *("mke2fs.conf", "modprobe.d", "nanorc", "networks", "nsswitch.conf", "os-release", "passwd", "perl", "profile"),
+    *("profile.d", "protocols", "python3", "redhat-release", "rpc", "services", "shells", "skel"),
+    *("ssl/openssl.cnf", "pki/tls/openssl.cnf", "terminfo", "timezone", "udev", "vim", "vimrc", "xattr.conf"),
+)
+# Empty folders, where the guest mounts its own file systems or users look first.
+EMPTY_FOLDERS = (
+    *("/boot", "/dev", "/etc", "/home", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/sys", "/tmp"),
+    *("/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp"),
+)
+OLD_ROOT = "/.computer"
+MOST_LINKS = 40
 
 # linux/sched.h, linux/mount.h, sys/mount.h, fcntl.h
-CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
-MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+# Mounts, plus processes, network (abstract sockets too) and System V IPC.
+CLONE_ALL = CLONE_NEWNS | 0x20000000 | 0x40000000 | 0x08000000
+MS_NOSUID, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x2, 0x1000, 0x4000, 0x40000, 2
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NODEV, AT_RECURSIVE, AT_FDCWD = 0x1, 0x4, 0x8000, -100
 # linux/prctl.h, linux/capability.h
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CAPABILITY_VERSION_3, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 0x20080522, 1, 2
-# The same numbers on every architecture (asm-generic/unistd.h), but for the last (x86-64).
+# The same numbers on every architecture (asm-generic/unistd.h), except the last (x86-64).
 MOUNT_SETATTR, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, SECCOMP_CALL = 442, 444, 445, 446, 317
-# linux/landlock.h: what a file, and what a folder, may be allowed; then what each ABI can restrict.
-WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
+# linux/landlock.h: access rights of files and of folders; then the rights that each ABI can restrict.
+EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+READING = EXECUTE | READ_FILE | READ_FOLDER
 CHANGE_FOLDER = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
 WRITING_OF_ABI = {1: WRITE_FILE | CHANGE_FOLDER | 1 << 6 | 1 << 11, 2: 1 << 13, 3: TRUNCATE, 5: 1 << 15}
 TCP_SINCE_ABI, TCP = 4, 0b11
@@ -55,36 +84,40 @@ SCOPES_SINCE_ABI, SCOPES = 6, 0b11
 AUDIT_ARCH_X86_64, X32_CALLS = 0xC000003E, 0x40000000
 SET_MODE_FILTER, SPEC_ALLOW, ALLOW, REFUSE = 1, 4, 0x7FFF0000, 0x00050000
 LOAD, MASK, IF_EQUAL, IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
-# arch/x86/entry/syscalls/syscall_64.tbl: what changes a file by its name, or through a descriptor that only reads:
+# arch/x86/entry/syscalls/syscall_64.tbl: calls that change a file by its name, or through a read-only descriptor:
 # truncate, creat, chmod, the chowns, utime(s), the xattrs and their descendants.
 CHANGES = (76, 85, 90, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466, 469)
-FCHMOD, CONNECT, IO_URING_SETUP, OPENAT2 = 91, 42, 425, 437
+FCHMOD, IO_URING_SETUP, OPENAT2 = 91, 425, 437
 OPEN, OPENAT, IOCTL = 2, 257, 16
-# Numbers of terminals and sockets, and of block devices ('T' and 0x12 in Documentation/userspace-api/ioctl): the kernel
-# needs no others, and file systems have some that change files.
+# connect, sendmsg, sendmmsg, and pidfd_getfd, which takes another program's socket. The kernel calls none of them.
+REACHING = (42, 46, 307, 438)
+SENDTO = 44
+# ioctls of terminals and sockets, and of block devices ('T' and 0x12 in Documentation/userspace-api/ioctl): the kernel
+# needs no others, and some of the file systems' ioctls change files.
 IOCTL_KINDS = (0x5400, 0x1200)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class HalfConfined(OSError):
-    """The namespace was made, but not what is to be in it. Only a new process is without it again."""
+    """The namespace was created, but its contents were not. Only a new process is free of it."""
 
 
-def confine(writable: Collection[str], layers: Collection[str] = LAYERS) -> list[str]:
-    """Confine this process, and all that it will start, to writing these files and folders.
+def confine(writable: Collection[str], layers: Collection[str] = LAYERS, readable: Collection[str] = ()) -> list[str]:
+    """Confine this process and all its descendants to these files and folders and to the system's own.
 
-    Returns the layers that hold; a layer that the computer does not have is left out. Raises OSError if a file is
-    missing, HalfConfined if the process is to be forked anew and confined without a namespace.
+    Returns the layers in force; a layer that the host lacks is skipped. ``readable`` files can be read besides the
+    ``writable`` ones; a missing one is skipped. Raises OSError if a writable file is missing, HalfConfined if the
+    caller must fork the process anew and confine it without a namespace.
     """
-    held = []
+    held: list[str] = []
     for path in writable:
-        # What is wrong with it shall not be taken for what the computer does not have.
+        # A missing file is not a missing layer.
         os.stat(path)
-    # In this order: Landlock allows no mount any more.
+    # In this order: Landlock forbids further mounts.
     for layer in filter(layers.__contains__, LAYERS):
         try:
-            _lay(layer, writable)
+            _lay(layer, writable, readable, held)
             held.append(layer)
         except HalfConfined:
             raise
@@ -94,14 +127,14 @@ def confine(writable: Collection[str], layers: Collection[str] = LAYERS) -> list
 
 
 def reasons_against() -> dict[str, str]:
-    """For each layer why this computer does not have it, empty if it has; each is tried by a process that then ends."""
+    """Return for each layer why this host lacks it, empty if it is available; a child process tries each layer."""
     reasons = {}
     for layer in LAYERS:
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                _lay(layer, ())
+                _lay(layer, (), (), ())
             except OSError as error:
                 os.write(write, (error.strerror or str(error)).encode())
             finally:
@@ -113,10 +146,21 @@ def reasons_against() -> dict[str, str]:
     return reasons
 
 
-def _lay(layer: str, writable: Collection[str]) -> None:
-    """Lay one layer on this process. Raises OSError if the computer does not have it."""
+def visible(readable: Iterable[str]) -> list[str]:
+    """Return the paths that the guest sees: the system's own files, then these."""
+    return [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *readable]
+
+
+def _lay(layer: str, writable: Collection[str], readable: Collection[str], held: Collection[str]) -> None:
+    """Apply one layer to this process, on top of those ``held``. Raises OSError if the host lacks it."""
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    {NAMESPACE: _use_namespace, LANDLOCK: _use_landlock, SECCOMP: _use_seccomp}[layer](writable)
+    if layer == NAMESPACE:
+        _use_namespace(writable, visible(readable))
+    elif layer == LANDLOCK:
+        # The namespace's root holds nothing else.
+        _use_landlock(writable, ["/"] if NAMESPACE in held else visible(readable))
+    else:
+        _use_seccomp(can_answer=NAMESPACE in held)
 
 
 def _check(result: int) -> int:
@@ -132,15 +176,15 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
     return _check(_libc.syscall(ctypes.c_long(number), *words))
 
 
-def _use_namespace(writable: Collection[str]) -> None:
+def _use_namespace(writable: Collection[str], readable: Collection[str]) -> None:
     user, group = os.geteuid(), os.getegid()
-    # Root goes on reading what is others', and writes past their rights only where it was given a file of theirs.
+    # Root can still read other users' files; it bypasses write permissions only if one of their files was given to it.
     is_others = any(os.stat(path).st_uid != user for path in writable)
     kept = 1 << CAP_DAC_READ_SEARCH | (1 << CAP_DAC_OVERRIDE if is_others else 0)
     try:
-        _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID))
+        _check(_libc.unshare(CLONE_ALL))
     except PermissionError:
-        _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID))
+        _check(_libc.unshare(CLONE_NEWUSER | CLONE_ALL))
         kept = 0
     try:
         if not kept:
@@ -151,23 +195,86 @@ def _use_namespace(writable: Collection[str]) -> None:
             ):
                 with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                     file.write(text)
-        # First cut off from the computer's own, where a mount would otherwise show too.
-        _mount("none", "/", MS_REC | MS_PRIVATE)
-        devices = [path for path in DEVICES if os.path.exists(path)]
-        for path in (*writable, *devices):
-            _mount(path, path, MS_BIND)
-        _set_mount("/", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE)
-        for path in writable:
-            _set_mount(path, 0, MOUNT_ATTR_RDONLY)
-        for path in devices:
-            _set_mount(path, 0, MOUNT_ATTR_NODEV)
+        _use_own_root(writable, readable)
         _keep_capabilities(kept)
     except OSError as error:
         raise HalfConfined(error.errno, error.strerror) from error
 
 
-def _mount(source: str, target: str, flags: int) -> None:
-    _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(flags), None))
+def use_root(readable: Iterable[str]) -> None:
+    """Create a root directory with only these files, each at its own path; the old root moves to OLD_ROOT."""
+    # Any folder that every host has can be the mount point.
+    _mount("tmpfs", "/usr", MS_NOSUID, "tmpfs", b"mode=755,size=1m")
+    os.mkdir(f"/usr{OLD_ROOT}")
+    _check(_libc.pivot_root(b"/usr", os.fsencode(f"/usr{OLD_ROOT}")))
+    os.chdir("/")
+    for path in readable:
+        _bring(path)
+    for folder in EMPTY_FOLDERS:
+        os.makedirs(folder, exist_ok=True)
+    if not os.path.lexists("/etc/mtab"):
+        os.symlink("/proc/self/mounts", "/etc/mtab")
+
+
+def leave_old_root() -> None:
+    """Detach the old root, so that nothing in it can be reached."""
+    _check(_libc.umount2(OLD_ROOT.encode(), MNT_DETACH))
+    os.rmdir(OLD_ROOT)
+
+
+def _use_own_root(writable: Collection[str], readable: Collection[str]) -> None:
+    # First stop the propagation of mounts to the host's own namespace.
+    _mount("none", "/", MS_REC | MS_PRIVATE)
+    use_root(readable)
+    devices = [path for path in DEVICES if _bring(path)]
+    places = [_bring(path, is_own=True) for path in writable]
+    leave_old_root()
+    _set_mount("/", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE)
+    for path in places:
+        _set_mount(path, 0, MOUNT_ATTR_RDONLY)
+    for path in devices:
+        _set_mount(path, 0, MOUNT_ATTR_NODEV)
+
+
+def _bring(path: str, *, is_own: bool = False) -> str:
+    """Bind-mount a file or folder of the old root at the same path in the new one, with the links that lead there.
+
+    Returns its path without links; empty if it is missing. An existing path is left alone, unless it ``is_own``: that
+    becomes a mount of its own.
+    """
+    here, parts, links = "/", path.split("/"), 0
+    while parts:
+        part = parts.pop(0)
+        if part in ("", ".", ".."):
+            here = os.path.dirname(here) if part == ".." else here
+            continue
+        here = os.path.join(here, part)
+        try:
+            mode = os.lstat(OLD_ROOT + here).st_mode
+        except OSError:
+            return ""
+        if stat.S_ISLNK(mode):
+            links += 1
+            target = os.readlink(OLD_ROOT + here)
+            if links > MOST_LINKS or target.startswith("/proc/"):
+                return ""
+            if not os.path.lexists(here):
+                os.symlink(target, here)
+            here = "/" if target.startswith("/") else os.path.dirname(here)
+            parts = target.split("/") + parts
+        elif not os.path.lexists(here):
+            if stat.S_ISDIR(mode):
+                os.mkdir(here)
+            else:
+                os.mknod(here)
+    if is_own or not os.path.samestat(os.stat(here), os.stat(OLD_ROOT + here)):
+        _mount(OLD_ROOT + here, here, MS_BIND | MS_REC)
+    return here
+
+
+def _mount(source: str, target: str, flags: int, kind: str = "none", options: bytes | None = None) -> None:
+    names = (os.fsencode(word) for word in (source, target, kind))
+    _check(_libc.mount(*names, ctypes.c_ulong(flags), options))
 
 
 def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -> None:
@@ -177,70 +284,78 @@ def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -
 
 
 def _keep_capabilities(kept: int) -> None:
-    """Lose all capabilities but these, also those that a program of root would be given at its start."""
+    """Drop all capabilities except these, including those that a program of root would gain at its start."""
     for capability in range(64):
         if not kept >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             number = ctypes.get_errno()
             if number != errno.EINVAL:
                 raise OSError(number, os.strerror(number))
-            # The number after the last.
+            # Past the last capability.
             break
     header, sets = struct.pack("=Ii", CAPABILITY_VERSION_3, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0)
     _check(_libc.capset(header, sets))
 
 
-def _use_landlock(writable: Collection[str]) -> None:
+def _use_landlock(writable: Collection[str], readable: Collection[str]) -> None:
     abi = _call(LANDLOCK_CREATE, None, 0, 1)
-    writing = sum(rights for since, rights in WRITING_OF_ABI.items() if since <= abi)
-    # The struct grew with the ABI, and a kernel refuses what it does not know.
-    words = [writing]
+    handled = READING + sum(rights for since, rights in WRITING_OF_ABI.items() if since <= abi)
+    # The struct grew with the ABI, and a kernel rejects fields that it does not know.
+    words = [handled]
     words += [TCP] if abi >= TCP_SINCE_ABI else []
     words += [SCOPES] if abi >= SCOPES_SINCE_ABI else []
     attributes = struct.pack(f"={len(words)}Q", *words)
     ruleset = _call(LANDLOCK_CREATE, attributes, len(attributes), 0)
+    writing = WRITE_FILE | TRUNCATE | CHANGE_FOLDER
     try:
-        for path in (*writable, *filter(os.path.exists, DEVICES)):
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            try:
-                is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
-                allowed = (WRITE_FILE | TRUNCATE | (CHANGE_FOLDER if is_folder else 0)) & writing
-                _call(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", allowed, fd), 0)
-            finally:
-                os.close(fd)
+        for paths, rights in ((readable, READING), ((*writable, *DEVICES), READING | writing)):
+            for path in filter(os.path.exists, paths):
+                fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                try:
+                    of_folders = 0 if stat.S_ISDIR(os.fstat(fd).st_mode) else CHANGE_FOLDER | READ_FOLDER
+                    _call(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights & handled & ~of_folders, fd), 0)
+                finally:
+                    os.close(fd)
         _call(LANDLOCK_RESTRICT, ruleset, 0)
     finally:
         os.close(ruleset)
 
 
-def _use_seccomp(_: Collection[str]) -> None:
+def _use_seccomp(*, can_answer: bool) -> None:
     if os.uname().machine != "x86_64":
         raise OSError(errno.ENOSYS, "the filter is written for x86-64")
-    program = b"".join(struct.pack("=HBBI", *line) for line in _filter())
+    program = b"".join(struct.pack("=HBBI", *line) for line in _filter(can_answer=can_answer))
     lines = ctypes.create_string_buffer(program, len(program))
-    # struct sock_fprog: the number of lines, then where they are.
+    # struct sock_fprog: the number of instructions, then their address.
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(lines))
     _call(SECCOMP_CALL, SET_MODE_FILTER, SPEC_ALLOW, header)
 
 
-def _filter() -> Iterable[tuple[int, int, int, int]]:
-    """The filter in classic BPF: instruction, lines to skip if so and if not, operand. Source: seccomp(2).
+def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
+    """Yield the filter in classic BPF: opcode, jump if true, jump if false, operand. Source: seccomp(2).
 
-    What a guest's program calls is not asked here: the embedded kernel takes its calls off it before (ptrace(2),
-    PTRACE_SYSEMU), or by a filter of its own whose answer goes before refusal (SECCOMP_RET_TRAP).
+    ``can_answer``: the kernel's management console may send answers, since no other program's socket is visible.
+    The filter cannot see where an address leads, only whether there is one.
+
+    It does not affect the system calls of a guest program: the embedded kernel intercepts them first (ptrace(2),
+    PTRACE_SYSEMU), or by a filter of its own whose result takes precedence over a refusal (SECCOMP_RET_TRAP).
     """
-    # Where struct seccomp_data has the call, the architecture and the lower halves of the second and third argument.
-    number, arch, second, third = 0, 4, 24, 32
+    # Offsets in struct seccomp_data: the call, the architecture, the lower halves of the second and third argument,
+    # and the fifth argument, an address (both halves).
+    number, arch, second, third, fifth = 0, 4, 24, 32, 48
     refuse = REFUSE | errno.EPERM
     yield from ((LOAD, 0, 0, arch), (IF_EQUAL, 1, 0, AUDIT_ARCH_X86_64), (RETURN, 0, 0, refuse))
     yield from ((LOAD, 0, 0, number), (IF_AT_LEAST, 0, 1, X32_CALLS), (RETURN, 0, 0, refuse))
-    answers = {**dict.fromkeys(CHANGES, errno.EROFS), CONNECT: errno.EPERM, IO_URING_SETUP: errno.EPERM}
-    # The C library asks for what it knows to be new, and takes the older call instead.
+    answers = {**dict.fromkeys(CHANGES, errno.EROFS), **dict.fromkeys((*REACHING, IO_URING_SETUP), errno.EPERM)}
+    # The C library knows that this call is new, and falls back to the older one.
     answers[OPENAT2] = errno.ENOSYS
-    # The kernel gives its memory's file another mode, and ends where it can't.
+    # The embedded kernel changes the mode of its memory file, and exits if that fails: report success.
     answers[FCHMOD] = 0
     for call, answer in answers.items():
         yield from ((IF_EQUAL, 0, 1, call), (RETURN, 0, 0, REFUSE | answer))
-    # Landlock before ABI 3 lets a file be emptied by opening it for reading, or for neither (open(2), access mode 3).
+    if not can_answer:
+        yield from ((IF_EQUAL, 0, 6, SENDTO), (LOAD, 0, 0, fifth), (IF_EQUAL, 0, 3, 0), (LOAD, 0, 0, fifth + 4))
+        yield from ((IF_EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, refuse))
+    # Landlock before ABI 3 allows O_TRUNC on a file opened for reading, or for neither (open(2), access mode 3).
     emptying = ((MASK, 0, 0, 3 | os.O_TRUNC), (IF_EQUAL, 1, 0, os.O_TRUNC), (IF_EQUAL, 0, 1, 3 | os.O_TRUNC))
     for call, flags in ((OPEN, second), (OPENAT, third)):
         yield from ((IF_EQUAL, 0, 6, call), (LOAD, 0, 0, flags), *emptying)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -IS
-"""Sets the embedded kernel's file disks going again when they stand still: a task of the agent, inside its init.
+"""Restarts the embedded kernel's file disks when they hang: a task of the agent, inside its init.
 
-All requests of all file disks that are done come back through one socket, whose epoll event is edge-triggered
-(os_add_epoll_fd in arch/um/os-Linux/irq.c). The kernel keeps the events that it was told in one static array, and goes
-through it while a nested run of the same handler (a soft interrupt lets a pending SIGIO in) may overwrite it. An event
-that is lost so never comes again: what is done waits in the socket, and every process for its disk, for good. The next
-request of any file disk, once done, is a new event, and then the kernel takes up all that waits.
+Completed requests of all file disks return through one socket, whose epoll event is edge-triggered
+(os_add_epoll_fd in arch/um/os-Linux/irq.c). The kernel stores reported events in one static array, and iterates over it
+while a nested run of the same handler (a soft interrupt lets a pending SIGIO in) may overwrite it. An event lost that
+way never recurs: the completions wait in the socket, and every process for its disk, forever. The next completed
+request of any file disk is a new event, on which the kernel processes all waiting completions.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import time
 
 LOOK_SECONDS = 1.0
 STILL_LOOKS = 2
-"""So many looks in a row that find requests under way and none done: a sound disk takes milliseconds for one."""
+"""Consecutive checks that find requests in flight and none completed: a healthy disk takes milliseconds for one."""
 MOST_READS = 8
-"""The event of such a read can be lost as well, so there are more of them; a disk that never answers keeps them all."""
+"""The event of a rescuing read can be lost too, so several are allowed; a disk that never answers holds them all."""
 READ_BYTES = 4096
 RESCUED = "did nothing for"
-"""Words of the line in the kernel's log that tells of it."""
+"""Text that identifies the report of a rescue in the kernel's log."""
 
 
 def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Disk -> requests under way, and how many are done: reads, writes, discards, flushes.
+    """Return for each disk the requests in flight, and the numbers completed: reads, writes, discards, flushes.
 
     Source: Documentation/admin-guide/iostats.rst.
     """
     found = {}
     for line in diskstats.splitlines():
         fields = line.split()
-        # Partitions have numbers behind.
+        # Names of partitions end in a number.
         if len(fields) > 11 and fields[2].startswith("ubd") and fields[2].isalpha():
             found[fields[2]] = (int(fields[11]), tuple(fields[3:4] + fields[7:8] + fields[14:15] + fields[18:19]))
     return found
 
 
 class DiskRescue:
-    """A task of the agent: it is told when a second is over. ``id`` is none that a client uses."""
+    """A task of the agent that runs every second. No client uses its ``id``."""
 
     id = -1
     passes_time = False
@@ -56,7 +56,7 @@ class DiskRescue:
             self.look(file.read(), now)
 
     def look(self, diskstats: str, now: float) -> None:
-        """Read a block where nothing gets on."""
+        """Read a block if the disks make no progress."""
         self.due = now + LOOK_SECONDS
         disks = file_disks(diskstats)
         still = [name for name, look in disks.items() if look[0] and self.before.get(name) == look]
@@ -65,16 +65,16 @@ class DiskRescue:
         self.still_looks = self.still_looks + 1 if still and not is_moving else 0
         if self.still_looks >= STILL_LOOKS and len(self.reading) < MOST_READS:
             self.still_looks = 0
-            # One whose own requests are all under way would not take another.
+            # A disk whose own requests are all in flight would not accept another.
             calmest = min(disks, key=lambda name: disks[name][0])
             tell(f"{', '.join(still)} {RESCUED} {STILL_LOOKS * LOOK_SECONDS:g} s; reading from {calmest}")
             self.reading.append(f"/dev/{calmest}")
-            # On a thread, which may have to wait as long as the disk.
+            # On a thread, since the read may wait as long as the disk.
             _thread.start_new_thread(self.read_block, (f"/dev/{calmest}",))
 
     def read_block(self, device: str) -> None:
-        """Read past all caches; O_DIRECT wants memory at the start of a page."""
-        # Not before it is needed: each import costs the start of the kernel.
+        """Read a block, bypassing all caches; O_DIRECT needs page-aligned memory."""
+        # Imported on demand: each import delays the start of the kernel.
         import mmap
 
         try:
@@ -89,10 +89,10 @@ class DiskRescue:
             self.reading.remove(device)
 
     def stop(self, number: int) -> None:
-        """It goes on as long as the machine."""
+        """Do nothing: the task runs as long as the machine."""
 
 
 def tell(what: str) -> None:
-    """To the kernel's log, as an error (level 3), so that it stands in the console's log too."""
+    """Write to the kernel's log, as an error (level 3), so that it appears in the console's log too."""
     with open("/dev/kmsg", "w", encoding="ascii") as log:
         log.write(f"<3>raidlab: {what}\n")

@@ -1,4 +1,4 @@
-"""The embedded kernel: User Mode Linux as an ordinary process, with the computer's own files as its read-only root."""
+"""The embedded kernel: User Mode Linux as an ordinary process, with the system's own files as its read-only root."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import fcntl
 import json
 import math
 import os
-import shutil
+import re
 import signal
 import socket
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError
-from lab.gates.text import shortened
-from lab.host.files import HostFiles
+from lab.gates.numbers import parse_bytes
+from lab.gates.text import shortened, visible
+from lab.host import signals
+from lab.host.files import HostFiles, create_file, open_to_append
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
 from lab.machine.kernel_image import KernelImage, find_kernel, guest_python, wide_registers
@@ -30,6 +34,7 @@ from lab.machine.state_folder import (
     make_memory_folder,
     remove_instance,
 )
+from lab.machine.supervisor import KEEP_FREE, NO_ROOM, NO_ROOM_STATUS
 from lab.units import MIB
 
 MAX_UBD_DISKS = 16
@@ -43,16 +48,52 @@ CONSOLE_LINES = 40
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
-# make_uml_dir in arch/um/os-Linux/umid.c: its buffer of 512 takes a slash and a zero byte too. More of them crash it.
+# make_uml_dir in arch/um/os-Linux/umid.c: its buffer of 512 also holds a slash and a NUL; a longer path crashes it.
 UML_DIR_BYTES = 510
 LONGEST_INSTANCE = "1234567-12345678"
-"""As long as the name of a running machine's folder can be: a process (pid_max in proc(5)), and eight digits."""
+"""The longest name of a running machine's folder: a process id (pid_max in proc(5)) and eight digits."""
 ANSWER_PIPE_BYTES = 1024 * 1024
 VIRTUAL_START_NANOSECONDS = 1_767_225_600 * 10**9
-"""The date at which a machine in virtual time starts, the same each time: 1 January 2026, UTC."""
+"""The fixed date at which every machine in virtual time starts: 1 January 2026, UTC."""
 _HERE = Path(__file__).resolve().parent
 CONFINEMENT = _HERE / "confinement.py"
+VISIBLE_FILE = "visible.json"
+"""File in the running machine's folder: the paths that init makes visible without a namespace (kernel_init.py)."""
 _WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
+# userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
+# are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
+_STOPPED = re.compile(r"child stopped with signal (18|19)\b|failed to wait for SIGTRAP.*status = 0x1[23]7f")
+_STOPPED_WORDS = "was stopped from outside together with its programs (SIGSTOP), and could not go on from there"
+_STOPPED_HINT = (
+    "arrays are as after a power failure. To pause raidlab press Ctrl-Z, or stop its supervisor and kernel alone"
+)
+_NO_ROOM_HINT = (
+    "make room on this computer's disk, then run the command again: arrays are as after a power failure; for one that "
+    "does not start: raidlab array assemble NAME --force"
+)
+_OTHER_KERNEL = "name another kernel with 'uml:?kernel=PATH', or build one here: provision/kernel/build-uml.sh standard"
+# Hints, keyed by patterns in the console's output.
+_CAUSES = {
+    r"GLIBC_[0-9.]+' not found": f"this kernel is made for a newer C library than this computer's; {_OTHER_KERNEL}",
+    r"error while loading shared libraries": f"install the library that it names, or {_OTHER_KERNEL}",
+    r"Exec format error|cannot execute": f"this is no program for this processor; {_OTHER_KERNEL}",
+    r"Out of memory|out of memory|OOM killer": "give the machine more memory: --on 'uml:?mem=1G'",
+    r"check_ptrace|ptrace.*Operation not permitted": "the kernel must trace its programs (ptrace), which this computer "
+    "or container forbids, or a debugger does already: allow it, or choose another machine with --on",
+    r"Unable to mount root|No working init|No filesystem could mount|Cannot open root": "this kernel cannot read the "
+    f"computer's files (CONFIG_HOSTFS), or its init; {_OTHER_KERNEL}",
+    r"No space left on device|Disk quota exceeded": "make room on this computer's disk, then " + RUN_AGAIN,
+}
+_LOSS_HINT = (
+    f"{RUN_AGAIN}: arrays are as after a power failure; if it happens again, report it with the console's words"
+)
+_HINTS_OF_STATUS: dict[int | None, str] = {
+    256 - signal.SIGKILL: f"{RUN_AGAIN}: arrays are as after a power failure. If nobody killed it, this computer may "
+    "have run out of memory: give the machine less ('uml:?mem=256M')",
+    256 - signal.SIGBUS: "free some room in /dev/shm, or give the machine less memory: --on 'uml:?mem=256M'",
+    126: f"see that the kernel may be executed, or {_OTHER_KERNEL}",
+    127: f"see that the kernel and its libraries are there, or {_OTHER_KERNEL}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +106,24 @@ class UbdDisk:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """How to boot."""
+    """Boot options."""
 
     disks: tuple[UbdDisk, ...] = ()
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     virtual_time: bool = False
     seed: int = 0
-    """In virtual time, of all that is random on the machine."""
+    """In virtual time, the seed of all randomness on the machine."""
     kernel_path: str = ""
     kept_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
     layers: tuple[str, ...] | None = None
-    """Which layers are to confine it (lab/machine/confinement.py); None: all that the computer has."""
+    """Layers that confine it (lab/machine/confinement.py); None for all that the host has."""
+    shown: tuple[Path, ...] = ()
+    """Files and folders that the guest sees besides the system's and the lab's own, each at its own path."""
 
 
 class EmbeddedKernel:
-    """A kernel that was started, with its supervisor; ``release`` leaves nothing behind."""
+    """A started kernel and its supervisor; ``release`` leaves nothing behind."""
 
     def __init__(
         self, supervisor: RunningProcess, instance: FolderLock, processes: Processes, files: HostFiles
@@ -89,46 +132,68 @@ class EmbeddedKernel:
         self._instance = instance
         self._processes = processes
         self._files = files
+        self.ask_to_leave: Callable[[], object] = lambda: None
+        """Asks the agent to power off."""
+        self._forget = signals.at_worst(self.end_now)
 
     @property
     def console_log(self) -> Path:
-        """What the kernel printed."""
+        """The file with the kernel's output."""
         return self._instance.folder / CONSOLE_LOG
 
     def release(self, has_left: bool) -> None:
-        """Kill what still runs and remove the instance's folder.
+        """Kill remaining processes and remove the instance's folder.
 
-        A kernel whose agent ``has_left`` is powering off, which stops its arrays in good order; it gets time for that.
+        A kernel whose agent ``has_left`` is powering off, which stops its arrays cleanly; it gets time for that.
         """
         try:
             if has_left:
                 self._wait_for_supervisor(POWER_OFF_SECONDS)
             for pipe in (self._supervisor.stdin, self._supervisor.stdout):
                 if pipe is not None:
-                    # Its standard input is the supervisor's lifeline: closing it tells it to end the kernel.
+                    # Standard input is the supervisor's lifeline: closing it makes the supervisor end the kernel.
                     pipe.close()
             status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
             if status is None:
                 self._supervisor.kill()
                 status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
             if status is None or status < 0:
-                # A supervisor that was killed has not cleaned up.
+                # A killed supervisor has not cleaned up.
                 kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         finally:
+            self._forget()
             remove_instance(self._instance.folder)
             self._instance.close()
 
-    def waited_seconds(self) -> float | None:
-        """How long its process has been ready to run without a processor: the second number of its schedstat.
+    def end_now(self, seconds: float) -> None:
+        """Clean up within that many seconds, regardless of other threads.
 
-        Source: Documentation/scheduler/sched-stats.rst. None where this computer's kernel does not count it.
+        A kernel that still powers off by itself marks its arrays as clean; it gets half of the time.
+        """
+        # On a thread, since the request blocks on a full line.
+        threading.Thread(target=self.ask_to_leave, daemon=True).start()
+        if self._wait_for_supervisor(seconds / 2) is None:
+            if self._supervisor.stdin is not None:
+                # The supervisor's lifeline: closing it kills the kernel with all its descendants.
+                self._supervisor.stdin.close()
+            if self._wait_for_supervisor(seconds) is None:
+                group = kernel_group(self._instance.folder)
+                self._supervisor.kill()
+                if group:
+                    self._processes.kill_group(group)
+        remove_instance(self._instance.folder)
+
+    def waited_seconds(self) -> float | None:
+        """Return how long its process was runnable without a processor: the second number of its schedstat.
+
+        Source: Documentation/scheduler/sched-stats.rst. None if the host's kernel does not count it.
         """
         group = kernel_group(self._instance.folder)
         fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
         return int(fields[1]) / 1e9 if len(fields) > 1 else None
 
     def console_tail(self) -> str:
-        """The last lines of its console, as far as they can be read."""
+        """Return the last lines of its console; empty if the log cannot be read."""
         try:
             lines = self.console_log.read_text("utf-8", "replace").splitlines()
         except OSError:
@@ -136,30 +201,43 @@ class EmbeddedKernel:
         return "\n".join(lines[-CONSOLE_LINES:])
 
     def explain_loss(self) -> LabError:
-        """Why the kernel is gone, from its exit status and the last lines of its console."""
+        """Explain why the kernel is gone, from its exit status and the last lines of its console."""
         status = self._wait_for_supervisor(3.0)
         kill_recorded_kernel(self._instance.folder, self._processes, self._files)
-        return MachineLost(loss_message(status, self.console_log), hint=f"{RUN_AGAIN}: it cleans up and starts afresh")
+        message, hint = told_loss(status, self.console_log)
+        return MachineLost(message, hint=hint)
 
     def _wait_for_supervisor(self, seconds: float) -> int | None:
         try:
             return self._supervisor.wait(timeout=seconds)
-        except Exception:  # whatever is wrong with the supervisor, it has not ended
+        except Exception:  # on any error the supervisor counts as still running
             return None
 
 
-def loss_message(status: int | None, console: Path) -> str:
-    """What is known of a kernel's end: its own words if it crashed, else how its process ended (None: it did not)."""
+def told_loss(status: int | None, console: Path) -> tuple[str, str]:
+    """Return why a kernel ended, and a hint. ``status`` is its exit status (None if it has not ended)."""
     try:
-        lines = [line.strip() for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
+        lines = [visible(line.strip()) for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
     except OSError:
         lines = []
+    text = "\n".join(lines)
+    if _STOPPED.search(text):
+        return f"the embedded kernel {_STOPPED_WORDS}", f"{RUN_AGAIN}; {_STOPPED_HINT}"
+    if status == NO_ROOM_STATUS:
+        said = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
+        return f"{said}: the embedded kernel was stopped before a write to them could fail", _NO_ROOM_HINT
+    hint = next((hint for words, hint in _CAUSES.items() if re.search(words, text)), "")
+    return loss_message(status, lines), hint or _HINTS_OF_STATUS.get(status, _LOSS_HINT)
+
+
+def loss_message(status: int | None, lines: Sequence[str]) -> str:
+    """Return a kernel's own messages if it crashed, else how its process ended. ``lines`` are its console's."""
     trouble = [line for line in lines if any(word in line for word in _WORDS_OF_TROUBLE)]
-    # The panic says most; an oops before it says where it came from.
+    # The panic is the most informative; an oops before it shows the origin.
     trouble.sort(key=lambda line: "Kernel panic" not in line)
     if trouble:
         return "the embedded kernel crashed: " + " / ".join(trouble[:3])
-    # One that was killed had no time to say why.
+    # A killed kernel had no time to print the reason.
     tail = f"; its last words: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
     return f"the embedded kernel {_how_it_ended(status)}{tail}"
 
@@ -172,23 +250,24 @@ def _how_it_ended(status: int | None) -> str:
     if status == 256 - signal.SIGKILL:
         return "was killed"
     if status == 256 - signal.SIGBUS:
-        return "found no room for its memory (SIGBUS): free some in /dev/shm, or give it less: 'uml:?mem=256M'"
+        return "found no room for its memory (SIGBUS)"
     return f"ended with status {status}"
 
 
 def most_requests(disks: int) -> int:
-    """How many requests each of so many file disks may have under way, so that the driver turns none away.
+    """Return the number of requests that each file disk may have in flight, so that the driver rejects none.
 
-    It hands those of all disks to its thread through one socket. When that is full, it promises to ask again as soon as
-    a request of the same disk is done (BLK_STS_DEV_RESOURCE in ubd_queue_rq, arch/um/drivers/ubd_kern.c), also where
-    none is under way: that disk then stands still for good. Six disks with 64 requests each bring a seventh to that
-    within seconds (Linux 6.1). How many fit is for the computer to say (socket(7), wmem_default); a fifth is left free.
+    The driver passes the requests of all disks to its thread through one socket. When the socket is full, it promises
+    to retry once a request of the same disk completes (BLK_STS_DEV_RESOURCE in ubd_queue_rq,
+    arch/um/drivers/ubd_kern.c), even if none is in flight: that disk then hangs for good. Six disks with 64 requests
+    each hang a seventh within seconds (Linux 6.1). The socket's capacity depends on the host (socket(7),
+    wmem_default); a fifth is left free.
     """
     sender, receiver = socket.socketpair()
     room = 0
     with sender, receiver, suppress(BlockingIOError):
         sender.setblocking(False)
-        # What the driver sends: a pointer.
+        # The driver sends one pointer for each request.
         while sender.send(bytes(8)):
             room += 1
     return max(room * 4 // 5 // max(1, disks), 4)
@@ -197,15 +276,15 @@ def most_requests(disks: int) -> int:
 def kernel_arguments(
     options: EmbeddedOptions, image: KernelImage, folder: Path, channel_fds: tuple[int, int], console_fd: int
 ) -> list[str]:
-    """The kernel's command line.
+    """Return the kernel's command line.
 
-    ``ro`` keeps the guest, whose root user has the starter's rights on the host's files, from changing any of them.
+    ``ro`` keeps the guest from changing the host's files, on which its root user has the rights of the calling user.
     Sources: linux.uml(1); Documentation/virt/uml/user_mode_linux_howto_v2.rst.
     """
     arguments = [
         str(image.path),
         f"mem={options.memory_bytes // MIB}M",
-        # No device, but a word for /proc/mounts: without it UML says root=98:0, and lsblk shows the first disk on "/".
+        # Not a device, only a name for /proc/mounts: else UML reports root=98:0, and lsblk shows the first disk on "/".
         "root=/run/computer",
         "rootfstype=hostfs",
         "rootflags=/",
@@ -219,8 +298,8 @@ def kernel_arguments(
         "quiet",
         "oops=panic",
         "noreboot",
-        # As mdadm's package has it (modprobe.d/mdadm.conf) where md is a module: an array that is started is left as it
-        # is on its disks until somebody writes to it.
+        # As mdadm's package sets it (modprobe.d/mdadm.conf) where md is a module: a started array stays unchanged on
+        # its disks until the first write.
         "md_mod.start_ro=1",
     ]
     if options.virtual_time:
@@ -256,9 +335,9 @@ def kernel_arguments(
 
 
 def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
-    """Raises SpecError where no kernel could be started, for its paths alone, with the state folder ``root / inner``.
+    """Raise SpecError if the paths alone prevent a kernel from starting with the state folder ``root / inner``.
 
-    ``root`` is what somebody chose.
+    ``root`` is the folder that the user chose.
     """
     _check_path(root, image.path)
     folder = root / inner / "machines" / LONGEST_INSTANCE
@@ -281,14 +360,15 @@ def start_embedded(
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)
     python = guest_python(processes)
     preloaded = wide_registers(files)
+    used = _used_files(options, image)
     _check_path(state.root, image.path, *(disk.path for disk in options.disks))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)
         undo.callback(remove_instance, instance.folder)
         folder = instance.folder
-        _install_agent(folder, python)
-        console = os.open(folder / CONSOLE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        _install_agent(folder, python, used)
+        console = open_to_append(folder / CONSOLE_LOG, error=LabError)
         handed_over.callback(os.close, console)
         (down_read, down_write), (up_read, up_write) = _pipe(handed_over, undo), _pipe(undo, handed_over)
         with suppress(OSError):
@@ -296,10 +376,8 @@ def start_embedded(
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
         memory = make_memory_folder(folder, options.memory_bytes)
-        extra_env = {"TMPDIR": str(memory)}
-        if preloaded:
-            extra_env["LD_PRELOAD"] = str(preloaded)
-        confinement = _confinement(options, folder, memory)
+        extra_env = {"TMPDIR": str(memory), **_kept_free()} | ({"LD_PRELOAD": str(preloaded)} if preloaded else {})
+        confinement = _confinement(options, folder, memory, [*used, *([str(preloaded)] if preloaded else [])])
         supervisor = processes.start(
             [
                 *(python, "-IS", str(_HERE / "supervisor.py"), str(folder / KERNEL_RECORD)),
@@ -315,22 +393,48 @@ def start_embedded(
         life = os.dup(supervisor.stdout.fileno())
         undo.callback(os.close, life)
         vigil = Vigil(files, folder, kernel.console_log)
-        # In virtual time silence means nothing, a question would be an event that another run does not have, and the
-        # line is a pipe, of which the kernel takes a message as a whole.
+        # In virtual time silence means nothing, a ping would be an event that another run does not have, and the line
+        # is a pipe, from which the kernel reads whole messages.
         terms: dict[str, Any] = {"window_bytes": math.inf} if options.virtual_time else {"on_silence": vigil.on_silence}
         channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life, **terms)
+        kernel.ask_to_leave = lambda: channel.request("exit")
         undo.pop_all()
     return kernel, channel
 
 
-def _confinement(options: EmbeddedOptions, folder: Path, memory: Path) -> dict[str, object]:
-    """All that the kernel may write: not its own record, by which processes are killed."""
+def _kept_free() -> dict[str, str]:
+    """Return the room to leave free on the host's disk, in bytes, if the user has set it."""
+    wanted = os.environ.get(KEEP_FREE)
+    return {KEEP_FREE: str(parse_bytes(wanted, what=KEEP_FREE))} if wanted else {}
+
+
+def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
+    """Return the files that the guest reads besides the system's and the machine's folder (needed only at start)."""
+    # In virtual time libraries for fio are beside the kernel.
+    for path in options.shown:
+        if not path.exists():
+            raise SpecError(
+                f"there is no '{path}' to be shown to the machine", hint="give the path of a file or folder"
+            )
+        if path.resolve() == Path("/"):
+            raise SpecError("'/' is not shown to the machine", hint="give the path of one file or folder")
+        if not os.access(path, os.R_OK):
+            raise SpecError(f"'{path}' cannot be read", hint="give the path of a file or folder that you may read")
+    used = [image.path.parent if options.virtual_time else image.path, image.modules, *options.shown]
+    return [str(path.absolute()) for path in used if path]
+
+
+def _confinement(
+    options: EmbeddedOptions, folder: Path, memory: Path, readable: Sequence[str]
+) -> dict[str, Sequence[str]]:
+    """Return the paths that the kernel may write and read. Its record, by which processes are killed, is read-only."""
     writable = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), folder / "uml", memory)]
-    return {"writable": writable} | ({} if options.layers is None else {"layers": options.layers})
+    found: dict[str, Sequence[str]] = {"writable": writable, "readable": [*readable, str(folder)]}
+    return found | ({} if options.layers is None else {"layers": options.layers})
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
-    """A pipe whose two ends are closed by these stacks."""
+    """Create a pipe; each stack closes one of its ends."""
     ends = os.pipe2(os.O_CLOEXEC)
     reading.callback(os.close, ends[0])
     writing.callback(os.close, ends[1])
@@ -347,11 +451,12 @@ def _check_path(*paths: Path) -> None:
             )
 
 
-def _install_agent(folder: Path, python: str) -> None:
-    for name in ("agent.py", "agent_virtual.py", "disk_rescue.py"):
-        shutil.copy(_HERE / name, folder)
+def _install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
+    for name in ("agent.py", "agent_virtual.py", "confinement.py", "disk_rescue.py"):
+        create_file(folder / name, (_HERE / name).read_bytes(), is_durable=False)
     source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")
-    init = folder / "init"
-    init.write_text(f"#!{python} -IS\n" + source.partition("\n")[2], encoding="utf-8")
-    init.chmod(0o700)
+    text = f"#!{python} -IS\n" + source.partition("\n")[2]
+    create_file(folder / "init", text.encode(), is_durable=False, mode=0o700)
+    visible = json.dumps({"readable": [*used, str(folder)], "kept": used})
+    create_file(folder / VISIBLE_FILE, visible.encode(), is_durable=False)
     (folder / "uml").mkdir()

@@ -1,4 +1,4 @@
-"""Which embedded kernel is there, with what belongs to it: packaged, built here, or chosen by a target."""
+"""Find the embedded kernel and its parts: packaged, built here, or chosen by a target."""
 
 from __future__ import annotations
 
@@ -10,30 +10,58 @@ from pathlib import Path
 import platformdirs
 
 from lab.errors import ToolMissing
+from lab.gates.trust import require_trusted
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
 from lab.machine.target import Target, TargetKind
 
 _BUILD = "provision/kernel/build-uml.sh virtual-time"
+_TIME_PARTS = ("release", "quick_clock.so", "fio")
+"""Files beside a kernel with virtual time; the last, replacement libraries, only where fio is installed."""
 _ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """elf(5), 64 bits, little-endian: e_shoff, e_shentsize, e_shnum."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelImage:
-    """A kernel that can be started. ``modules`` is its folder of drivers, None where all are built in."""
+    """A kernel that can be started. ``modules`` is its folder of modules, None if all drivers are built in."""
 
     path: Path
     modules: Path | None
 
 
 def kernel_cache() -> Path:
-    """Where provision/kernel/build-uml.sh leaves the kernels that it builds."""
+    """Return the folder in which provision/kernel/build-uml.sh stores the kernels that it builds."""
     return platformdirs.user_cache_path("raidlab") / "kernels"
 
 
+def built_part(name: str) -> Path:
+    """Return a kernel's folder, or a file beside the kernels, by name: the user's own, else one for all users.
+
+    The latter are in ``kernels`` beside the package ``lab``: docs/computer-room.md.
+    """
+    own, shared = kernel_cache() / name, Path(__file__).resolve().parents[2] / "kernels" / name
+    return shared if shared.exists() and not own.exists() else own
+
+
 def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = False, chosen: str = "") -> KernelImage:
-    """The kernel for a target. Raises ToolMissing with the command that brings it."""
+    """Return the kernel for a target.
+
+    Raises ToolMissing with the command that installs it, NotTrusted if another user may have written it.
+    """
+    image = _found_kernel(processes, files, virtual_time=virtual_time, chosen=chosen)
+    again = _BUILD if kernel_cache() in image.path.parents else ""
+    require_trusted(image.path, "the embedded kernel", again=again)
+    if image.modules:
+        require_trusted(image.modules, "the kernel's folder of drivers", again=again, has_tree=True)
+    if virtual_time:
+        # Guest programs load the parts beside it.
+        for name in _TIME_PARTS:
+            require_trusted(image.path.parent / name, "a part of the kernel,", again=again, has_tree=True)
+    return image
+
+
+def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool, chosen: str) -> KernelImage:
     if chosen:
         if not os.access(chosen, os.X_OK) or not Path(chosen).is_file():
             raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="give the path of a linux.uml")
@@ -42,7 +70,7 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     packaged = None if virtual_time else processes.find("linux.uml")
     if packaged:
         return KernelImage(Path(packaged), None)
-    built = kernel_cache() / flavour
+    built = built_part(flavour)
     if os.access(built / "linux", os.X_OK):
         return _with_time(_image_in(built / "linux")) if virtual_time else _image_in(built / "linux")
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
@@ -52,7 +80,7 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
 
 
 def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
-    """An embedded kernel in virtual time, if that was built and nothing else is asked for: it waits for no disk."""
+    """Return the target in virtual time, which waits for no disk, if that kernel is built and no other is requested."""
     if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
         return target
     try:
@@ -63,23 +91,24 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 
 
 def wide_registers(files: HostFiles) -> Path | None:
-    """What must be preloaded where the processor has AMX (provision/kernel/wide_registers.c); None where it has not.
+    """Return the library to preload if the processor has AMX (provision/kernel/wide_registers.c), else None.
 
-    Raises ToolMissing if it is to be built first.
+    Raises ToolMissing if it must be built first, NotTrusted if another user may have written it.
     """
     if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
         return None
-    library = kernel_cache() / "wide_registers.so"
+    library = built_part("wide_registers.so")
     if not library.is_file():
         raise ToolMissing(
             "this processor has more registers (AMX) than an embedded kernel before Linux 6.13 can keep",
             hint="provision/host/setup.sh lab, or choose another machine with --on",
         )
+    require_trusted(library, "the library", again="provision/host/setup.sh lab")
     return library
 
 
 def _image_in(path: Path) -> KernelImage:
-    """A kernel with the drivers that lie beside it, if any do: as built here, or as in an unpacked package."""
+    """Return a kernel with the modules beside it, if any: as built here, or as in an unpacked package."""
     path = path.absolute()
     if not _is_whole(path):
         raise ToolMissing(
@@ -88,7 +117,7 @@ def _image_in(path: Path) -> KernelImage:
         )
     built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
     if not built.is_dir() and packaged.is_dir() and packaged != Path("/usr/lib/uml/modules"):
-        # A package holds one release. Several: two packages were unpacked over each other.
+        # A package holds one release; several mean that two packages were unpacked over each other.
         releases = list(packaged.iterdir())
         if len(releases) != 1:
             raise ToolMissing(
@@ -100,15 +129,15 @@ def _image_in(path: Path) -> KernelImage:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether it is a program as long as its header says: a linker writes the table of sections last (elf(5))."""
+    """Whether the program is as long as its header says: a linker writes the section header table last (elf(5))."""
     try:
         with path.open("rb") as file:
             header = file.read(_ELF_HEADER.size)
     except OSError:
-        # What may not be read may still be executed.
+        # An unreadable file may still be executable.
         return True
     if header.startswith(b"#!"):
-        # A script that starts one.
+        # A script that starts a kernel.
         return True
     if len(header) < _ELF_HEADER.size or not header.startswith(b"\x7fELF\x02\x01"):
         return False
@@ -117,9 +146,9 @@ def _is_whole(path: Path) -> bool:
 
 
 def _with_time(image: KernelImage) -> KernelImage:
-    """The same, if it was built for virtual time: another one would panic, or run at a crawl."""
+    """Return the image if it was built for virtual time: another one would panic, or run at a crawl."""
     folder = image.path.parent
-    if all((folder / name).is_file() for name in ("release", "quick_clock.so")):
+    if all((folder / name).is_file() for name in _TIME_PARTS[:2]):
         return image
     first = f"remove {folder}, then " if kernel_cache() in folder.parents else ""
     raise ToolMissing(
@@ -129,8 +158,9 @@ def _with_time(image: KernelImage) -> KernelImage:
 
 
 def guest_python(processes: Processes) -> str:
-    """The interpreter for the agent: the system's own, since a version manager's may lie in a private folder."""
+    """Return the interpreter for the agent: the system's own, since a version manager's may be in a private folder."""
     for candidate in ("/usr/bin/python3", processes.find("python3")):
         if candidate and os.access(candidate, os.X_OK):
+            require_trusted(Path(candidate), "the interpreter")
             return candidate
     raise ToolMissing("python3 is not installed", hint="apt install python3")

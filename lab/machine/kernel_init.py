@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -IS
-"""The embedded kernel's init: makes the machine usable, lets the agent serve on the serial line, powers off.
+"""The embedded kernel's init: sets up the machine, runs the agent on the serial line, powers off.
 
-Stand-alone like the agent, which lies beside it in the running machine's folder. Process 1 may never end: the kernel
+Stand-alone like the agent, which is beside it in the running machine's folder. Process 1 must never end: the kernel
 would panic.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import json
 import os
 import socket
 import struct
@@ -28,8 +29,12 @@ else:
 MODULE_ROOT = f"{RUN_FOLDER}/modroot"
 FIO = "/usr/bin/fio"
 QUICK_CLOCK = "RAIDLAB_QUICK_CLOCK"
-"""In virtual time: what fio has preloaded (provision/kernel/quick_clock.c)."""
+"""Variable with the library to preload into fio in virtual time (provision/kernel/quick_clock.c)."""
 
+
+OWN_ROOT = "RAIDLAB_OWN_ROOT"
+"""Variable that is set if no namespace limits what the guest sees (supervisor.py)."""
+VISIBLE_FILE = "visible.json"
 
 # sys/mount.h
 MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND = 1, 2, 32, 4096
@@ -44,34 +49,69 @@ def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0
 
 
 def read_text(path: str) -> str:
-    """A small file."""
+    """Return the text of a small file."""
     with open(path, encoding="ascii", errors="replace") as file:
         return file.read()
 
 
+def use_own_root(readable: list[str]) -> None:
+    """Change to a root directory with only the files for the guest, like the namespace's, and leave the host's.
+
+    This only hides the host's files; root in the guest can mount them again.
+    """
+    # Imported on demand: loading it takes longer than most of a start.
+    if TYPE_CHECKING:
+        from lab.machine import confinement
+    else:
+        import confinement
+    confinement.use_root(confinement.visible(readable))
+    confinement.leave_old_root()
+
+
+def cover(folders: dict[str, str], kept: list[str]) -> None:
+    """Mount an empty, writable file system with these options over each folder; ``kept`` paths below stay visible."""
+    below = [path for path in kept if path.startswith(tuple(f"{folder}/" for folder in folders))]
+    held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below if os.path.exists(path)}
+    for folder, options in folders.items():
+        mount("tmpfs", folder, "tmpfs", options)
+    for path, held_fd in held.items():
+        source = f"/proc/self/fd/{held_fd}"
+        if os.path.isdir(source):
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+        mount(source, path, "none", flags=MS_BIND)
+        mount("none", path, "none", flags=MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
+        os.close(held_fd)
+
+
 def prepare() -> None:
-    """Mount what a lab needs over the host's files, which stay read-only, and make module loading work."""
-    # Here all is root's. In the kernel's user namespace (confinement.py) the computer's root is nobody, whose mount(8)
-    # would be run as nobody for its set-user-ID bit.
+    """Mount the lab's file systems over the host's files, which stay read-only, and set up module loading."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), VISIBLE_FILE), encoding="utf-8") as file:
+        visible = json.load(file)
+    if os.environ.pop(OWN_ROOT, ""):
+        use_own_root(visible["readable"])
+    # Here all is root's. In the kernel's user namespace (confinement.py) the host's root is the user nobody, so the
+    # set-user-ID bit would make mount(8) run as nobody.
     mount("none", "/", "none", flags=MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
     mount("proc", "/proc", "proc")
     mount("sysfs", "/sys", "sysfs")
     if not os.path.ismount("/dev"):
         mount("devtmpfs", "/dev", "devtmpfs")
-    mount("tmpfs", "/run", "tmpfs", "mode=755")
-    mount("tmpfs", "/tmp", "tmpfs", "mode=1777")
+    cover({"/run": "mode=755", "/tmp": "mode=1777", "/root": "mode=700"}, visible["kept"])
     for folder, kind in (("/dev/shm", "tmpfs"), ("/dev/pts", "devpts")):
         os.makedirs(folder, exist_ok=True)
         mount(kind, folder, kind)
     for folder in (f"{RUN_FOLDER}/mnt", f"{RUN_FOLDER}/bin", f"{MODULE_ROOT}/lib/modules"):
         os.makedirs(folder)
     release = os.uname().release
-    # A kernel parameter that the kernel itself does not know reaches its init as an environment variable.
+    # The kernel passes a parameter that it does not know to its init as an environment variable.
     modules = os.environ.get("RAIDLAB_MODULES", f"/usr/lib/uml/modules/{release}")
     os.symlink(modules, f"{MODULE_ROOT}/lib/modules/{release}")
-    # The kernel loads drivers by calling this program; /lib/modules of the host holds another kernel's.
+    # The kernel loads modules by running this program; /lib/modules of the host holds those of another kernel.
     loader = f"{RUN_FOLDER}/bin/modprobe"
-    # Whoever starts it: its own choice of clock is the processor's counter, which tells the computer's time.
+    # A wrapper for every caller: fio's default clock is the processor's counter, which shows the host's time.
     fio = f"{RUN_FOLDER}/bin/fio"
     preloaded = os.environ.get(QUICK_CLOCK, "")
     for path, text in (
@@ -87,7 +127,7 @@ def prepare() -> None:
         os.chmod(fio, 0o755)
     else:
         os.remove(fio)
-    # See most_requests in lab/machine/embedded.py. Without it, or with few disks, the driver's own number stands.
+    # See most_requests in lab/machine/embedded.py. Without it, or with few disks, the driver's own number applies.
     most = os.environ.get("RAIDLAB_UBD_REQUESTS", "")
     for disk in os.listdir("/sys/block") if most else ():
         if disk.startswith("ubd"):
@@ -99,7 +139,7 @@ def prepare() -> None:
 
 
 def fio_environment(preloaded: str) -> str:
-    """The assignments with which fio starts quickly in virtual time.
+    """Return the shell assignments that make fio start quickly in virtual time.
 
     Its libraries are those of provision/kernel/fio_libraries.sh, unless another fio has been installed since.
     """
@@ -115,16 +155,16 @@ def fio_environment(preloaded: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """For a shell. Loading shlex would take longer than all that init does."""
+    """Quote a path for a shell. Importing shlex would take longer than all work of init."""
     return "'" + path.replace("'", "'\\''") + "'"
 
 
 def main() -> None:
-    """Serve until the client says exit, hangs up or is gone."""
+    """Serve until the client sends exit, hangs up or is gone."""
     os.umask(0o022)
     kind, is_virtual_time = Agent, bool(os.environ.get(QUICK_CLOCK))
     if is_virtual_time:
-        # What a machine in real time never needs, it shall not compile. Before another /tmp hides where it lies.
+        # Imported on demand: a machine in real time never compiles it. Imported before another /tmp hides its folder.
         if TYPE_CHECKING:
             from lab.machine.agent_virtual import VirtualAgent
         else:
@@ -133,7 +173,7 @@ def main() -> None:
     prepare()
     line = os.open("/dev/lab-client" if is_virtual_time else "/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        # There is no udev here, so dmsetup itself has to make the nodes of its devices.
+        # There is no udev here, so dmsetup itself must create its device nodes.
         environ = {"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}", "DM_DISABLE_UDEV": "1"}
         agent = kind(line, line, init_environ=environ)
         if not is_virtual_time:

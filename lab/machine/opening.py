@@ -1,10 +1,11 @@
-"""Open a machine by target: the one place that knows which module starts what."""
+"""Open a machine by target: the only module that knows which module starts which kind of target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -27,7 +28,7 @@ from lab.machine.vagrant import find_host
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What this process uses of its computer, and its state folder, handed down as one value."""
+    """The host's functions that this process uses, and its state folder, passed down as one value."""
 
     processes: Processes
     files: HostFiles
@@ -36,7 +37,7 @@ class Host:
 
     @classmethod
     def real(cls, command: str = "raidlab") -> Host:
-        """The computer as it is."""
+        """Return the real host."""
         processes, clock = HostProcesses(), HostClock()
         return cls(processes, HostFiles(), clock, StateFolder(default_state_root(), processes, clock, command=command))
 
@@ -46,7 +47,7 @@ def default_target(host: Host) -> str:
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
     for path in serials:
-        # A SCSI disk has four bytes before its serial.
+        # A SCSI disk's page has four bytes before the serial.
         if "RAIDLAB-" in (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "")[:12]:
             return "local:"
     return "uml:"
@@ -60,10 +61,10 @@ def open_machine(
     embedded: EmbeddedOptions | None = None,
     on_notice: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Machine]:
-    """Open the machine, and close it whatever happens.
+    """Open the machine, and always close it at the end.
 
-    ``embedded`` says how to boot an embedded kernel; the target's own options go before it. ``on_notice`` is told what
-    an earlier, killed client had left behind.
+    ``embedded`` has the boot options of an embedded kernel; the target's own options take precedence. ``on_notice`` is
+    called with each report on the leftovers of an earlier, killed client.
     """
     for notice in host.state.sweep():
         on_notice(notice)
@@ -72,7 +73,7 @@ def open_machine(
     try:
         yield machine
     except LabError as error:
-        # Its folder goes when it closes.
+        # Read the console now: closing the machine removes its folder.
         if isinstance(started, EmbeddedKernel) and not error.console:
             error.console = started.console_tail()
         raise
@@ -92,13 +93,14 @@ def _start(target: Target, host: Host, options: EmbeddedOptions) -> tuple[Embedd
 
 
 def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:
-    """Apply what the target's text asks for."""
+    """Apply the options in the target's text."""
     asked = target.options
     return replace(
         options,
         memory_bytes=parse_bytes(asked["mem"], what="mem") if "mem" in asked else options.memory_bytes,
         virtual_time=target.is_virtual_time,
         kernel_path=asked.get("kernel", options.kernel_path),
+        shown=(*options.shown, *([Path(asked["show"])] if "show" in asked else [])),
     )
 
 
@@ -115,7 +117,7 @@ def _greet(target: Target, channel: Channel, started: EmbeddedKernel | AgentProc
 
 
 class _FactsSaid(msgspec.Struct, frozen=True):
-    """As agent.py tells them."""
+    """The facts that agent.py sends."""
 
     kernel_release: str
     architecture: str

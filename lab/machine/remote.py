@@ -46,10 +46,10 @@ class ChannelMachine:
     """Turns method calls into requests to the agent.
 
     Args:
-        channel: an open channel whose agent has greeted.
-        facts: what the agent said about the machine.
-        on_close: releases what the target started (kernel, ssh); told whether the agent has agreed to leave.
-        waited_seconds: how long the machine's process has waited for a processor.
+        channel: an open channel whose agent has sent its greeting.
+        facts: the machine's facts, as the agent reported them.
+        on_close: releases the target's processes (kernel, ssh); its argument says whether the agent confirmed its exit.
+        waited_seconds: returns how long the machine's process has waited for a processor.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ChannelMachine:
     def run(
         self, argv: Sequence[str], *, stdin_text: str = "", timeout_seconds: float = 120.0, check: bool = True
     ) -> CommandResult:
-        """Run to the end; see Machine.run."""
+        """Run a command to its end; see Machine.run."""
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, timeout=timeout_seconds)
         command = StreamedCommand(self, tuple(argv), pending)
         try:
@@ -114,7 +114,7 @@ class ChannelMachine:
     def stream(
         self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
     ) -> StreamedCommand:
-        """Start a command whose output is wanted while it runs; see Machine.stream."""
+        """Start a command and return it while it runs; see Machine.stream."""
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
         return StreamedCommand(self, tuple(argv), pending, keeps_output=keeps_output)
 
@@ -183,7 +183,7 @@ class ChannelMachine:
         return self._waited_seconds()
 
     def close(self) -> None:
-        """Ask the agent to leave, then release what the target started. A second call does nothing."""
+        """Ask the agent to exit, then release the target's processes. A second call does nothing."""
         with self._close_lock:
             if self._is_closed:
                 return
@@ -202,16 +202,16 @@ class ChannelMachine:
                 self._channel.close()
 
     def stop_request(self, pending: Pending, signal_number: int) -> None:
-        """Ask the agent to end a long request; one that has ended already is fine."""
+        """Ask the agent to end a long request; one that has ended already is no error."""
         self._ask("stop", target=pending.request_id, signal=signal_number)
 
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
-        """The next answer to a long request: silence may last for hours, but the machine must be alive meanwhile.
+        """Return the next answer to a long request: silence may last for hours, but the machine must stay alive.
 
-        Raises queue.Empty if none has come in time.
+        Raises queue.Empty on time-out.
         """
         if self._facts.is_virtual_time:
-            # A question in between would be an event that another run does not have; the supervisor tells of the end.
+            # A ping would be an event that another run does not have; the supervisor reports the machine's end.
             return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
         while True:
             try:
@@ -223,12 +223,12 @@ class ChannelMachine:
                 self.read(["/proc/uptime"])
 
     def record(self, result: CommandResult) -> None:
-        """Tell the listeners that a command has ended."""
+        """Notify the listeners that a command has ended."""
         for listener in self._listeners:
             listener(result)
 
     def _load(self, name: str, file: Path) -> None:
-        """Send the agent a file that it does not have yet."""
+        """Send the agent a file unless it has the file already."""
         with self._load_lock:
             if name not in self._loaded:
                 self._ask("load", name=name, source=file.read_text(encoding="utf-8"))
@@ -248,17 +248,17 @@ class ChannelMachine:
 
 
 class MachineClock:
-    """The clock of a machine in virtual time: it goes on only while the machine works, or sleeps for its client."""
+    """The clock of a machine in virtual time: it runs only while the machine works, or sleeps for its client."""
 
     def __init__(self, machine: ChannelMachine) -> None:
         self._machine = machine
 
     def monotonic_seconds(self) -> float:
-        """The machine's."""
+        """Return the time of the machine's monotonic clock."""
         return self._machine.sleep(0)
 
     def utc_now(self) -> datetime:
-        """This computer's: what people call now."""
+        """Return the host's time, which is what users mean by now."""
         return HostClock().utc_now()
 
     def sleep(self, seconds: float) -> None:
@@ -267,7 +267,7 @@ class MachineClock:
 
 
 class StreamedCommand:
-    """A command under way on a machine."""
+    """A running command on a machine."""
 
     def __init__(
         self, machine: ChannelMachine, argv: tuple[str, ...], pending: Pending, *, keeps_output: bool = True
@@ -288,7 +288,7 @@ class StreamedCommand:
         return bool(self._end and self._end.get("timed_out"))
 
     def chunks(self) -> Iterator[str]:
-        """Pieces of standard output as they come. Raises ToolMissing if the program is not on the machine."""
+        """Yield pieces of standard output as they arrive. Raises ToolMissing if the machine lacks the program."""
         while self._end is None:
             message = self._machine.next_message(self._pending)
             if "err" in message:
@@ -301,7 +301,7 @@ class StreamedCommand:
                 self._end = message
 
     def result(self) -> CommandResult:
-        """Wait for the end and return the whole."""
+        """Wait for the end and return the result."""
         if self._result is None:
             for _ in self.chunks():
                 pass
@@ -350,7 +350,7 @@ class ChannelSamples:
             raise LabError(f"the machine could not sample: {message['text']}")
 
     def stop(self) -> None:
-        """End the stream; the iteration finishes with what has been sent."""
+        """End the stream; the iteration finishes with the samples already sent."""
         self._machine.stop_request(self._pending, 0)
 
 
@@ -362,5 +362,5 @@ def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:
 
 
 def package_of(program: str) -> str:
-    """The Debian or Ubuntu package that brings a program; the program's own name where it is not known better."""
+    """Return the Debian or Ubuntu package of a program; the program's name if the package is unknown."""
     return _PACKAGES.get(program.rsplit("/", 1)[-1], program)

@@ -1,8 +1,8 @@
-"""What can be learnt of an embedded kernel that gives no answer: from outside, and by its own management console.
+"""Diagnose an embedded kernel that does not answer: from outside, and through its own management console.
 
 The management console (mconsole) is a datagram socket that User Mode Linux answers in its interrupt handler, hence
-also while no process of the guest gets on (Documentation/virt/uml/user_mode_linux_howto_v2.rst). It does what the magic
-SysRq keys do (Documentation/admin-guide/sysrq.rst); what they print goes to the console's log as well.
+also while no guest process makes progress (Documentation/virt/uml/user_mode_linux_howto_v2.rst). It has the functions
+of the magic SysRq keys (Documentation/admin-guide/sysrq.rst); their output goes to the console's log as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost
-from lab.host.files import HostFiles
-from lab.machine.state_folder import kernel_group
+from lab.host.files import HostFiles, replace_file
+from lab.machine.state_folder import KERNEL_RECORD, kernel_group
 
 # struct mconsole_request and mconsole_reply in arch/um/drivers/mconsole.h.
 _MAGIC, _VERSION, _DATA_BYTES = 0xCAFEBABE, 2, 512
@@ -24,29 +24,40 @@ _REQUEST, _REPLY = struct.Struct(f"=III{_DATA_BYTES}s"), struct.Struct("=III")
 _ANSWER_SECONDS = 1.0
 _ALIVE = "version"
 _WORDS = (_ALIVE, "proc mdstat", "proc diskstats", "proc interrupts", "sysrq 9", "sysrq w", "sysrq m", "sysrq t")
-"""Print all there is. What is blocked comes before all tasks, which have ended a kernel (6.1) half-way."""
+"""Print all there is. Blocked tasks come before all tasks: printing all has ended a kernel (6.1) half-way."""
 KEPT_FOLDER = "stood-still"
-"""Below the state folder: what was learnt of kernels that gave no answer, which outlives them."""
+"""Folder below the state folder for the evidence on kernels that did not answer, which outlives them."""
 KEPT_COUNT = 10
 STILL_SECONDS = 10
 """A kernel with nothing to do answers within milliseconds, and a busy one that is idle so long waits for nothing."""
 SILENT_SECONDS = 120
-"""Whatever it does meanwhile."""
+"""Limit for a kernel that does not answer, whatever it does meanwhile."""
 _BUSY_SHARE = 0.5
 _MAY_WAIT = frozenset({"write", "exit"})
-"""Requests in which the agent itself may have to wait: for md's lock of an array, for disks to take all."""
+"""Requests in which the agent itself may block: on md's lock of an array, or until disks have written all data."""
 _PROCESS_FILES = ("status", "stat", "schedstat", "wchan", "syscall", "stack")
 
 
 def console_of(folder: Path) -> Path:
-    """The socket, which lies where ``uml_dir`` and ``umid`` of the kernel's command line say."""
+    """Return the path of the socket, as defined by ``uml_dir`` and ``umid`` on the kernel's command line."""
     return folder / "uml" / "kernel" / "mconsole"
 
 
-def ask_management_console(folder: Path, command: str) -> str | None:
-    """What a kernel's management console answers; None if it does not. A long answer may lack parts (the log has all).
+def can_answer(files: HostFiles, folder: Path) -> bool:
+    """Whether a kernel's management console may answer at all.
 
-    ``folder`` is the running machine's.
+    It cannot if the state folder's path is too long for a socket (unix(7)), or if the filter of system calls, without
+    a namespace, does not let it send (confinement.py).
+    """
+    record = files.read(str(folder / KERNEL_RECORD)) or ""
+    is_mute = '"seccomp"' in record and '"namespace"' not in record
+    return console_of(folder).exists() and not is_mute
+
+
+def ask_management_console(folder: Path, command: str) -> str | None:
+    """Return the answer of a kernel's management console, or None. A long answer may lack parts (the log has all).
+
+    ``folder`` is the running machine's folder.
     """
     answer = b""
     own = folder / "mconsole-client"
@@ -64,7 +75,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
                 if not has_more:
                     break
         except (OSError, struct.error):
-            # Nobody reads there, or some of the answer found no room: what has come is kept.
+            # No process reads there, or part of the answer did not fit: keep the part that has arrived.
             if not answer:
                 return None
         finally:
@@ -74,7 +85,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
 
 
 def group_members(files: HostFiles, group: int) -> list[int]:
-    """The processes of a group: the kernel itself, its helpers and its guest's processes (proc(5), stat, field 5)."""
+    """Return a group's processes: the kernel itself, its helpers and its guest's processes (proc(5), stat, field 5)."""
     found = []
     for path in files.path("/proc").glob("[0-9]*"):
         fields = (files.read(f"/proc/{path.name}/stat") or "").rpartition(")")[2].split()
@@ -84,7 +95,7 @@ def group_members(files: HostFiles, group: int) -> list[int]:
 
 
 def process_evidence(files: HostFiles, process: int) -> str:
-    """What /proc tells of one process, its threads and its descriptors; "?" for what this user may not read."""
+    """Return the data in /proc on one process, its threads and its descriptors; "?" for files this user cannot read."""
     lines = [f"== process {process}"]
     for task in sorted(files.path(f"/proc/{process}/task").glob("[0-9]*")):
         for name in _PROCESS_FILES:
@@ -99,7 +110,7 @@ def process_evidence(files: HostFiles, process: int) -> str:
 
 
 def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
-    """All of it: the kernel's processes as they are, then the management console's words."""
+    """Return all evidence: the state of the kernel's processes, then the management console's answers."""
     parts = [process_evidence(files, process) for process in group_members(files, group)]
     for command in _WORDS:
         answer = ask_management_console(folder, command)
@@ -113,7 +124,7 @@ def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Pulse:
-    """What the kernel's processes have used of processors, and waited for one, so far; the main one's state."""
+    """Total processor time of the kernel's processes, and time waiting for a processor; the main process's state."""
 
     running_seconds: float
     waiting_seconds: float
@@ -121,16 +132,16 @@ class _Pulse:
 
 
 class Vigil:
-    """Judges a kernel that says nothing: does it stand still, or is it merely busy, starved or waiting for a disk?"""
+    """Decides whether a silent kernel is hung, or merely busy, starved or waiting for a disk."""
 
     def __init__(self, files: HostFiles, folder: Path, console: Path) -> None:
-        """``folder`` is the running machine's, below ``machines`` in the state folder."""
+        """``folder`` is the running machine's folder, below ``machines`` in the state folder."""
         self._files, self._folder, self._console = files, folder, console
         self._before: _Pulse | None = None
         self._still = self._silent = 0
 
     def on_silence(self, seconds: int, awaited: Collection[str]) -> LabError | None:
-        """See ``Channel``: told second by second. MachineLost once the kernel is found to stand still."""
+        """See ``Channel``: called every second. Returns MachineLost once the kernel is found to be hung."""
         group = kernel_group(self._folder)
         if group is None:
             return None
@@ -141,11 +152,11 @@ class Vigil:
         if before is None:
             return None
         if pulse.waiting_seconds - before.waiting_seconds > _BUSY_SHARE:
-            # Others have the processor: it cannot answer, and that is nobody's stand-still.
+            # Others have the processor: the kernel cannot answer, but it is not hung.
             return None
         self._silent += 1
         is_busy = pulse.running_seconds - before.running_seconds > _BUSY_SHARE
-        # D: it waits for a disk of the computer itself.
+        # D: it waits for a disk of the host.
         self._still = 0 if is_busy or pulse.state == "D" else self._still + 1
         if self._silent >= SILENT_SECONDS:
             return self._lost(group, f"no answer for {SILENT_SECONDS} s")
@@ -154,10 +165,10 @@ class Vigil:
         self._still = 0
         if pulse.state == "T":
             return self._lost(group, "its process is stopped (SIGSTOP)")
-        if not console_of(self._folder).exists():
-            # A state folder with a path too long for a socket (unix(7)): what the kernel does cannot be told.
+        if not can_answer(self._files, self._folder):
+            # The kernel's state is unknown.
             return self._lost(group, f"no answer for {seconds} s") if _MAY_WAIT.isdisjoint(awaited) else None
-        # Twice, since one question may fall into a moment in which the computer lets nothing run.
+        # Twice, since one request may fall into a moment in which the host runs nothing.
         if all(ask_management_console(self._folder, _ALIVE) is None for _ in range(2)):
             return self._lost(group, f"no answer for {seconds} s, and its management console gives none either")
         if _MAY_WAIT.isdisjoint(awaited):
@@ -176,19 +187,19 @@ class Vigil:
     def _lost(self, group: int, what: str) -> LabError:
         kept = self._keep(group)
         return MachineLost(
-            f"the embedded kernel stands still: {what}",
+            f"the embedded kernel is hung: {what}",
             hint=f"{RUN_AGAIN}: it starts afresh, arrays stay on their disks; report it with {kept}",
         )
 
     def _keep(self, group: int) -> Path:
-        """Write all that can be learnt to a file that outlives the machine; the oldest of too many goes."""
+        """Write all evidence to a file that outlives the machine; remove the oldest files beyond KEPT_COUNT."""
         kept = self._folder.parents[1] / KEPT_FOLDER
         file = kept / f"{self._folder.name}.txt"
         text = stand_still_evidence(self._files, self._folder, group)
         with suppress(OSError):
             kept.mkdir(mode=0o700, exist_ok=True)
             console = self._console.read_text("utf-8", "replace")
-            file.write_text(f"{text}== console\n{console}", encoding="utf-8")
+            replace_file(file, f"{text}== console\n{console}".encode())
             for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_COUNT]:
                 old.unlink()
         return file

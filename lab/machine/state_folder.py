@@ -1,13 +1,12 @@
 """The state folder: running machines, lab disks and results, each guarded by a lock that dies with its holders.
 
 A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
-every process of its kernel are gone. What a killed client left is recognised by that, reported, and removed.
+every process of its kernel are gone. The leftovers of a killed client are recognised by that, reported, and removed.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -22,12 +21,12 @@ import msgspec
 import platformdirs
 
 from lab.errors import LabError, MachineBusy, SpecError
-from lab.gates.files import open_plain
 from lab.gates.names import checked_name
 from lab.gates.numbers import ProcessId, SizeBytes
 from lab.gates.own import check_own_folder, make_own_folder, read_own_json
 from lab.host.clock import Clock
-from lab.host.files import HostFiles, replace_file
+from lab.host.files import HostFiles, advice, create_file, replace_file
+from lab.host.locks import ALONE, locked, open_lock, take
 from lab.host.processes import Processes
 from lab.units import MIB, human_bytes
 
@@ -48,16 +47,16 @@ def default_state_root() -> Path:
 
 
 def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
-    """Create a folder for this user alone, and prove that it can be written in and that nobody else can.
+    """Create a folder for this user alone; verify that it is writable for this user and for no other.
 
-    ``root`` is the folder above from which on all are the lab's own. Raises LabError with the reason.
+    ``root`` is the ancestor from which on all folders are the lab's own. Raises LabError with the reason.
     """
     try:
         make_own_folder(path, what, root=root)
         probe = path / f".probe-{secrets.token_hex(8)}"
         try:
-            # A block of data, since an empty file can be made on a full disk too.
-            probe.write_bytes(bytes(4096))
+            # Write a block of data, since an empty file can be created on a full disk too.
+            create_file(probe, bytes(4096), is_durable=False)
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
@@ -70,20 +69,20 @@ def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
 
 
 def memory_folder(instance: Path) -> Path:
-    """The running machine's own folder in shared memory, where its kernel makes the file that is its memory.
+    """Return the running machine's own folder in shared memory, where its kernel creates its memory file.
 
-    Its kernel can write there, hence nothing else lies there.
+    The kernel can write there, so the folder holds nothing else.
     """
     return Path("/dev/shm") / f"raidlab-{instance.name}"
 
 
 def memory_room_bytes(folder: Path) -> int:
-    """How much memory an embedded kernel can have whose folder lies on the file system of ``folder``."""
+    """Return the largest memory of an embedded kernel whose folder is on the file system of ``folder``."""
     return max(executable_room_bytes(place) for place in (memory_folder(folder).parent, folder))
 
 
 def executable_room_bytes(folder: Path) -> int:
-    """The room for a file that may be executed; 0 where none may be, or the folder is not there."""
+    """Return the room for an executable file; 0 if the folder is missing or mounted noexec."""
     try:
         room = os.statvfs(folder)
     except OSError:
@@ -92,9 +91,9 @@ def executable_room_bytes(folder: Path) -> int:
 
 
 def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
-    """Where the file goes that is the guest's memory: shared memory if that is large enough, else the state folder.
+    """Create the folder of the guest's memory file: in shared memory if that is large enough, else in the state folder.
 
-    The kernel maps it for execution too, hence not a file system that is mounted noexec.
+    The kernel also maps the file for execution, which rules out a file system that is mounted noexec.
     """
     if memory_bytes < MIN_MEMORY_BYTES:
         raise SpecError(
@@ -119,9 +118,9 @@ def remove_instance(folder: Path) -> None:
 
 
 def start_ticks(files: HostFiles, process_id: int) -> int:
-    """When a process started (proc(5), field 22: clock ticks since boot); 0 if it is gone, or dead and not yet reaped.
+    """Return when a process started (proc(5), field 22: clock ticks since boot); 0 if it is gone or a zombie.
 
-    Together with the id it names one process, since ids are used again.
+    Together with the id it identifies one process, since ids are reused.
     """
     fields = (files.read(f"/proc/{process_id}/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
@@ -129,7 +128,7 @@ def start_ticks(files: HostFiles, process_id: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lock, as they wrote it down."""
+    """The holder of a lock, from its own record."""
 
     process_id: int
     command: str
@@ -139,7 +138,7 @@ class Owner:
         return f"'{self.command}' (process {self.process_id})"
 
     def is_alive(self, files: HostFiles) -> bool:
-        """Whether this very process still runs, and not merely another one with the same id."""
+        """Whether this process still runs, and not another one with the same id."""
         ticks = start_ticks(files, self.process_id)
         return ticks != 0 and self.start_ticks in (0, ticks)
 
@@ -151,31 +150,31 @@ class FolderLock:
         self.folder = folder
         self.fd = _open_lock(folder / LOCK)
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # When the computer fails the owner is gone, whatever stands here.
+            take(self.fd, ALONE, folder / LOCK)
+            # Not durable: after a failure of the host the owner is gone, whatever the record says.
             replace_file(folder / OWNER_RECORD, json.dumps(asdict(owner)).encode(), is_durable=False)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go; a kernel that inherited the lock still holds it until it ends."""
+        """Release the lock; a kernel that inherited it holds it until the kernel ends."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def _open_lock(path: Path) -> int:
-    return open_plain(path, os.O_RDWR | os.O_CREAT, is_own=True, error=LabError)
+    return open_lock(path, error=LabError)
 
 
 def read_owner(folder: Path) -> Owner | None:
-    """Who holds, or last held, the folder; None if that was never written or is torn."""
+    """Return the present or last holder of the folder; None if the record is missing or torn."""
     return _read_note(folder / OWNER_RECORD, Owner)
 
 
 class _KernelRecord(msgspec.Struct, frozen=True):
-    """As supervisor.py writes it."""
+    """The record that supervisor.py writes."""
 
     kernel_group: ProcessId
     kernel_start_ticks: SizeBytes
@@ -188,33 +187,33 @@ class _KernelGroup(msgspec.Struct, frozen=True):
 
 
 def kernel_group(folder: Path) -> int | None:
-    """The process, and process group, of a folder's kernel; None if its record is not there or torn."""
+    """Return the process, also the process group, of a folder's kernel; None if its record is missing or torn."""
     record = _read_note(folder / KERNEL_RECORD, _KernelGroup)
     return record.kernel_group if record else None
 
 
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
-    """Kill the kernel that a folder's record names, unless its supervisor lives, which is at it."""
+    """Kill the kernel that a folder's record names, unless its live supervisor is already doing so."""
     record = _read_note(folder / KERNEL_RECORD, _KernelRecord)
     if record is None:
         return False
     supervisor = Owner(record.supervisor, "supervisor", record.supervisor_start_ticks)
     group = record.kernel_group
-    # A group's id is not given to a new process while the group has members. So a process that has it and is not the
-    # kernel tells that nothing of the kernel is left.
+    # A group's id is not given to a new process while the group has members. So if a process other than the recorded
+    # kernel has the id, nothing of the kernel is left.
     if supervisor.is_alive(files) or start_ticks(files, group) not in (0, record.kernel_start_ticks):
         return False
     processes.kill_group(group)
-    # A program of the guest that is not traced any more goes on as one of this computer, may leave the group and start
-    # others. Lock and console it has by inheritance. The lock does not tell it from who looks; one that has closed the
-    # console under all its numbers and kept the lock would not be found.
+    # A guest program that is no longer traced continues as a process of the host, may leave the group and start others.
+    # It inherits the lock and the console. The lock does not distinguish it from a process that tests the lock, so a
+    # program that has closed all its descriptors of the console and kept the lock would not be found.
     owner = read_owner(folder)
     processes.kill_writers(folder, but=LOCK, spared=[owner.process_id] if owner else [])
     return True
 
 
 def _read_note(path: Path, kind: type[T]) -> T | None:
-    """None for a note that is not there, torn, or not the lab's own."""
+    """Read a record; None if it is missing, torn or not the lab's own."""
     try:
         return read_own_json(path, kind)
     except (FileNotFoundError, LabError):
@@ -222,7 +221,7 @@ def _read_note(path: Path, kind: type[T]) -> T | None:
 
 
 class StateFolder:
-    """Everything that raidlab keeps between commands."""
+    """All data that raidlab stores between commands."""
 
     def __init__(
         self,
@@ -242,7 +241,7 @@ class StateFolder:
 
     @property
     def root(self) -> Path:
-        """The whole. Raises LabError for one that is another user's, or in which others may write."""
+        """The state folder. Raises LabError if it belongs to another user, or if others may write in it."""
         try:
             check_own_folder(self._root, "the state folder", may_be_link=True)
         except OSError as error:
@@ -253,7 +252,7 @@ class StateFolder:
         return self._root
 
     def elsewhere(self, root: Path) -> StateFolder:
-        """Another one below ``root``, for what shall not mix with what is here."""
+        """Return another state folder at ``root``, for data that must not mix with this one's."""
         return StateFolder(root, self._processes, self._clock, command=self._owner.command, files=self._files)
 
     @property
@@ -262,15 +261,15 @@ class StateFolder:
         return self.root / "results"
 
     def lab_folder(self, name: str) -> Path:
-        """Where the lab of this name keeps its disks, and what must outlive a session."""
+        """Return the folder of the named lab's disks, and of other data that must outlive a session."""
         return self.root / "labs" / checked_name(name, "lab")
 
     def make(self, folder: Path, *, what: str) -> Path:
-        """Make one of the folders in here, and prove that it can be used. Raises LabError with the reason."""
+        """Create a folder in the state folder and verify that it is usable. Raises LabError with the reason."""
         return make_folder(folder, what=what, root=self.root)
 
     def new_instance(self) -> FolderLock:
-        """A locked, private folder for one running machine. Raises LabError if the state folder cannot be used."""
+        """Create a locked, private folder for one machine. Raises LabError if the state folder cannot be used."""
         parent = self.make(self.root / "machines", what="the folder for machines")
         folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
         try:
@@ -281,11 +280,11 @@ class StateFolder:
             shutil.rmtree(folder, ignore_errors=True)
             raise LabError(
                 f"no machine's folder could be made in {parent}: {error.strerror}",
-                hint=f"free some space there, or choose another place with {STATE_VARIABLE}=FOLDER",
+                hint=advice(error, f"choose another place with {STATE_VARIABLE}=FOLDER"),
             ) from error
 
     def lock_lab(self, name: str) -> FolderLock:
-        """The named lab's folder (its disks), locked. Raises MachineBusy if another client has it open."""
+        """Lock the named lab's folder (its disks). Raises MachineBusy if another client has it open."""
         folder = self.make(self.lab_folder(name), what="the lab's folder")
         deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
         while True:
@@ -298,12 +297,12 @@ class StateFolder:
                     f"the lab '{name}' is open in {owner or 'another raidlab'}",
                     hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
                 )
-            # A killed client's kernel holds the lock for as long as it takes its supervisor, or the sweep, to end it.
+            # A killed client's kernel holds the lock until its supervisor, or the sweep, ends it.
             self._notices += self._sweep_all()
             self._clock.sleep(0.02)
 
     def sweep(self) -> list[str]:
-        """Remove what killed clients left behind, and say so: one sentence for each."""
+        """Remove the leftovers of killed clients; return one sentence for each client."""
         notices = self._notices + self._sweep_all()
         self._notices = []
         return notices
@@ -339,18 +338,14 @@ class StateFolder:
 
     @contextmanager
     def _one_maker(self) -> Iterator[None]:
-        """Between a folder's creation and its lock nobody looks at it, hence whoever sees it unlocked may remove it."""
-        fd = _open_lock(self.root / "machines" / _MAKERS_LOCK)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        """Make creation and locking of a folder one step for other clients, so that an unlocked one may be removed."""
+        with locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True):
             yield
-        finally:
-            os.close(fd)
 
     def _remove_if_free(self, folder: Path) -> bool:
         fd = _open_lock(folder / LOCK)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(fd, ALONE, folder / LOCK)
             remove_instance(folder)
         except BlockingIOError:
             return False

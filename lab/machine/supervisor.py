@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""The supervisor: starts one embedded kernel and sees to it that the kernel ends when its client does.
+"""The supervisor: starts one embedded kernel and ensures that the kernel ends when its client does.
 
 A stand-alone file, run as a process of its own between client and kernel, since only a process that outlives a client
 killed by SIGKILL can clean up after it. Standard input is the lifeline: when its other end closes, the kernel's whole
@@ -7,8 +7,10 @@ process group is killed (killing the main process alone leaves User Mode Linux's
 
     supervisor.py RECORD_FILE KEPT_FD[,KEPT_FD...] CONFINEMENT KERNEL ARG...
 
-RECORD_FILE receives the kernel's process group, so that a later client can recognise what a killed supervisor left, and
-the layers that confine it. CONFINEMENT is what confine() in confinement.py takes, as JSON.
+RECORD_FILE receives the kernel's process group, so that a later client can recognise the leftovers of a killed
+supervisor, and the layers that confine the kernel. CONFINEMENT holds the arguments of confine() in confinement.py, as
+JSON. Without a namespace the kernel gets one more argument: its init then creates the root directory that the
+namespace would have provided.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import select
 import signal
 import socket
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +43,19 @@ PR_SET_CHILD_SUBREAPER = 36
 ADDR_NO_RANDOMIZE = 0x0040000
 KICK_SECONDS = 0.2
 MOST_KERNELS_A_PROCESSOR = 64
+# Room on the host's disk: below the first it is checked often; below the second a kernel that takes more is paused.
+LITTLE_BYTES, SPARE_BYTES = 1 << 30, 64 << 20
+KEEP_FREE = "RAIDLAB_KEEP_FREE"
+"""Variable with the number of bytes to leave free instead of SPARE_BYTES."""
+MOST_TAKEN_BYTES = 1 << 20
+TIGHT_SECONDS = 0.01
+MOST_PAUSED_SECONDS = 5.0
+"""Less than the client waits for a hung kernel (stand_still.py)."""
+NO_ROOM = "no room for the lab's disks on this computer"
+NO_ROOM_STATUS = 97
 PROCESSOR_NAME = "raidlab-processor"
 HALF_CONFINED = b"without namespace"
+OWN_ROOT = "RAIDLAB_OWN_ROOT=1"
 
 
 def start_kernel(
@@ -67,11 +81,11 @@ def start_kernel(
             return start_kernel(argv, kept_fds, {**confinement, "layers": rest}, processor)
         awaited, layers = json.loads(answer or f"[{child}, []]")
         if awaited != child:
-            # Its parent ends at once, and then it is this process's own child.
+            # Its parent ends at once; this process, a subreaper, then becomes its parent.
             os.waitpid(child, 0)
         with contextlib.suppress(BrokenPipeError):
             go.write(b"\n")
-        # Until the kernel's program takes over.
+        # Blocks until execve(2) closes the pipe.
         kernel = int(words.read() or awaited)
     return awaited, kernel, layers
 
@@ -84,28 +98,31 @@ def become_kernel(
     told: int,
     say: int,
 ) -> NoReturn:
-    """Say which process is to be waited for and what confines it; after the word to go, which process the kernel is.
+    """Report the process to wait for and the layers that confine it; after the go-ahead, report the kernel's process.
 
-    Or, first of all, that a namespace is not to be had.
+    If a namespace is not available, report that first instead.
     """
     try:
+        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
         layers = confine(**confinement)
         if NAMESPACE in layers and os.fork():
             os._exit(0)
-        os.write(say, json.dumps([own_id(), layers]).encode())
+        os.write(say, json.dumps([own_id(proc), layers]).encode())
         if not os.read(told, 1):
             os._exit(1)
-        # Only now: new capabilities of a process, and another parent, make the kernel forget this.
+        # Only now: a change of capabilities, or of the parent, clears this setting.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if NAMESPACE in layers:
             stay_as_init()
+        else:
+            argv = [*argv, OWN_ROOT]
         os.setpgid(0, 0)
-        # Fails if the supervisor has died before.
-        os.write(say, str(own_id()).encode())
+        # Fails if the supervisor has died.
+        os.write(say, str(own_id(proc)).encode())
         for fd in kept_fds:
             os.set_inheritable(fd, True)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # What the kernel says before it has a console belongs into the log beside the rest.
+        # Messages that the kernel prints before it has a console belong in the same log.
         os.dup2(2, 1)
         os.chdir("/")
         # A panic ends in abort(), and a core file would be as large as the guest's memory.
@@ -114,7 +131,7 @@ def become_kernel(
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, {processor})
         if is_virtual_time(argv):
-            # User Mode Linux gives its guest as much memory more as lies between its program and its heap, by chance.
+            # User Mode Linux adds the gap between its program and its heap, which is random, to the guest's memory.
             ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
         os.execv(argv[0], argv)
     except HalfConfined:
@@ -130,17 +147,17 @@ def is_virtual_time(argv: Sequence[str]) -> bool:
     return any(word.startswith("time-travel") for word in argv)
 
 
-def own_id() -> int:
-    """This process's id as the computer knows it: /proc is the computer's also where processes have other ids."""
-    return int(os.readlink("/proc/self"))
+def own_id(proc: int) -> int:
+    """Return this process's id on the host, whose /proc is open as ``proc``, also from within a PID namespace."""
+    return int(os.readlink("self", dir_fd=proc))
 
 
 def stay_as_init() -> None:
-    """Go on as a child, whose end is this process's too.
+    """Continue as a child; this process remains as init and ends with the child.
 
-    With the first process of a namespace end all others in it (pid_namespaces(7)). Else the guest's programs, which
-    nobody traces any more, would go on as programs of this computer. The kernel cannot be the first: that gets no
-    signal from within, and User Mode Linux ends a panic by signals to itself.
+    When the first process of a PID namespace ends, so do all others in it (pid_namespaces(7)). Otherwise guest
+    programs that are no longer traced would continue as programs of the host. The kernel cannot be the first process:
+    that gets no signal from within, and User Mode Linux ends a panic by signals to itself.
     """
     kernel = os.fork()
     if kernel == 0:
@@ -153,19 +170,19 @@ def stay_as_init() -> None:
 
 
 def own_processor() -> tuple[int | None, socket.socket | None]:
-    """The processor on which a kernel, and what it starts, is to stay, and what keeps others from choosing it too.
+    """Return the processor for a kernel and its child processes, and the socket that reserves the processor.
 
-    The kernel and its guest's processes take turns and never run at once; handing the turn to another processor costs
-    more than the turn itself (linux.uml(1) advises it too; measured on an idle computer of two processors: boot 1.4 s
-    instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two kernels that
-    start at once would often choose the same one, and the other stood idle. So each takes a name for its processor, of
-    which there is one in a computer, and which ends with its holder (unix(7), the abstract namespace).
+    The kernel and its guest's processes take turns and never run at once; moving the turn to another processor costs
+    more than the turn itself (linux.uml(1) advises one processor too; measured on an idle host of two processors: boot
+    1.4 s instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two kernels
+    that start at once would often choose the same processor and leave the other idle. So each binds a name for its
+    processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
     """
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as stat:
             # proc(5), field 39: the processor that it last ran on.
             last = int(stat.read().rpartition(")")[2].split()[36])
-        # That one first, which the scheduler has just chosen.
+        # Prefer the processor that the scheduler has just chosen.
         processors = sorted(os.sched_getaffinity(0), key=lambda each: each != last)
         name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     except (OSError, IndexError, ValueError):
@@ -179,7 +196,7 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
 
 
 def start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot (proc(5), field 22): with the id, the name of one process."""
+    """Return a process's start time in clock ticks since boot (proc(5), field 22); with the id it is unique."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return int(stat.read().rpartition(")")[2].split()[19])
@@ -188,7 +205,7 @@ def start_ticks(pid: int) -> int:
 
 
 def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
-    """Tell a later client which processes these are; it finds the whole record or none."""
+    """Record these processes for a later client, which finds the whole record or none."""
     record = {
         "supervisor": os.getpid(),
         "supervisor_start_ticks": start_ticks(os.getpid()),
@@ -202,11 +219,11 @@ def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
 
 
 class TimerRescue:
-    """Gives the kernel a spare timer signal now and then.
+    """Sends the kernel an extra timer signal now and then.
 
-    User Mode Linux 6.1 can lose a timer signal on a busy computer. Its idle loop then waits, deaf to all else, for one
-    that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM set it going again.
-    A timer interrupt too many does no harm. In virtual time nothing may come from outside.
+    User Mode Linux 6.1 can lose a timer signal on a busy host. Its idle loop then ignores all else and waits for a
+    signal that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts it.
+    An extra timer interrupt does no harm. In virtual time no event may come from outside.
     """
 
     def __init__(self, kernel: int, argv: Sequence[str]) -> None:
@@ -217,11 +234,74 @@ class TimerRescue:
     def kick(self) -> None:
         if not self.is_wanted:
             return
-        # Before the kernel has a handler the signal would end it.
+        # The signal would kill a kernel that has no handler yet.
         self.is_caught = self.is_caught or catches(self.kernel, signal.SIGALRM)
         if self.is_caught:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.kernel, signal.SIGALRM)
+
+
+class RoomKeeper:
+    """Pauses the kernel before the host's disk is full, and ends it if the user makes no room.
+
+    To md a write that fails for lack of space is a failed disk: it would fail every member of an array within a second.
+    A pause and a kill are a power failure to it, which loses no acknowledged write.
+    """
+
+    def __init__(self, kernel: int, writable: Sequence[str], spare_bytes: int) -> None:
+        self.kernel = kernel
+        self.spare_bytes = spare_bytes
+        self.images = [path for path in writable if os.path.isfile(path)]
+        self.taken_bytes = 0
+        """Size of the images when the room became scarce."""
+        self.is_scarce = False
+        self.paused_at: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Time until the next check: a fast disk takes some MiB in the shorter one."""
+        return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
+
+    def room_bytes(self) -> int:
+        """Return the least free space of the images' file systems."""
+        folders = {os.path.dirname(path) for path in self.images}
+        return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
+
+    def look(self) -> bool:
+        """Pause or resume the kernel according to the room. Returns False if the pause has lasted too long."""
+        try:
+            room = self.room_bytes()
+            taken = sum(os.stat(path).st_blocks * 512 for path in self.images)
+        except OSError:
+            return True
+        if self.paused_at is not None:
+            if room > self.spare_bytes:
+                self.signal(signal.SIGCONT)
+                self.paused_at = None
+            return self.paused_at is None or time.monotonic() - self.paused_at < MOST_PAUSED_SECONDS
+        if room > self.spare_bytes + LITTLE_BYTES:
+            self.is_scarce = False
+            return True
+        if not self.is_scarce:
+            self.is_scarce, self.taken_bytes = True, taken
+        # A kernel that only reads, or overwrites existing blocks, continues.
+        if room < self.spare_bytes and taken - self.taken_bytes > min(MOST_TAKEN_BYTES, room // 8):
+            self.signal(signal.SIGSTOP)
+            self.paused_at = time.monotonic()
+            os.write(2, f"{NO_ROOM}: {room >> 20} MiB left in {os.path.dirname(self.images[0])}\n".encode())
+        return True
+
+    def signal(self, number: int) -> None:
+        """Signal the kernel and its helpers only: a guest program stopped from outside would end the kernel."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                    # proc(5), field 5: the process group.
+                    if int(stat.read().rpartition(")")[2].split()[2]) != self.kernel:
+                        continue
+                with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+                    if "TracerPid:\t0\n" in status.read():
+                        os.kill(int(pid), number)
 
 
 def catches(pid: int, number: int) -> bool:
@@ -234,12 +314,18 @@ def catches(pid: int, number: int) -> bool:
         return False
 
 
-def wait_for_end(child: int, wake_read: int, told_to_end: Sequence[int], rescue: TimerRescue) -> int | None:
-    """Return the kernel's exit status, or None when the client went first."""
+def wait_for_end(
+    child: int, wake_read: int, told_to_end: Sequence[int], rescue: TimerRescue, room: RoomKeeper
+) -> int | None:
+    """Return the kernel's exit status, or None if the client ended first."""
+    next_kick = 0.0
     while not told_to_end:
-        ready, _, _ = select.select([0, wake_read], [], [], KICK_SECONDS)
-        if not ready:
+        ready, _, _ = select.select([0, wake_read], [], [], room.seconds)
+        if not room.look():
+            return NO_ROOM_STATUS
+        if not ready and time.monotonic() >= next_kick:
             rescue.kick()
+            next_kick = time.monotonic() + KICK_SECONDS / 2
         if 0 in ready and not os.read(0, 512):
             return None
         if wake_read in ready:
@@ -257,19 +343,19 @@ def wait_for_end(child: int, wake_read: int, told_to_end: Sequence[int], rescue:
 
 
 def reap(group: int) -> None:
-    """Kill the kernel's whole group, and whatever else was left to this process, until nothing is."""
+    """Kill the kernel's process group and all other children of this process, until none is left."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         while True:
-            # A program of the guest that outlived its kernel, without a namespace, may have left the group.
+            # Without a namespace, a guest program that outlived its kernel may have left the group.
             for child in children():
                 os.kill(child, signal.SIGKILL)
             os.waitpid(-1, 0)
 
 
 def children() -> list[int]:
-    """The processes whose parent this one is, or has become (proc(5), /proc/PID/task/TID/children)."""
+    """Return the children of this process, including adopted ones (proc(5), /proc/PID/task/TID/children)."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(word) for word in file.read().split()]
@@ -278,7 +364,7 @@ def children() -> list[int]:
 
 
 def main() -> None:
-    """Start, record, wait, clean."""
+    """Start the kernel, record it, wait for its end, clean up."""
     record, kept, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[4:]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -294,11 +380,13 @@ def main() -> None:
         write_record(record, kernel, layers)
         for fd in kept:
             os.close(fd)
-        status = wait_for_end(child, wake_read, told_to_end, TimerRescue(kernel, argv))
+        spare = int(os.environ.get(KEEP_FREE) or SPARE_BYTES)
+        room = RoomKeeper(kernel, json.loads(sys.argv[3])["writable"], spare)
+        status = wait_for_end(child, wake_read, told_to_end, TimerRescue(kernel, argv), room)
     finally:
         reap(kernel)
         with contextlib.suppress(OSError):
-            # Where the file of its memory was, which has no name.
+            # The folder of the kernel's memory file, which has no name any more.
             os.rmdir(os.environ.get("TMPDIR", ""))
     sys.exit(0 if status is None else status % 256)
 

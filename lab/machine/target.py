@@ -25,7 +25,7 @@ class TargetKind(StrEnum):
 
 
 _OPTIONS = {
-    TargetKind.UML: ("name", "mem", "time", "kernel"),
+    TargetKind.UML: ("name", "mem", "time", "kernel", "show"),
     TargetKind.LOCAL: (),
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
     TargetKind.VAGRANT: (),
@@ -34,7 +34,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target; ``str`` gives back what was written."""
+    """A parsed target; ``str`` returns the original text."""
 
     kind: TargetKind
     host: str = ""
@@ -50,25 +50,25 @@ class Target:
         return self.options.get("time") == "virtual"
 
     def with_option(self, key: str, value: str) -> Target:
-        """The same with one more option, as if it had been written."""
+        """Return the same target with one more option, also in its text."""
         joint = "&" if "?" in self.text else "?"
         return replace(self, options={**self.options, key: value}, text=f"{self.text}{joint}{key}={value}")
 
     @property
     def lab_name(self) -> str:
-        """The lab that lasts here: of an embedded kernel by its option, of another machine by the machine's name."""
+        """Name of the persistent lab here: an embedded kernel's from its option, another machine's from its target."""
         if self.kind is TargetKind.UML:
             return self.options.get("name", "default")
         name = "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
         if is_name(name):
             return name
-        # Too long for a folder: what tells it from others is kept.
+        # Too long for a folder: a hash keeps the shortened name unique.
         return f"{name[:64]}-{hashlib.sha256(str(self).encode()).hexdigest()[:16]}"
 
 
 def parse_target(text: str) -> Target:
-    """Read ``uml:?time=virtual&mem=1G`` and the like. Raises SpecError for what is no target."""
-    # A host and options become words of ssh and paths, in which no control character means anything good.
+    """Parse a target such as ``uml:?time=virtual&mem=1G``. Raises SpecError if the text is not a target."""
+    # Host and options become arguments of ssh and paths, in which a control character is never legitimate.
     if not unquote(text).isprintable():
         raise SpecError(f"'{shortened(text)}' is not a target", hint="write it without control characters")
     head, _, query = text.partition("?")
@@ -95,7 +95,7 @@ def parse_target(text: str) -> Target:
 
 
 def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False) -> str:
-    """A target for people to read, such as ``embedded kernel, virtual time``. What is no target stands as it is.
+    """Describe a target to users, such as ``embedded kernel, virtual time``. Other text is returned unchanged.
 
     Short: ``embedded``; in a sentence: ``the embedded kernel …``.
     """
@@ -112,7 +112,7 @@ def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False
 
 
 def _parse_options(query: str) -> dict[str, str]:
-    """``a=1&b=2``. Percent signs escape as in a URL, but a plus sign is itself: it is common in file names."""
+    """Parse ``a=1&b=2``. Percent signs escape as in a URL, but a plus sign is literal: it is common in file names."""
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         key, _, value = map(unquote, part.partition("="))
@@ -135,10 +135,12 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
     if key == "mem":
         parse_bytes(value, what="mem")
+    if key == "show" and not value:
+        raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
     if key == "name" and not _is_name(value):
         raise SpecError(f"'{text}': '{value}' cannot be the name of a lab", hint="use letters, digits, '-' and '_'")
 
 
 def _is_name(text: str) -> bool:
-    # A dot would not do: the name of a lab is part of the names of its devices.
+    # No dot, since the name of a lab is part of the names of its devices.
     return is_name(text) and "." not in text

@@ -3,6 +3,12 @@
 # Whoever looks into /proc/mdstat before the first array needs the driver to be there.
 [ -e /proc/mdstat ] || modprobe -q md_mod
 
+# Only the embedded kernel's guest has its drivers there.
+if [ -d /run/raidlab/modroot ]; then
+  echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). Write in /root, /tmp and /run, which end with the'
+  echo "machine; they are not the computer's. To read a file of yours here: raidlab --on 'uml:?show=PATH'"
+fi
+
 # Every line with its time, also one that stands there already: drills look at what was typed.
 _lab_run=$RAIDLAB_RUN
 HISTFILE=$_lab_run/history HISTTIMEFORMAT='%F %T ' HISTCONTROL='' HISTSIZE=5000 HISTFILESIZE=20000

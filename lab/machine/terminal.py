@@ -1,4 +1,4 @@
-"""The client's end of a terminal on a machine: what it prints, what is typed, and which commands have ended."""
+"""The client's end of a terminal on a machine: its output, typed input, and finished commands."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from lab.machine.api import TypedCommand
 from lab.machine.channel import Channel, Message, Pending
 
 HISTORY_FILE = f"{RUN_FOLDER}/history"
-"""What was typed in terminals, each line with its time before it (bash(1), HISTTIMEFORMAT)."""
+"""History of terminals, each line preceded by its time (bash(1), HISTTIMEFORMAT)."""
 BASHRC = Path(__file__).resolve().parent / "terminal.bashrc"
 WINDOW_BYTES = 32 * 1024
-"""What may be printed and not yet shown: an answer to another request waits behind as much."""
+"""Limit of output that is not yet shown: an answer to another request may wait behind that much."""
 _TAKEN_BYTES = WINDOW_BYTES // 4
-# With what base64 adds, a request has room on an embedded kernel's line beside others (lab/machine/channel.py).
+# With the overhead of base64, a request fits on an embedded kernel's line beside others (lab/machine/channel.py).
 _TYPED_BYTES = 1200
 _SIGHUP = 1
-# A sequence of the lab's own, as terminal.bashrc prints it; 7777 is a number that no terminal knows.
+# The lab's own escape sequence, as terminal.bashrc prints it; 7777 is a number that no terminal knows.
 _MARK_START = b"\x1b]7777;"
 _MARK = re.compile(rb"\x1b\]7777;([^\x07\x1b]*)\x07")
 _MOST_OF_A_MARK = 128 * 1024
 
 
 class TerminalMachine(Protocol):
-    """What a terminal asks of its machine."""
+    """The part of a machine's interface that a terminal uses."""
 
     def next_message(self, pending: Pending) -> Message: ...
     def write(self, path: str, text: str) -> None: ...
@@ -43,7 +43,7 @@ class TerminalMachine(Protocol):
 
 
 class MarkFilter:
-    """Takes the shell's marks out of what a terminal prints. ``word`` is what the shell alone knows."""
+    """Removes the shell's marks from a terminal's output. Only the shell knows ``word``."""
 
     def __init__(self, word: str, on_command: Callable[[TypedCommand], None]) -> None:
         self._word = word
@@ -51,7 +51,7 @@ class MarkFilter:
         self._rest = b""
 
     def clean(self, data: bytes) -> bytes:
-        """What is to be shown of it. The start of a mark is kept back until its end has come."""
+        """Return the output to show. The start of a mark is held back until its end has arrived."""
         data = self._rest + data
         self._rest = b""
         shown = _MARK.sub(self._hear, data)
@@ -72,12 +72,12 @@ class MarkFilter:
                 seconds = min(int(micros[:18]) / 1e6, 1e12)
                 typed = visible(unquote(line), lines=True)
                 self._on_command(TypedCommand(typed, int(status[:3]), seconds, visible(unquote(folder))))
-        # Of whomever it is, it is for no terminal.
+        # Always swallow our escape sequence; no terminal should see it.
         return b""
 
 
 class ChannelTerminal:
-    """See lab.machine.api.Terminal. What is typed goes out on a thread of its own: nobody waits for a machine."""
+    """See lab.machine.api.Terminal. A separate thread sends the typed input, so no caller waits for the machine."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ChannelTerminal:
         on_command: Callable[[TypedCommand], None],
         folder: str = RUN_FOLDER,
     ) -> None:
-        """``folder`` is where the machine keeps the shell's start file and history."""
+        """``folder`` is the machine's folder for the shell's startup file and history."""
         word = secrets.token_hex(8)
         self._machine = machine
         self._channel = channel
@@ -159,7 +159,7 @@ class ChannelTerminal:
 
     def _send(self) -> None:
         target = self._pending.request_id
-        # Who waits for output learns of a machine that is gone, and why.
+        # The reader of the output gets the error if the machine is lost.
         with contextlib.suppress(LabError):
             while True:
                 with self._wanted:
@@ -173,7 +173,7 @@ class ChannelTerminal:
                     self._channel.request("resize", target=target, columns=size[0], rows=size[1])
                 if piece:
                     text = base64.b64encode(piece).decode("ascii")
-                    # Answered when all of it is taken in, which may be long: what follows waits here, not there.
+                    # Answered once the terminal has accepted all of it, which may take long: later input waits here.
                     self._machine.next_message(self._channel.request("type", target=target, base64=text))
 
 

@@ -1,4 +1,4 @@
-"""The ``vagrant:`` target: where ssh finds the machine of a Vagrantfile, as ``vagrant ssh-config`` tells it."""
+"""The ``vagrant:`` target: how ssh reaches the machine of a Vagrantfile, as ``vagrant ssh-config`` reports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class VagrantHost:
 
     def ssh_arguments(self) -> list[str]:
         """The ssh client's arguments without the remote command; never asks for a password."""
-        # Vagrant's own LogLevel would hide why a connection failed. The user's configuration may not interfere.
+        # Vagrant's own LogLevel would hide why a connection failed. The user's configuration must not interfere.
         argv = ["-T", "-F", "/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
         argv += ["-o", "ServerAliveInterval=15"]
         for key, value in self.options:
@@ -34,7 +34,7 @@ class VagrantHost:
 
 
 def parse_ssh_config(text: str) -> tuple[VagrantHost, ...]:
-    """The ``Host`` blocks that ``vagrant ssh-config`` prints, one for each machine; all other lines are left out."""
+    """Parse the ``Host`` blocks that ``vagrant ssh-config`` prints, one for each machine; ignore all other lines."""
     hosts: list[VagrantHost] = []
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
@@ -47,10 +47,10 @@ def parse_ssh_config(text: str) -> tuple[VagrantHost, ...]:
 
 
 def find_host(target: Target, processes: Processes) -> VagrantHost:
-    """Ask Vagrant where the machine is.
+    """Ask Vagrant how to reach the machine.
 
-    Raises ToolMissing without Vagrant, SpecError for a machine that the Vagrantfile does not have or for one of
-    several, LabError for a folder without a Vagrantfile and for a machine that does not run.
+    Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target fits several,
+    LabError for a folder without a Vagrantfile and for a machine that is not running.
     """
     vagrant = processes.find("vagrant")
     if not vagrant:
@@ -70,7 +70,7 @@ def find_host(target: Target, processes: Processes) -> VagrantHost:
 
 
 def refusal(target: Target, answer: Completed) -> LabError:
-    """Why ``vagrant ssh-config`` gave no answer, and what to do."""
+    """Return the error for a failed ``vagrant ssh-config``, with a hint."""
     said = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
     folder = os.path.abspath(os.environ.get("VAGRANT_CWD", "."))  # noqa: PTH100 - of this process, not of a path
     if "environment or target machine is required" in said:

@@ -57,7 +57,7 @@ def md_tests(
     context = current()
     suite = find_suite(checkout)
     if resume and tests:
-        raise SpecError("--resume goes on with the tests of the run that it resumes", hint="name no tests beside it")
+        raise SpecError("--resume continues the tests of its own run", hint="name no tests beside it")
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="make it first")
     chosen = chosen_tests(suite, tests)

@@ -10,31 +10,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from lab.errors import ResultError, SpecError
-from lab.gates.decoding import decode_json
-from lab.gates.files import read_plain
+from lab.errors import SpecError
 from lab.gates.names import Name
-from lab.gates.own import read_own_json
+from lab.gates.numbers import FormatVersion
 from lab.host.clock import utc_second_text
-from lab.host.files import storage_error, write_all, write_file
+from lab.host.files import write_file
 from lab.machine import Host
 from lab.md_tests.judging import GOOD, SuiteOutcome
 from lab.md_tests.suite import Suite, copy_suite, digest_of
-from lab.results.leftovers import held_alone
-from lab.units import MIB
+from lab.store.journal import Journal
+from lab.store.runs import RunFolders
 
 FOLDER = "md-tests"
 FORMAT_VERSION = 1
-_RUN, _RESULTS, _SUITE, _LOGS, _LOCK = "run.json", "results.jsonl", "suite", "logs", "lock"
-_MOST_RESULTS_BYTES = 16 * MIB
+_SUITE, _LOGS = "suite", "logs"
 
 
 class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,16 +71,21 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
     """What the mdadm that is tested says of its version."""
     kernel: str = ""
     """The machine's release; like the version, not known before its first start."""
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
 
 
 class SuiteJournal:
     """One run: its header, its results so far, and the place where the next one goes."""
 
-    def __init__(self, folder: Path, run: SuiteRun, results: Sequence[SuiteResult] = ()) -> None:
-        self.folder = folder
+    def __init__(self, runs: RunFolders, run: SuiteRun) -> None:
+        self.folder = runs.path(run.id)
         self.run = run
-        self.results = list(results)
+        self._runs = runs
+        self._journal = Journal[SuiteResult](
+            self.folder / "results.jsonl", SuiteResult, hint="begin anew: the same without --resume"
+        )
+        self._journal.repair()
+        self.results = self._journal.read()
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ class SuiteJournal:
 
     def save(self) -> None:
         """Write the header. Raises ResultError."""
-        write_file(self.folder / _RUN, msgspec.json.format(msgspec.json.encode(self.run), indent=1))
+        self._runs.write_header(self.run, self.run.id)
 
     def add(self, result: SuiteResult, logs: Mapping[str, str]) -> SuiteResult:
         """Keep a result, durably, with its logs, and return it as it is kept. Raises ResultError."""
@@ -124,16 +125,7 @@ class SuiteJournal:
             if text:
                 write_file(self.logs / f"{result.test}.{ending}", text.encode("utf-8", "replace"))
         result = msgspec.structs.replace(result, logs=names)
-        path = self.folder / _RESULTS
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                write_all(descriptor, msgspec.json.encode(result) + b"\n")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise storage_error(f"the result of {result.test} cannot be kept in '{self.folder}'", error) from None
+        self._journal.append(result)
         self.results.append(result)
         return result
 
@@ -142,13 +134,24 @@ class SuiteJournal:
         shutil.rmtree(self.copy, ignore_errors=True)
 
 
+def suite_runs(host: Host) -> RunFolders:
+    """The runs of mdadm's tests in a state folder."""
+    return RunFolders(
+        host.state.root / FOLDER,
+        "run of mdadm's tests",
+        ("run.json",),
+        begin_hint="begin one: the same without --resume",
+        list_hint="begin one: the same without --resume",
+        state_root=host.state.root,
+    )
+
+
 @contextmanager
 def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iterator[SuiteJournal]:
     """Begin a run, held against others as long as this lasts. One without any result leaves nothing behind."""
-    root = host.state.make(host.state.root / FOLDER, what="the folder for runs of mdadm's tests")
-    created = utc_second_text(host.clock)
-    folder = _new_folder(root, created.replace("-", "").replace(":", ""))
-    with _held(folder):
+    runs, created = suite_runs(host), utc_second_text(host.clock)
+    folder = runs.create(host.clock)
+    with runs.held(folder.name):
         journal: SuiteJournal | None = None
         try:
             (folder / _LOGS).mkdir(mode=0o700)
@@ -161,7 +164,7 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
                 target=target,
                 tests=tuple(tests),
             )
-            journal = SuiteJournal(folder, run)
+            journal = SuiteJournal(runs, run)
             journal.save()
             yield journal
         finally:
@@ -172,14 +175,13 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
 @contextmanager
 def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
     """The latest run of this checkout. Raises SpecError if there is none, or the checkout is another one by now."""
-    checkout = str(suite.folder.resolve())
-    runs = [run for run in _runs(host.state.root / FOLDER) if run.checkout == checkout]
-    if not runs:
-        raise SpecError(f"no run of '{suite.folder}' is kept", hint="begin one: the same without --resume")
-    run = max(runs, key=lambda each: each.id)
-    folder = host.state.root / FOLDER / run.id
-    with _held(folder):
-        journal = SuiteJournal(folder, run, _read_results(folder / _RESULTS))
+    checkout, runs = str(suite.folder.resolve()), suite_runs(host)
+    found = runs.headers(SuiteRun, lambda run_id, run: _is_good(run_id, run) and run.checkout == checkout)
+    if not found:
+        raise SpecError(f"no run of '{suite.folder}' is stored", hint="begin one: the same without --resume")
+    run = found[max(found)]
+    with runs.held(run.id):
+        journal = SuiteJournal(runs, run)
         if journal.left:
             if digest_of(suite) != run.digest:
                 raise SpecError(
@@ -191,41 +193,5 @@ def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
         yield journal
 
 
-def _new_folder(root: Path, name: str) -> Path:
-    number = 1
-    while True:
-        folder = root / (name if number == 1 else f"{name}-{number}")
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-            return folder
-        number += 1
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    with held_alone(folder / _LOCK, f"the run {folder.name} of mdadm's tests is under way"):
-        yield
-
-
-def _runs(root: Path) -> Iterator[SuiteRun]:
-    for path in sorted(root.glob(f"*/{_RUN}")):
-        with suppress(ResultError, OSError):
-            run = read_own_json(path, SuiteRun)
-            if run.format_version == FORMAT_VERSION and run.id == path.parent.name:
-                yield run
-
-
-def _read_results(path: Path) -> list[SuiteResult]:
-    """All whole lines; what is behind the last, which a power failure may have torn, is cut off."""
-    try:
-        data = read_plain(path, _MOST_RESULTS_BYTES, is_own=True)
-    except FileNotFoundError:
-        return []
-    whole = data[: data.rfind(b"\n") + 1]
-    try:
-        found = [decode_json(line, SuiteResult) for line in whole.splitlines()]
-    except msgspec.MsgspecError as error:
-        raise ResultError(f"'{path}' is damaged: {error}", hint="begin anew: the same without --resume") from None
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
-    return found
+def _is_good(run_id: str, run: SuiteRun) -> bool:
+    return run.format_version == FORMAT_VERSION and run.id == run_id

@@ -159,8 +159,7 @@ def copy_suite(suite: Suite, destination: Path) -> str:
     for name, data, is_program in _wanted(suite.folder):
         path = destination / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(path, data)
-        path.chmod(0o700 if is_program else 0o600)
+        write_file(path, data, mode=0o700 if is_program else 0o600)
         sums.append(f"{hashlib.sha256(data).hexdigest()} {name}\n")
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 

@@ -208,7 +208,7 @@ def open_suite_machine(
     """Start a machine that has one disk of its own, and make it one that the suite takes."""
     wanted = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
     with (
-        open_lab(target, host, wanted=wanted, on_notice=on_notice, on_machine=on_machine) as lab,
+        open_lab(target, host, wanted=wanted, shown=(copy,), on_notice=on_notice, on_machine=on_machine) as lab,
         # Before the lab stops arrays: what lies on its disk goes with it, and one that hangs cannot be stopped.
         closing(lab.machine) as machine,
     ):

@@ -1,1 +1,1 @@
-"""Measuring: samples on the machine's clock, one measured job, rebuilds, CPU cost and data integrity."""
+"""Measurement: samples on the machine's clock, one measured job, rebuilds, CPU cost and data integrity."""

@@ -1,8 +1,8 @@
-"""Measures a drive's mechanics by reading, and says which drive model would behave like it.
+"""Measure a drive's mechanics by reading, and fit a drive model to the measurements.
 
-Methods after Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters" (SIGMETRICS
-1995), those that need no writes: when one sector comes by again and again tells the turn; the shortest of many accesses
-over one distance is the seek; the rate along the disk tells the zones.
+Uses those methods of Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters"
+(SIGMETRICS 1995), that need no writes: repeated reads of one sector give the rotation time; the shortest of many
+accesses over one distance gives the seek time; the transfer rate along the disk gives the zones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from lab.disks.drive_models import DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
-from lab.gates.numbers import told_seconds
+from lab.gates.numbers import read_seconds
 from lab.machine.api import Machine
 from lab.measure.drive_curves import PAGE, Stroke, fit_curve, page_at
 from lab.measure.programs import LONGEST_SECONDS, READ_PLACES
@@ -27,45 +27,45 @@ Place = tuple[int, int]
 Times = tuple[float, float]
 """Begin and end of a read, in seconds."""
 Read = Callable[[Sequence[Place], int], list[Times]]
-"""Reads places with so many reads in flight."""
+"""Read the places at the given queue depth; returns the times of each read."""
 
 LEAST_BYTES = 16 * MIB
 SEED = 1994
 
 TURN_READS = 60
 SHORTEST_TURN, LONGEST_TURN = 0.0037, 0.0175
-"""16 000 to 3400 turns a minute."""
+"""16 000 to 3400 revolutions per minute."""
 COHERENT = 0.6
-"""How alike the phases of the platter must be (1: all the same); chance alone gives about 0.25."""
+"""Minimum coherence of the platter's phases (1: all equal); chance alone gives about 0.25."""
 RATE_PLACES, BURSTS = 24, 3
 BURST_READS, BURST_BYTES, BURST_DEPTH, STREAM_BYTES = 4, 512 * KIB, 4, 128 * KIB
 SEEK_DISTANCES = 14
 SHORTEST_SHARE, LONGEST_SHARE = 0.002, 0.95
 SHORTEST_TRACKS = 40
-"""Shorter seeks might be none at all, on a drive of many surfaces."""
+"""On a drive with many surfaces, a shorter distance may need no seek at all."""
 SCATTER_TRACKS = 4
 SEEK_PAIRS = 40
 GAPS = 48
 QUEUE_READS, QUEUE_DEPTH = 96, 32
 QUEUE_GAIN = 1.25
-"""A drive that puts its commands in order gains far more by 32 in flight; one that does not, hardly anything."""
+"""Threshold of the speed-up at queue depth 32: a drive that reorders commands gains far more, others hardly any."""
 NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
-"""What reading does not tell, as drives commonly have it."""
+"""Typical values of drives, for the sizes that reads cannot measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was found, and how well it fits."""
+    """The fitted drive model, and the quality of the fit."""
 
     model: DriveModel
     coherence: float
-    """Of the platter's phases, 0 to 1."""
+    """Coherence of the platter's phases, 0 to 1."""
     seek_error_seconds: float
     """Root mean square of measured minus fitted seek times."""
     seeks: tuple[tuple[float, float], ...]
-    """Measured: share of the stroke, seconds."""
+    """Measured seek times: share of the stroke, seconds."""
     rates: tuple[tuple[int, float], ...]
-    """Measured: byte offset, bytes a second."""
+    """Measured transfer rates: byte offset, bytes per second."""
 
 
 def calibrate(
@@ -73,8 +73,8 @@ def calibrate(
 ) -> Calibration:
     """Measure the drive behind ``read``; takes about 25 s on a drive of 7200 rpm.
 
-    ``pairs``: accesses for each seek distance. Raises SpecError for a disk that is too small, LabError for one that
-    shows no rotation.
+    ``pairs``: accesses for each seek distance. Raises SpecError if the disk is too small, LabError if no rotation
+    is detected.
     """
     if size_bytes < LEAST_BYTES:
         raise SpecError(
@@ -88,7 +88,7 @@ def calibrate(
     seeks = _seeks(read, stroke, turn, overhead, source, pairs)
     tracks = stroke.tracks(turn)
     curve = fit_curve(seeks, tracks)
-    # A turn and the move to the next track for each track: the rates hold both.
+    # The measured rates include one rotation and one track switch per track.
     switch = curve.a_short + curve.b_short
     zones = [
         Zone(share=round(share, 4), sectors_per_track=max(8, round(rate * (turn + switch) / SECTOR_BYTES)))
@@ -121,7 +121,7 @@ def calibrate(
 
 
 def reader(machine: Machine, node: str) -> Read:
-    """Reads places of a disk of the machine. The reader raises LabError with the machine's reason if one cannot."""
+    """Return a reader for a disk of the machine. The reader raises LabError with the machine's error message."""
 
     def read(places: Sequence[Place], depth: int) -> list[Times]:
         text = "".join(f"{offset} {length}\n" for offset, length in places)
@@ -130,10 +130,10 @@ def reader(machine: Machine, node: str) -> Read:
         except CommandFailed as error:
             raise LabError(f"{node} cannot be read: {error.stderr_tail}") from error
         lines = [line.split() for line in times.splitlines()]
-        found = [(told_seconds(line[0], node), told_seconds(line[1], node)) for line in lines if len(line) == 2]
+        found = [(read_seconds(line[0], node), read_seconds(line[1], node)) for line in lines if len(line) == 2]
         if len(found) != len(places):
             raise LabError(
-                f"{node}: {len(found)} of {len(places)} reads were told of", hint="look at the machine's log"
+                f"{node}: {len(found)} of {len(places)} reads were reported", hint="look at the machine's log"
             )
         return found
 
@@ -145,7 +145,7 @@ def _anywhere(size_bytes: int, source: random.Random) -> Place:
 
 
 def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, float]:
-    """Seconds of a turn, and the coherence. The same page is read again and again, with other places in between."""
+    """Rotation time in seconds, and the coherence. Reads one page repeatedly, with random pages in between."""
     page = page_at(size_bytes * 0.3), PAGE
     between = 1
     while True:
@@ -155,7 +155,7 @@ def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, fl
             for place in (page, *(_anywhere(size_bytes, source) for _ in range(between)))
         ]
         times = read(places, 1)[:: between + 1]
-        # A page that comes from the drive's buffer tells nothing: read so much in between that it is forgotten.
+        # A hit in the drive's buffer does not wait for the platter: read enough in between to evict the page.
         if statistics.median(end - begin for begin, end in times) > 0.001 or between > 100:
             break
         between *= 4
@@ -170,14 +170,14 @@ def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, fl
 
 
 def _period(ends: Sequence[float]) -> tuple[float, float]:
-    """The longest period at which all times have nearly the same phase, and how alike the phases are."""
+    """The longest period at which all times have nearly the same phase, and the coherence."""
     span = ends[-1] - ends[0]
     step = 0.1 * SHORTEST_TURN / span
     count = int(math.log(LONGEST_TURN / SHORTEST_TURN) / step)
     candidates = [SHORTEST_TURN * math.exp(index * step) for index in range(count)]
     found = [(_coherence(ends, each), each) for each in candidates]
     best = max(found)[0]
-    # Half and a third of the turn are nearly as good as the turn itself.
+    # One half and one third of the rotation time are nearly as coherent as the rotation time itself.
     longest = max(each for value, each in found if value > 0.9 * best)
     near = [longest * (1 + step * (index - 300) / 20) for index in range(601)]
     value, turn = max((_coherence(ends, each), each) for each in near)
@@ -189,9 +189,9 @@ def _coherence(ends: Sequence[float], period: float) -> float:
 
 
 def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int, float]]:
-    """Byte offset of a burst of sequential reads, and its bytes a second.
+    """Transfer rates of bursts of sequential reads: byte offset, bytes per second.
 
-    A drive that reads ahead streams to one small read after another; any other needs the next request in time.
+    A drive with read-ahead streams at queue depth 1 with small reads; any other needs the next request queued in time.
     """
     length, depth = (STREAM_BYTES, 1) if reads_ahead else (BURST_BYTES, BURST_DEPTH)
     count = page_at(min(BURST_READS * BURST_BYTES, size_bytes / RATE_PLACES)) // length
@@ -206,9 +206,9 @@ def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int,
 
 
 def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -> tuple[float, bool]:
-    """Seconds that a read takes at least, and whether the drive reads ahead.
+    """Minimum time of a read in seconds, and whether the drive reads ahead.
 
-    A second read shortly behind the first waits for nothing else if its sector is just about to come by.
+    A second read shortly behind the first has no rotational delay if its sector is about to pass under the head.
     """
     places: list[Place] = []
     for gap in range(GAPS):
@@ -224,17 +224,17 @@ def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -
 def _seeks(
     read: Read, stroke: Stroke, turn: float, overhead: float, source: random.Random, pairs: int
 ) -> list[tuple[float, float]]:
-    """Share of the stroke and seconds of a seek over it."""
+    """Seek times: share of the stroke, seconds."""
     shortest = min(0.02, max(SHORTEST_SHARE, SHORTEST_TRACKS / stroke.tracks(turn)))
     growth = (LONGEST_SHARE / shortest) ** (1 / (SEEK_DISTANCES - 1))
     distances = [shortest * growth**index for index in range(SEEK_DISTANCES)]
     order = [distance for distance in distances for _ in range(pairs)]
-    # In random order, so that drift and other work on the computer fall on all distances alike.
+    # Random order spreads drift and other load on the computer evenly over all distances.
     source.shuffle(order)
     places: list[Place] = []
     for distance in order:
         start = source.random() * (1 - distance)
-        # Bytes of a fixed distance would always have the same part of a turn between them.
+        # At a fixed distance in bytes the rotational delay would always be the same.
         somewhere = source.random() * SCATTER_TRACKS / stroke.tracks(turn)
         ends = [stroke.byte(start), stroke.byte(min(1.0, start + distance + somewhere))]
         source.shuffle(ends)
@@ -243,12 +243,12 @@ def _seeks(
     for distance, (begin, end) in zip(order, read(places, 1)[1::2], strict=True):
         taken[distance].append(end - begin)
     overhead += PAGE / statistics.fmean(stroke.rates)
-    # The rest of the turn is anything from none to all of it: the least of n is one (n + 1)th of a turn on average.
+    # Rotational delay is uniform over one rotation: the minimum of n samples is 1 / (n + 1) of a rotation on average.
     return [(distance, max(0.0, min(found) - turn / (len(found) + 1) - overhead)) for distance, found in taken.items()]
 
 
 def _queue_depth(read: Read, size_bytes: int, source: random.Random) -> int:
-    """32 if the drive puts waiting commands in an order of its own, else 1."""
+    """32 if the drive reorders queued commands, else 1."""
 
     def seconds(depth: int) -> float:
         times = read([_anywhere(size_bytes, source) for _ in range(QUEUE_READS)], depth)

@@ -1,7 +1,7 @@
-"""The conditions under which something is measured: read and stored with every result; one disk's rates; cold caches.
+"""Measurement conditions, which are stored with every result; the rates of one disk; cold caches.
 
-An emulated drive answers a little later than its table says, by what the computer takes to wake its server up. So its
-service times are measured, one read and one write at a time, as in the tables of docs/theory.md.
+An emulated drive completes an I/O slightly later than its model specifies, since the computer must wake up its server.
+Its service times are therefore measured at queue depth 1, as in the tables of docs/theory.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TUNABLES = ("/proc/sys/dev/raid/speed_limit_min", "/proc/sys/dev/raid/speed_limi
 def read_conditions(lab: Lab) -> Conditions:
     """Kernel, tools, processors, disks and tunables of an open lab."""
     facts = lab.machine.facts
-    # md's limits are there only once its driver is.
+    # md's limits exist only after its driver is loaded.
     lab.machine.run(("modprobe", "md_mod"), check=False)
     queue_files = [
         f"/sys/block/{disk.kernel_name}/queue/{name}" for disk in lab.disks for name in ("scheduler", "write_cache")
@@ -74,7 +74,7 @@ def read_conditions(lab: Lab) -> Conditions:
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# The programs' own files, whatever the lab has put before them in the search path, and the libraries that they load.
+# The installed programs, not those that the lab places ahead of them in PATH, and the libraries that they load.
 PROGRAMS = """
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 own=$(for name in fio mdadm python3; do readlink -f "$(command -v $name)"; done)
@@ -87,9 +87,9 @@ def _depends_on(lab: Lab) -> dict[str, str]:
 
 
 def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:
-    """What figures in virtual time follow from, with the experiment and its seed: SHA-256 of each.
+    """SHA-256 of each input that, with the experiment and its seed, determines the figures in virtual time.
 
-    In real time the computer has its part in them too. Raises ToolMissing where there is no such kernel.
+    In real time the figures depend on the computer as well. Raises ToolMissing if there is no such kernel.
     """
     kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
     files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
@@ -105,7 +105,7 @@ _programs_known: dict[_Stamps, str] = {}
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:
-    """Size and time of change: a worker measures thousands of cells with the same files."""
+    """Size and mtime of the files, to cache their digest: a worker measures thousands of cells with the same files."""
     return tuple((path, (found := path.stat()).st_size, found.st_mtime_ns) for path in files)
 
 
@@ -115,12 +115,12 @@ def _known_digest(stamps: _Stamps) -> str:
 
 
 def _programs_digest(host: Host) -> str:
-    """Of fio, mdadm and Python with their libraries."""
+    """Digest of fio, mdadm and Python with their libraries."""
     for stamps, digest in _programs_known.items():
         with suppress(OSError):
             if stamps and _stamps(path for path, _, _ in stamps) == stamps:
                 return digest
-    # The embedded kernel's root is this computer's, which reads its files sooner.
+    # The embedded kernel's root file system is this computer's, and reading the files here is faster.
     lines = sorted(host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout.splitlines())
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
     with suppress(OSError):
@@ -130,12 +130,12 @@ def _programs_digest(host: Host) -> str:
 
 @cache
 def own_digest() -> str:
-    """SHA-256 of raidlab itself, as this process has begun with it."""
+    """SHA-256 of raidlab's own files, computed once per process."""
     return _digest(path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """Of names and contents."""
+    """SHA-256 of the files' names and contents."""
     found = sorted((path.name, hashlib.sha256(path.read_bytes()).digest()) for path in files)
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
@@ -145,7 +145,7 @@ def _has_servers(lab: Lab) -> bool:
 
 
 def _cache_notes(lab: Lab) -> tuple[str, ...]:
-    # Virtual time stands still while the computer reads or writes.
+    # Virtual time does not advance while the computer reads or writes.
     if lab.machine.facts.is_virtual_time:
         return ()
     if lab.folder is not None and any(disk.kind is DiskKind.FILE for disk in lab.disks):
@@ -160,7 +160,7 @@ def _version(lab: Lab, program: str) -> str:
 
 
 def _cpu_model(text: str) -> str:
-    """The first model name; the embedded kernel writes the host's as ``host``."""
+    """The first model name; the embedded kernel reports the host's in the field ``host``."""
     names = dict(line.split(":", 1) for line in reversed(text.splitlines()) if ":" in line)
     fields = {key.strip(): value.strip() for key, value in names.items()}
     return fields.get("model name") or fields.get("host", "")
@@ -172,11 +172,11 @@ _PROBED_BYTES = 256 * 1024 * 1024
 
 
 def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuilds: bool) -> DiskRates:
-    """What theory needs to know of a disk for these workloads, and for rebuilds: nothing else is measured.
+    """Measure the rates of a disk that theory needs for these workloads and for rebuilds.
 
-    Sequential rates, for a second each way, and of an emulated drive its service times. With mechanics the service
-    time is the table's: measured on a few blocks it would be that of short strokes. What nobody needs is the table's,
-    or 0 for a disk without a table. The disk's content is overwritten.
+    These are sequential rates, for one second in each direction, and the service times of an emulated drive. A drive
+    with mechanics has the service time of its model: on a few blocks only short strokes would be measured. Rates that
+    are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
     """
     target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
     file_bytes = min(_PROBED_BYTES, disk.size_bytes)
@@ -196,15 +196,15 @@ def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuil
     if drive.mechanics or not any(is_random):
         return rates
     options = MeasureOptions(runtime_seconds=SERVICE_PROBE_SECONDS, warmup_seconds=0.2, file_bytes=file_bytes)
-    # Each way apart: the embedded kernel takes some 0.4 ms longer for a write than for a read.
+    # Separate probes: in the embedded kernel a write takes about 0.4 ms longer than a read.
     if any(each.direction is not Direction.READ for each in workloads):
         rates = replace(rates, random_write_iops=_probe(lab, target, "rand-write-4k", options).iops)
-    # Writes on parity begin with reads.
+    # Parity writes start with reads.
     return replace(rates, random_read_iops=_probe(lab, target, "rand-read-4k", options).iops)
 
 
 def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> DirectionFigures:
-    """One job; if it is a random one, with one request at a time."""
+    """Run one job, at queue depth 1 if it is random."""
     workload = changed(find_workload(name), jobs=1)
     if workload.pattern is AccessPattern.RANDOM:
         workload = changed(workload, queue_depth=1)
@@ -212,7 +212,7 @@ def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> 
 
 
 def _direction(measured: Measured) -> DirectionFigures:
-    """The figures of a load that goes one way."""
+    """The figures of a load with one direction."""
     figures = measured.figures.reads or measured.figures.writes
     assert figures
     return figures
@@ -220,7 +220,7 @@ def _direction(measured: Measured) -> DirectionFigures:
 
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 _FEWEST_STRIPES = 17
-"""The least that md takes for stripe_cache_size (kernel: drivers/md/raid5.c, raid5_set_cache_size)."""
+"""The minimum of stripe_cache_size (kernel: drivers/md/raid5.c, raid5_set_cache_size)."""
 _EMPTY_STRIPES = (
     f'for at; do read -r size <"$at" && echo {_FEWEST_STRIPES} >"$at" && echo "$size" >"$at" || exit 1; done'
 )
@@ -229,9 +229,9 @@ _EMPTY_STRIPES = (
 def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
 
-    A drive whose write cache holds thousands of places writes them out at md's next flush, for seconds in which it
-    answers nothing else: that belongs to the job before. The drives themselves are asked: device mapper passes a flush
-    on once for each target of a volume, of which one for unequal disks has tens of thousands.
+    A drive with thousands of extents in its write cache writes them out at md's next flush and serves no other request
+    for seconds; that time belongs to the previous job. The drives are synced directly: device mapper repeats a flush
+    for each target of a volume, and a volume of unequal disks has tens of thousands of targets.
     """
     drop = Step(
         ("sh", "-c", f"sync; sync {' '.join(drives)}; echo 3 > {DROP_CACHES}"),
@@ -239,13 +239,13 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     )
     if kind is FileSystem.RAW:
         return Plan("Drop caches", (drop,))
-    # The folder of the mount stays: making it anew would be two more commands before every job.
+    # The mount point is kept: creating it again would add two commands before every job.
     leave, enter = filesystem.unmount(kind, device).steps[0], filesystem.mount(kind, device).steps[-1]
     return Plan("Cold caches", (leave, drop, enter))
 
 
 def empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
-    """Have md forget all stripes that it keeps but the last 17, by a cache that is small for a moment.
+    """Drop all but 17 stripes from md's stripe caches, by shrinking the caches for a moment.
 
     Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
     """
@@ -257,9 +257,9 @@ def empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
 def make_cold(
     lab: Lab, kind: FileSystem, device: str, disks: Sequence[LabDisk], parity_arrays: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Make the caches cold for a job on ``disks`` and return what was done, for the result.
+    """Drop the caches before a job on ``disks``, and return the cache events for the result.
 
-    ``parity_arrays`` are the md arrays of level 4, 5 or 6 that the job works on: they have caches of their own.
+    ``parity_arrays``: the md arrays of level 4, 5 or 6 that the job uses; each has a stripe cache.
     """
     lab.execute(cold_plan(kind, device, [disk.node for disk in disks]))
     events = ["remounted"] if kind is not FileSystem.RAW else []

@@ -1,4 +1,4 @@
-"""What measured times of a drive make: zones on the stroke of its arm, and the curve of its seeks."""
+"""Fit zones along the stroke of the arm, and a seek curve, to the measured times of a drive."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lab.units import KIB
 
 PAGE = 4 * KIB
 SAME_RATE = 0.04
-"""Neighbours whose rates differ by less are one zone."""
+"""Neighbouring places whose rates differ by less belong to one zone."""
 
 
 def page_at(offset: float) -> int:
-    """The page in which a byte lies."""
+    """Offset of the page that contains a byte."""
     return int(offset) // PAGE * PAGE
 
 
 def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The rates, never higher further inside: the rest is noise, and averaged (pool adjacent violators)."""
+    """The rates, made non-increasing towards the inside: increases are noise and averaged (pool adjacent violators)."""
     pools: list[tuple[float, list[int]]] = []
     for offset, rate in rates:
         pools.append((rate, [offset]))
@@ -37,18 +37,18 @@ def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Where on the stroke of the arm a byte lies: fast zones have more bytes on each part of it."""
+    """Maps shares of the arm's stroke to bytes: fast zones hold more bytes in each part of the stroke."""
 
     bounds: tuple[float, ...]
-    """Bytes at which zones begin, and the size of the disk."""
+    """Start offsets of the zones, then the size of the disk, in bytes."""
     shares: tuple[float, ...]
-    """Of the stroke before each bound."""
+    """Share of the stroke before each bound."""
     rates: tuple[float, ...]
-    """Bytes a second of each zone."""
+    """Bytes per second of each zone."""
 
     @classmethod
     def along(cls, rates: Sequence[tuple[int, float]], size_bytes: int) -> Stroke:
-        """Zones: neighbours of about the same rate."""
+        """Group neighbouring places of about the same rate into zones."""
         groups: list[list[tuple[int, float]]] = []
         for place in falling(rates):
             middle = statistics.median(rate for _, rate in groups[-1]) if groups else 0.0
@@ -65,25 +65,25 @@ class Stroke:
 
     @property
     def zones(self) -> list[tuple[float, float]]:
-        """Share of the stroke and rate of each."""
+        """Share of the stroke and rate of each zone."""
         widths = [end - begin for begin, end in pairwise(self.shares)]
         return list(zip(widths, self.rates, strict=True))
 
     def byte(self, share: float) -> int:
-        """The page at a place of the stroke."""
+        """Offset of the page at a share of the stroke."""
         index = min(len(self.rates), bisect(self.shares, share)) - 1
         part = (share - self.shares[index]) / (self.shares[index + 1] - self.shares[index])
         return page_at(self.bounds[index] + part * (self.bounds[index + 1] - self.bounds[index] - PAGE))
 
     def tracks(self, turn: float) -> int:
-        """About how many tracks there are, were they all on one surface."""
+        """Approximate number of tracks, as if all were on one surface."""
         mean_track = sum(share * rate for share, rate in self.zones) * turn
         return max(100, round(self.bounds[-1] / mean_track))
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seconds of a seek over tracks."""
+    """Seek time in seconds over a distance in tracks."""
 
     a_short: float
     b_short: float
@@ -93,9 +93,9 @@ class Curve:
 
 
 def fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
-    """The square root up to the distance, and the line from there on, that together lie nearest.
+    """Least-squares fit of a square root up to a distance, and a line from there on.
 
-    ``seeks``: share of the stroke and seconds, by distance. Raises SpecError for fewer than five.
+    ``seeks``: share of the stroke and seconds, sorted by distance. Raises SpecError for fewer than five.
     """
     best: tuple[float, Curve] | None = None
     for split in range(3, len(seeks) - 2):

@@ -1,4 +1,4 @@
-"""Starts of fio, or dd, one after the other: the one place that starts them, reads what they print and stops them."""
+"""Run fio or dd processes in sequence: the only place that starts them, reads their output and stops them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from lab.workloads.workload import LoadProgram, Workload
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One start that has ended."""
+    """One finished process."""
 
     invocation: Invocation
     figures: JobFigures
     result: CommandResult
     load_seconds: float
-    """From the first request to the last answer."""
+    """From the first request to the last completion."""
 
     @property
     def stretch(self) -> tuple[float, float]:
-        """Begin and end of what was measured, on the machine's clock."""
+        """Begin and end of the measured interval, on the machine's clock."""
         end = self.result.started_seconds + self.result.duration_seconds
         seconds = longest_seconds(self.figures)
         if self.figures.window_begin_seconds is None:
@@ -44,8 +44,8 @@ class Finished:
 class FioRun:
     """``FioRun(lab, workload).run(invocations)``; ``stop`` may be called on any other thread.
 
-    ``on_live`` is told true interval values of all starts but those that only prepare, on the thread of ``run``.
-    ``is_aside``: what is measured goes on while something else is waited for (Machine.stream). ``is_due``: of LiveFeed.
+    ``on_live`` is called with the values of each interval, on the thread of ``run``, except during preparation.
+    ``is_aside``: the load runs while the caller waits for something else (Machine.stream). ``is_due``: see LiveFeed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FioRun:
         self._is_due = is_due
         self._is_aside = is_aside
         self.has_begun = threading.Event()
-        """Set once its first start was asked for, or never will be."""
+        """Set once its start is requested or cancelled."""
         self._workload = workload
         self._on_live = on_live
         self._lock = threading.Lock()
@@ -70,13 +70,13 @@ class FioRun:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether somebody wanted it to end."""
+        """Whether stop was requested."""
         return self._stop.is_set()
 
     def run(self, invocations: Iterable[Invocation]) -> tuple[Finished, ...]:
-        """Carry the starts out until all are done, or it is stopped: those that measured something.
+        """Run the invocations until all are done or stop is requested; returns those that measured something.
 
-        Raises WorkloadError if one fails, and what the guard raises.
+        Raises WorkloadError if one fails, and the errors of the guard.
         """
         finished: list[Finished] = []
         for invocation in invocations:
@@ -103,17 +103,17 @@ class FioRun:
         return tuple(finished)
 
     def stop(self) -> None:
-        """End it: fio then prints what it has measured, and nothing more is started. A second call does no harm."""
+        """Stop fio, which then prints its results so far; no further process is started. Idempotent."""
         with self._lock:
             command = None if self._stop.is_set() else self._command
             self._stop.set()
         if command:
-            # On a lost machine whoever reads hears of it.
+            # If the machine is lost, the thread that reads the output raises the error.
             with suppress(MachineLost):
                 command.stop()
 
     def _follow(self, command: RunningCommand, invocation: Invocation) -> Finished | None:
-        """Read a start to its end; None if it was told to end before it had printed any figures."""
+        """Read the output of a process to its end; None if it was stopped before it printed any figures."""
         cut = WindowCut(invocation.window) if invocation.window else None
         feed = LiveFeed(cut, self._workload.request_bytes, is_due=self._is_due)
         tell = self._on_live if invocation.phase is not FioPhase.PREPARE else lambda _: None
@@ -124,7 +124,7 @@ class FioRun:
             for interval in feed.finish():
                 tell(interval)
         except BaseException:
-            # Nobody would hear of it any more.
+            # Its output would have no reader.
             with suppress(LabError):
                 command.stop()
             raise
@@ -136,11 +136,11 @@ class FioRun:
             return None
         figures = feed.figures(exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped)
         if self._lab.machine.facts.is_virtual_time:
-            # Computing takes no time there.
+            # Computation takes no virtual time.
             figures = replace(figures, fio_user_cpu_percent=None, fio_system_cpu_percent=None)
         return Finished(invocation, figures, result, feed.load_seconds)
 
 
 def longest_seconds(figures: JobFigures) -> float:
-    """Measured time of a job: fio's own runtime without the warm-up."""
+    """Measured time of a job: fio's runtime without the ramp time."""
     return max((part.runtime_seconds for part in (figures.reads, figures.writes) if part), default=0.0)

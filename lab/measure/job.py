@@ -1,4 +1,4 @@
-"""One measured start of fio on one array: figures, CPU account, live values."""
+"""One measured fio job on one array: figures, CPU time, live values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.disks import Lab
 from lab.errors import RunCancelled, WorkloadError
-from lab.gates.numbers import told
+from lab.gates.numbers import read_count
 from lab.host.clock import wait_for
 from lab.measure.fio_run import Finished, FioRun, longest_seconds
 from lab.measure.samples import DEFAULT_HERTZ, Recorder, Sample, cpu_figures
@@ -27,34 +27,34 @@ from lab.workloads.live import LiveInterval
 from lab.workloads.workload import LoadProgram, Workload
 
 START_SECONDS = 60.0
-"""More than fio needs to lay out what it lacks and begin."""
+"""More than fio needs to lay out missing files and start."""
 BACKGROUND_INTERVAL_SECONDS = 0.5
-"""Between the counters of a load in the background: what is not measured at its end is at most so long."""
+"""Status interval of a background load; at most this much of its end is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Where loads work: an array or a bare disk, or the file system on it."""
+    """Target of a load: an array or a bare disk, or the file system on it."""
 
     array: str | None
-    """Its name; None for a bare disk, and where the threads of several arrays would have to be accounted for."""
+    """Name of the array; None for a bare disk, and for a volume of several arrays, whose CPU time is not accounted."""
     device: str
     members: tuple[str, ...]
     """Kernel names of the members (of the disk itself, without an array)."""
     file_system: FileSystem
     available_bytes: int
-    """What of the device loads may use, or free bytes of the file system before any job's files exist."""
+    """Bytes of the device that loads may use, or free bytes of the file system before any job's files exist."""
     uuid: str = ""
-    """Of an array or volume that lasts."""
+    """UUID of a persistent array or volume."""
     mark_bytes: int = 0
-    """Behind the available bytes of a bare array that lasts: its data mark's."""
+    """Size of the data mark, which follows the available bytes of a bare persistent array."""
 
     @property
     def is_raw(self) -> bool:
         return self.file_system is FileSystem.RAW
 
     def job_target(self, *, repeat: int = 0, file_bytes: int | None = None, seed: int = 0) -> JobTarget:
-        """The target as fio jobs need it."""
+        """The target for fio jobs."""
         path = self.device if self.is_raw else filesystem.mount_point(self.device)
         kind = PathKind.DEVICE if self.is_raw else PathKind.DIRECTORY
         return JobTarget(path, kind, self.available_bytes, file_bytes, repeat, seed)
@@ -62,32 +62,32 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """How one job is measured; None leaves a time to the workload."""
+    """Measurement options of one job; a time of None is taken from the workload."""
 
     runtime_seconds: float | None = None
     warmup_seconds: float | None = None
     file_bytes: int | None = None
     seed: int = 0
-    """Of the experiment."""
+    """Seed of the experiment."""
     hertz: float = DEFAULT_HERTZ
     idle_baseline: float = 0.0
     live_interval_seconds: float | None = None
-    """Ask fio for its counters at least this often; None: as often as the measured stretch needs."""
+    """Maximum status interval of fio; None: the interval that the measurement window needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """What the members moved from the start of fio until the last sample, so its warm-up and its end too."""
+    """Bytes moved by the members from the start of fio to the last sample, including its ramp time and its end."""
 
     read_bytes: int
     written_bytes: int
     share: float
-    """Part of the measured stretch that lies before that sample."""
+    """Fraction of the measured interval before that sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of it. A load that was not sampled has figures and addresses alone."""
+    """Result of a job. Without sampling only the figures, the job and the addresses are set."""
 
     figures: JobFigures
     job_text: str
@@ -99,16 +99,16 @@ class Measured:
     steady: SteadyFigures | None = None
     members: MemberBytes | None = None
     sync_actions: frozenset[str] = frozenset()
-    """What md did in the measured stretch, as sync_action words."""
+    """Values of md's sync_action during the measured interval."""
     waited_fraction: float | None = None
-    """Part of the time in which the machine could have run and this computer gave its processor to others; None where
-    that cannot be told."""
+    """Fraction of the time in which the machine was runnable while this computer ran other work on its processor; None
+    if unknown."""
     asked_seconds: float | None = None
-    """How long a stretch was to be measured; None: all of the run."""
+    """Requested length of the measured interval; None: the whole run."""
 
     @property
     def share_measured(self) -> float:
-        """The stretch that was measured, as a part of the one that was asked for: fio may have been held up."""
+        """Measured time as a fraction of the requested time: fio may have been delayed."""
         return longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
 
 
@@ -130,7 +130,7 @@ def run_workload(
 ) -> Measured:
     """Run one repeat of a workload while sampling.
 
-    ``is_cancelled`` is asked at every sample; fio is stopped when it says so.
+    ``is_cancelled`` is called at every sample; fio is stopped when it returns true.
     Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled.
     """
     job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
@@ -147,7 +147,7 @@ def run_workload(
     fio = FioRun(lab, workload, on_live)
 
     def hear(sample: Sample) -> None:
-        """On the recorder's thread."""
+        """Called on the recorder's thread."""
         if is_cancelled():
             fio.stop()
         on_sample(sample)
@@ -177,7 +177,7 @@ def run_workload(
 
 
 def measured_by(parts: Sequence[Finished]) -> Measured:
-    """What starts of fio say by themselves; a verify workload's writing and reading half are one set of figures."""
+    """Combine the output of fio's processes; the write and read phases of a verify workload give one set of figures."""
     invocation, figures = parts[0].invocation, parts[0].figures
     if len(parts) > 1:
         last = parts[-1].figures
@@ -188,7 +188,7 @@ def measured_by(parts: Sequence[Finished]) -> Measured:
 
 def _waited_fraction(lab: Lab, waited_before: float | None, began_seconds: float) -> float | None:
     waited = lab.machine.waited_seconds()
-    # In virtual time a machine that waits loses nothing.
+    # In virtual time a delay of the machine has no effect.
     if waited is None or waited_before is None or lab.machine.facts.is_virtual_time:
         return None
     return (waited - waited_before) / max(1e-9, lab.host.clock.monotonic_seconds() - began_seconds)
@@ -201,9 +201,9 @@ def member_bytes(
     measured_from: float,
     measured_until: float,
 ) -> MemberBytes | None:
-    """From the members' counters, from the start of fio on; None if they are not in the samples.
+    """Bytes from the members' counters since the start of fio; None if a member is missing from the samples.
 
-    More than fio counts is in it, as its warm-up: less than fio moved must not be.
+    They may exceed the bytes that fio reports, since they include its ramp time, but must not fall below them.
     """
     before = [sample for sample in samples if sample.time_seconds <= started_seconds] or list(samples[:1])
     if (
@@ -222,7 +222,7 @@ def member_bytes(
 
 
 def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
-    """The CPU account of a measured stretch, scaled to the I/Os that fell between its samples."""
+    """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample."""
     seconds = longest_seconds(figures)
     covered = window[-1].time_seconds - window[0].time_seconds if len(window) > 1 else 0.0
     share = min(1.0, covered / seconds) if seconds else 0.0
@@ -236,10 +236,10 @@ def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: floa
 
 
 class BackgroundLoad:
-    """A workload that runs while something else happens, until it is stopped.
+    """A workload that runs in the background until it is stopped.
 
-    Its figures are those of the time between the first and the last document that fio printed meanwhile; of a load that
-    was over before there were two, of its whole time.
+    Its figures cover the time between the first and the last status document of fio, or the whole run if the load
+    ended before there were two.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class BackgroundLoad:
     ) -> None:
         self._idle_baseline = options.idle_baseline
         job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
-        # Of a load that rereads, the part that writes would never end.
+        # The last invocation only: the write phase of a reread workload would never end.
         invocation = fio_invocations(
             workload,
             job_target,
@@ -269,9 +269,9 @@ class BackgroundLoad:
         self._ios_before = self._ios()
         self._fio = FioRun(lab, workload, is_aside=True)
         self._outcome: Future[tuple[Finished, ...]] = Future()
-        # Read as it comes: the documents of hours would fill the memory.
+        # Read continuously: hours of status documents would fill the memory.
         Thread(target=self._run, args=(invocation,), name="raidlab-background-load", daemon=True).start()
-        # What is asked of the machine from here on comes after it, each time.
+        # Later requests to the machine are then always ordered after this start.
         self._fio.has_begun.wait()
 
     def _run(self, invocation: Invocation) -> None:
@@ -283,13 +283,13 @@ class BackgroundLoad:
             self._fio.has_begun.set()
 
     def _ios(self) -> int:
-        # Fields 1 and 5: reads and writes that were completed (kernel document block/stat).
+        # Fields 1 and 5: completed reads and writes (kernel: Documentation/block/stat.rst).
         path = f"/sys/block/{self._kernel_name}/stat"
         fields = (self._lab.machine.read([path])[path] or "").split()
-        return told(fields[0], path) + told(fields[4], path) if len(fields) > 4 else 0
+        return read_count(fields[0], path) + read_count(fields[4], path) if len(fields) > 4 else 0
 
     def wait_until_busy(self) -> None:
-        """Wait for its first I/Os. Raises WaitTimedOut if none comes."""
+        """Wait for the first I/O. Raises WaitTimedOut if there is none."""
         wait_for(
             self._ios,
             lambda ios: ios > self._ios_before or self._outcome.done(),
@@ -300,7 +300,7 @@ class BackgroundLoad:
         )
 
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
-        """End the load by SIGINT, on which fio prints its result. ``samples`` gives those of a stretch of time."""
+        """Stop the load with SIGINT; fio then prints its result. ``samples`` returns the samples of a time interval."""
         self._fio.stop()
         parts = self._outcome.result()
         if not parts:

@@ -1,12 +1,12 @@
-"""Known data on a device or in a file: written, and read back block by block past the page cache.
+"""Write known data to a device or file, and verify it block by block with direct I/O.
 
-Runs inside the agent of a machine, standard library alone:
+Runs inside the agent of a machine, with the standard library only:
 
     write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
 
-Every block of 4 KiB holds bytes that follow from the seed and its place alone (SHAKE-128), so nothing needs to be kept
-to tell which blocks differ. Returns JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
-counted from the mark's start. Raises OSError with the system's words if the place as a whole cannot be opened or
+Every block of 4 KiB is derived from the seed and its number alone (SHAKE-128), so a comparison needs no stored copy.
+Returns JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
+in bytes from the mark's start. Raises OSError with the system's message if the device or file cannot be opened or
 written.
 """
 
@@ -32,7 +32,7 @@ def block(seed: str, number: int) -> bytes:
 
 
 def open_direct(path: str, flags: int) -> int:
-    """Past the page cache where the place knows it; file systems in memory do not, and have no cache either."""
+    """Open with O_DIRECT where supported; file systems in memory do not support it, and have no cache either."""
     try:
         return os.open(path, flags | os.O_DIRECT, 0o600)
     except OSError as error:
@@ -42,7 +42,7 @@ def open_direct(path: str, flags: int) -> int:
 
 
 def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]) -> None:
-    """Write the whole mark and have it on the disks."""
+    """Write the whole mark and sync it to the disks."""
     fd = open_direct(path, os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT))
     buffer = mmap.mmap(-1, PIECE_BYTES)
     try:
@@ -61,7 +61,7 @@ def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[
 
 
 def read_piece(fd: int, buffer: mmap.mmap, size: int, offset: int) -> bytes | None:
-    """A piece of the place; None if it cannot be read as a whole."""
+    """Read one piece; None on an error or a short read."""
     try:
         return buffer[:size] if os.preadv(fd, [memoryview(buffer)[:size]], offset) == size else None
     except OSError:
@@ -71,7 +71,7 @@ def read_piece(fd: int, buffer: mmap.mmap, size: int, offset: int) -> bytes | No
 def verify(
     path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]
 ) -> dict[str, list[list[int]]]:
-    """Where the mark is not what was written."""
+    """Find the blocks of the mark that differ or cannot be read."""
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     fd = open_direct(path, os.O_RDONLY)
     buffer = mmap.mmap(-1, PIECE_BYTES)
@@ -104,7 +104,7 @@ def add(stretches: list[list[int]], place: int) -> None:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above."""
+    """Run one action (see the module)."""
     action, path, offset, length, seed = arguments
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     try:

@@ -1,6 +1,6 @@
-"""The lab's own programs for machines, stand-alone files that run inside the agent; and checksums.
+"""The lab's programs that run inside the agent of a machine, as stand-alone files; and checksums.
 
-Checksums are over the data of an array, read past the caches: taken before and after every fault, and compared.
+Checksums cover the data of an array, read with direct I/O; those before and after every fault are compared.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ READ_PLACES = AgentProgram(_HERE / "read_program.py", "read-places")
 
 
 class DataVerdict(StrEnum):
-    """What became of the data."""
+    """State of the data after a fault."""
 
     INTACT = "intact"
     CHANGED = "changed"
     UNREADABLE = "unreadable"
-    """The array reports an error instead of data: lost, and said so."""
+    """The array returns an error instead of data: the loss is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSum:
-    """A checksum of some place, as ``sha256:…``; ``digest`` is empty where reading failed."""
+    """Checksum of a device or of files, as ``sha256:…``; ``digest`` is empty if reading failed."""
 
     digest: str
     error: str = ""
@@ -43,13 +43,13 @@ def sum_device(machine: Machine, device: str, length_bytes: int = 0, *, skip_byt
 
 
 def sum_files(machine: Machine, folder: str) -> DataSum:
-    """Checksum of all files directly in a folder, in the order of their names; folders in it are left out."""
+    """Checksum of all files directly in a folder, in order of their names; subfolders are skipped."""
     names = machine.list_dirs([folder])[folder]
     return _sum(machine, [f"{folder}/{name}" for name in names], 0, 0)
 
 
 def verdict(before: DataSum, after: DataSum) -> DataVerdict:
-    """Compare two checksums of the same place."""
+    """Compare two checksums of the same data."""
     if not after.digest or not before.digest:
         return DataVerdict.UNREADABLE
     return DataVerdict.INTACT if before.digest == after.digest else DataVerdict.CHANGED

@@ -1,9 +1,9 @@
-"""Reads places of a disk past the caches and tells when each read began and ended. Runs inside the agent of a machine.
+"""Read places of a disk with direct I/O and report begin and end of each read. Runs inside the agent of a machine.
 
     DEVICE DEPTH PLACES
 
-Each line of PLACES is a byte offset and a length, multiples of 4096; DEPTH reads are in flight. Returns for each, in
-the order of PLACES, the seconds of its begin and end on the machine's clock. The disk is opened for reading only.
+Each line of PLACES is a byte offset and a length, multiples of 4096; DEPTH reads are in flight. Returns begin and
+end of each read, in seconds of the machine's clock and in the order of PLACES. The disk is opened read-only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A rebuild, measured: a member fails, is taken out and replaced by itself made blank, and md restores its content.
+"""Measure a rebuild: a member is failed, removed, wiped and added again, and md restores its content.
 
-Rebuild time is taken from samples of ``sync_completed`` on the machine's clock, since md/sync_speed is a 30 s average.
+Rebuild time comes from samples of ``sync_action`` on the machine's clock, since md/sync_speed is a 30 s average.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _RECOVER = SyncAction.RECOVER.value
 
 @dataclass(frozen=True, slots=True)
 class RebuildMeasured:
-    """How a rebuild went."""
+    """Result of a rebuild."""
 
     rebuild_seconds: float
     rebuilt_bytes: int
     samples: tuple[Sample, ...]
     load: Measured | None = None
-    """What went on beside it."""
+    """The background load, if any."""
     request_bytes: float | None = None
-    """Mean size of what the members were asked for meanwhile; None beside a load, whose requests are among them."""
+    """Mean request size at the members during the rebuild; None with a background load, which adds its own requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
-    """The data before the fault, while degraded, and after the rebuild."""
+    """Checksums of the data before the fault, while degraded, and after the rebuild."""
 
     before: DataSum
     degraded: DataSum
@@ -59,7 +59,7 @@ class Integrity:
 
 
 def fail_and_remove(lab: Lab, array: str, member: str) -> None:
-    """Take a member away in good order. Raises ArrayError if the array did not become degraded."""
+    """Fail and remove a member. Raises ArrayError if the array is not degraded afterwards."""
     lab.execute(operations.fail(array, member))
     lab.execute(operations.remove(array, member))
     if not read_array(lab.machine, array).is_degraded:
@@ -74,10 +74,10 @@ def measure_rebuild(
     *,
     start_load: Callable[[], BackgroundLoad] | None = None,
 ) -> RebuildMeasured:
-    """Add the blank member and follow the rebuild to its end.
+    """Add the wiped member and sample the rebuild to its end.
 
-    ``members`` are the kernel names to sample. A load goes on meanwhile: started before the member is added, since a
-    small array may be rebuilt within a second, and stopped when the rebuild is over.
+    ``members`` are the kernel names to sample. ``start_load`` starts a background load before the member is added,
+    since a small array may be rebuilt within a second; the load is stopped when the rebuild ends.
     """
     used_bytes = read_array(lab.machine, array).component_bytes or 0
     lab.execute(operations.zero_superblocks((member,)))
@@ -97,7 +97,7 @@ def measure_rebuild(
 
 
 def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> float | None:
-    """Bytes of one read or write of these disks, between the first sample and the last; None without any."""
+    """Mean size of a read or write of these disks between the first and the last sample; None without I/O."""
     first, last = samples[0].disks, samples[-1].disks
     pairs = [(first[name], last[name]) for name in members if name in first and name in last]
     count = sum(after.reads + after.writes - before.reads - before.writes for before, after in pairs)
@@ -108,10 +108,10 @@ def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> flo
 
 
 def sync_seconds(samples: Sequence[Sample]) -> float:
-    """How long the rebuild in ``samples`` took: from the first sample that shows it to the first after it.
+    """Duration of the rebuild in ``samples``.
 
-    Half an interval is taken off both ends' uncertainty by using the sample before the first as the start.
-    Raises ArrayError if no sample shows a rebuild, or it had not ended.
+    Begin and end are each the midpoint between the two samples around them, which halves the uncertainty.
+    Raises ArrayError if no sample shows a rebuild, or if it did not end.
     """
     shown = [index for index, sample in enumerate(samples) if sample.sync_action == _RECOVER and sample.degraded_count]
     if not shown:
@@ -124,7 +124,7 @@ def sync_seconds(samples: Sequence[Sample]) -> float:
 
 
 def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction | None:
-    """How long a rebuild without other load should take; None without the rates of a disk."""
+    """Predicted time of a rebuild without other load; None without the rates of a disk."""
     status = read_array(lab.machine, array)
     if rates is None or status.component_bytes is None:
         return None
@@ -136,12 +136,12 @@ def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction
 
 
 MOST_POINTS = 400
-"""As many as a plot can show; counters make longer intervals as exact as short ones."""
+"""Limit of a plot's resolution; counters make long intervals as exact as short ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Samples without a gap, and what was going on."""
+    """Consecutive samples and the name of their phase."""
 
     name: str
     samples: tuple[Sample, ...]
@@ -157,7 +157,7 @@ class _Point:
 
 
 def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
-    """The recordings one after the other, on the machine's clock; None without two samples in any."""
+    """Join the recordings on the machine's clock; None if no recording has two samples."""
     kept = [recording for recording in recordings if len(recording.samples) > 1]
     if not kept:
         return None
@@ -200,7 +200,7 @@ def _member(name: str, points: Sequence[_Point]) -> MemberRates:
 
 
 def _stretches(recordings: Sequence[Recording], start: float) -> Iterator[Stretch]:
-    """Where each recording's name holds; a rebuild's is cut at where md begins and ends."""
+    """Begin and end of each recording; a rebuild is cut to the first and last sample of md's recovery."""
     for recording in recordings:
         samples = recording.samples
         shown = [sample.time_seconds for sample in samples if _rebuilt(sample) is not None]

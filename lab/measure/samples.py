@@ -1,4 +1,4 @@
-"""Samples: what the agent read at one tick, as numbers on one time axis, and the recorder that keeps them."""
+"""Samples, which hold the values that the agent read at one tick, and the recorder that collects them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.arrays.names import md_path
 from lab.arrays.state import parse_count, parse_progress
 from lab.arrays.status import SyncProgress
 from lab.errors import LabError
-from lab.gates.numbers import told
+from lab.gates.numbers import read_count
 from lab.machine.api import Machine, RawSample, SampleRequest
 from lab.results.record import CpuFigures
 from lab.units import GIB, SECTOR_BYTES
@@ -48,20 +48,20 @@ class CpuTicks:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One tick."""
+    """Values at one tick of the sampling clock."""
 
     time_seconds: float
     disks: Mapping[str, DiskCounters]
     cpu: CpuTicks | None
     md_thread_ticks: int
-    """Sum over all kernel threads of the array that have been seen so far, the ended ones included."""
+    """CPU ticks of all kernel threads of the array seen so far, including those that have exited."""
     sync_action: str
     sync_progress: SyncProgress | None
     degraded_count: int | None
 
 
 def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DEFAULT_HERTZ) -> SampleRequest:
-    """What to sample for an array (None: a bare disk) and its members, by kernel names."""
+    """The sample request for an array (None: a bare disk) and its members, by kernel names."""
     files = ["/proc/stat", "/proc/diskstats"]
     prefixes: tuple[str, ...] = ()
     if array:
@@ -72,16 +72,16 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
 
 
 class ThreadTicks:
-    """CPU time of md's kernel threads, as sums for each array, in ticks.
+    """CPU time of md's kernel threads, summed per array, in ticks.
 
-    Each sync has a thread of its own: what ended threads had used stays in the sum.
+    md starts a thread for each sync; the ticks of threads that have exited stay in the sum.
     """
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
 
     def add(self, seen: Mapping[str, int]) -> dict[str, int]:
-        """Array -> the sum over all its threads until now. ``seen`` is as the agent counts: by ``md0_raid5/812``."""
+        """Array -> sum over its threads so far. ``seen``: the agent's ticks by thread, such as ``md0_raid5/812``."""
         self._newest.update(seen)
         sums: dict[str, int] = {}
         for thread, ticks in self._newest.items():
@@ -91,14 +91,14 @@ class ThreadTicks:
 
 
 class SampleReader:
-    """Turns raw samples of one request into samples."""
+    """Converts the raw samples of one request."""
 
     def __init__(self, array: str | None) -> None:
         self._array = array
         self._threads = ThreadTicks()
 
     def read(self, raw: RawSample) -> Sample:
-        """One sample. Files that could not be read give empty values, since an array may just have gone."""
+        """Convert one sample. Unreadable files give empty values, since an array may have been stopped."""
 
         def text(path: str) -> str:
             return (raw.files.get(path) or "").strip()
@@ -125,7 +125,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
         fields = line.split()
         if len(fields) < 14:
             continue
-        numbers = [told(field, "/proc/diskstats") for field in fields[3:14]]
+        numbers = [read_count(field, "/proc/diskstats") for field in fields[3:14]]
         found[fields[2]] = DiskCounters(
             reads=numbers[0],
             read_bytes=numbers[2] * SECTOR_BYTES,
@@ -142,12 +142,12 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
 def parse_cpu(text: str) -> CpuTicks | None:
     """The sums over all CPUs; None if the text is not /proc/stat.
 
-    Guest time is counted within user time already, and waiting for I/O is idle (proc(5)).
+    User time already includes guest time; iowait counts as idle (proc(5)).
     """
     for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] == "cpu" and len(fields) >= 5:
-            numbers = [told(field, "/proc/stat") for field in fields[1:9]] + [0] * 8
+            numbers = [read_count(field, "/proc/stat") for field in fields[1:9]] + [0] * 8
             user, nice, system, idle, wait, irq, soft_irq, steal = numbers[:8]
             return CpuTicks(user + nice + system + irq + soft_irq, idle + wait, steal)
     return None
@@ -155,7 +155,7 @@ def parse_cpu(text: str) -> CpuTicks | None:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one device did between two samples."""
+    """Rates of one device between two samples."""
 
     read_iops: float
     write_iops: float
@@ -166,7 +166,7 @@ class Rates:
 
 
 class Counted(Protocol):
-    """Anything that holds counters of disks at one time: a sample, a look."""
+    """An object with disk counters at one time, such as a sample."""
 
     @property
     def time_seconds(self) -> float: ...
@@ -175,7 +175,7 @@ class Counted(Protocol):
 
 
 def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None:
-    """True interval values of a device; None if it is missing in one sample or no time passed."""
+    """Rates of a device over the interval between two samples; None if a sample lacks it or no time passed."""
     before, after = earlier.disks.get(device), later.disks.get(device)
     seconds = later.time_seconds - earlier.time_seconds
     if before is None or after is None or seconds <= 0:
@@ -195,14 +195,14 @@ def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None
 
 
 class CpuCounted(Protocol):
-    """Anything that holds CPU counters."""
+    """An object with CPU counters."""
 
     @property
     def cpu(self) -> CpuTicks | None: ...
 
 
 def busy_fraction(earlier: CpuCounted, later: CpuCounted) -> float | None:
-    """Part of all CPU time that was busy between two samples; None without CPU counters."""
+    """Busy fraction of all CPU time between two samples; None without CPU counters."""
     if earlier.cpu is None or later.cpu is None:
         return None
     busy = later.cpu.busy - earlier.cpu.busy
@@ -213,8 +213,8 @@ def busy_fraction(earlier: CpuCounted, later: CpuCounted) -> float | None:
 class Recorder:
     """``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …`` and then ``recorder.samples``.
 
-    ``on_sample`` is called on the recorder's thread. A machine that is lost ends the recording; whoever else talks to
-    the machine hears of it.
+    ``on_sample`` is called on the recorder's thread. Loss of the machine ends the recording without an error; other
+    calls to the machine raise it.
     """
 
     def __init__(
@@ -235,11 +235,11 @@ class Recorder:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Everything so far, oldest first."""
+        """All samples so far, oldest first."""
         return tuple(self._samples)
 
     def between(self, start_seconds: float, end_seconds: float) -> tuple[Sample, ...]:
-        """Samples of a stretch of the machine's time."""
+        """Samples in an interval of the machine's clock."""
         return tuple(sample for sample in self._samples if start_seconds <= sample.time_seconds <= end_seconds)
 
     def __enter__(self) -> Self:
@@ -269,11 +269,11 @@ class Recorder:
 
 
 FEWEST_TICKS = 10
-"""With fewer busy ticks of the clock, the cost of one I/O is known to no better than one part in ten: no figure."""
+"""With fewer busy ticks the CPU cost of an I/O has an error of more than 10 %, and is not reported."""
 
 
 def idle_fraction(samples: Sequence[Sample]) -> float:
-    """Busy part of all CPU time in samples that were taken while nothing ran; 0 where it cannot be told."""
+    """Busy fraction of all CPU time in samples of the idle machine; 0 if unknown."""
     if len(samples) < 2:
         return 0.0
     return busy_fraction(samples[0], samples[-1]) or 0.0
@@ -286,9 +286,9 @@ def cpu_figures(
     total_ios: int,
     total_bytes: int,
 ) -> CpuFigures | None:
-    """The account over the stretch that ``samples`` cover; I/Os and bytes are scaled to nothing: they belong to it.
+    """CPU figures of the interval that ``samples`` cover; the given I/Os and bytes must be those of the same interval.
 
-    None without two samples that carry CPU counters.
+    None without two samples with CPU counters.
     """
     if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
         return None

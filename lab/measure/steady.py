@@ -1,8 +1,8 @@
-"""Whether a measured stretch was steady: five equal slices of it are compared. Pure.
+"""Steady-state check of a measured interval: five equal slices of it are compared. Pure.
 
-The thresholds are borrowed from SNIA's Solid State Storage Performance Test Specification: (max - min) at most 20 % of
-the mean, and the best-fit line at most 10 % of the mean from end to end. It is not SNIA's test, which is made of five
-rounds over all its loads, a minute each, until they agree.
+The thresholds are those of SNIA's Solid State Storage Performance Test Specification: (max - min) at most 20 % of the
+mean, and the best-fit line at most 10 % of the mean from end to end. It is not SNIA's test, which repeats rounds over
+all its loads, one minute each, until five of them agree.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ SLICES = 5
 MAX_RANGE_FRACTION = 0.20
 MAX_SLOPE_FRACTION = 0.10
 FEWEST_IOS = 650
-"""Per slice. Counts of I/Os that come at random (Poisson) waver by 1/√N: with fewer, five slices of a perfectly steady
-load break a threshold in more than 5 % of cases, mostly that of the line (1.26/√N from end to end). The range alone
-would want 372: 3.86² / 0.2², by the studentised range. tests/unit/measure/test_steady.py draws them."""
+"""Per slice. Poisson counts have a relative standard deviation of 1/√N: with fewer I/Os, five slices of a perfectly
+steady load exceed a threshold in more than 5 % of cases, mostly that of the slope (1.26/√N from end to end). The range
+alone would need 372: 3.86² / 0.2², by the studentised range. tests/unit/measure/test_steady.py simulates this."""
 
 
 def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> SteadyFigures | None:
-    """Whether the I/Os of ``device`` in five equal slices of the measured stretch agree; None if it cannot be told.
+    """Compare the I/Os of ``device`` in five equal slices of the measured interval; None if there is too little data.
 
-    The stretch are the last ``seconds`` in which there was I/O: when fio ends, it has been idle for a while.
+    The interval is the last ``seconds`` with I/O: the device is idle for a while before fio exits.
     """
     values = list(_slice_rates(_busy_end(samples, device, seconds), device))
     return steady_figures(values) if len(values) == SLICES else None
 
 
 def steady_figures(values: Sequence[float]) -> SteadyFigures | None:
-    """The thresholds on any figure of consecutive slices; None where the mean is 0 or there are fewer than two."""
+    """Apply the thresholds to a figure of consecutive slices; None if the mean is 0 or there are fewer than two."""
     if len(values) < 2 or statistics.fmean(values) <= 0:
         return None
     mean = statistics.fmean(values)
@@ -48,7 +48,7 @@ def steady_figures(values: Sequence[float]) -> SteadyFigures | None:
 
 
 def _busy_end(samples: Sequence[Sample], device: str, seconds: float) -> Sequence[Sample]:
-    """The measured stretch without its edges, where an interval between samples is only partly in it."""
+    """Samples of the measured interval without its edges, where a sampling interval lies only partly inside."""
     counts = [_count(sample, device) if device in sample.disks else 0 for sample in samples]
     busy = [place for place in range(1, len(samples)) if counts[place] > counts[place - 1]]
     if not busy:
@@ -64,7 +64,7 @@ def _count(sample: Sample, device: str) -> int:
 
 
 def _slice_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
-    """I/Os per second of each slice; nothing if they are too few, or the device is not in every sample."""
+    """I/Os per second of each slice; none if there are too few, or a sample lacks the device."""
     counted = [(sample.time_seconds, _count(sample, device)) for sample in samples if device in sample.disks]
     if len(counted) <= SLICES or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < SLICES * FEWEST_IOS:
         return

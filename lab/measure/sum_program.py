@@ -1,11 +1,11 @@
-"""SHA-256 over files and devices, past the page cache. Runs inside the agent of a machine, standard library alone.
+"""SHA-256 of files and devices, read with direct I/O. Runs inside the agent of a machine, standard library only.
 
     SKIP_BYTES LENGTH_BYTES PATH...      LENGTH_BYTES 0: to the end
 
-Returns the digest and the bytes of all files in the order given.
+Returns the digest over all files in the order given, and their total bytes.
 
-Why not dd and sha256sum: both move data in small pieces, and each piece costs a system call, which is what an embedded
-kernel is slowest at (0.8 s against 2.9 s for 400 MiB there).
+dd and sha256sum would be slower: both move data in small pieces, and each piece costs a system call, the slowest
+operation of an embedded kernel (0.8 s against 2.9 s for 400 MiB there).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 
 
 def add_file(digest: hashlib._Hash, path: str, skip: int, length: int, is_stopped: Callable[[], bool]) -> int:
-    """Feed one file or device to the digest and return its bytes; a folder is left out."""
+    """Feed one file or device to the digest and return its bytes; a folder is skipped."""
     if os.path.isdir(path):
         return 0
     try:
@@ -31,7 +31,7 @@ def add_file(digest: hashlib._Hash, path: str, skip: int, length: int, is_stoppe
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        # File systems in memory know no direct I/O, and have no cache in front of them either.
+        # File systems in memory do not support direct I/O, and have no cache in front of them either.
         fd = os.open(path, os.O_RDONLY)
     view = memoryview(mmap.mmap(-1, PIECE_BYTES))
     offset, end = skip, skip + length if length else None
@@ -48,7 +48,7 @@ def add_file(digest: hashlib._Hash, path: str, skip: int, length: int, is_stoppe
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above. Raises OSError that names the file that cannot be read."""
+    """Run the program. Raises OSError with the name of the file that cannot be read."""
     digest = hashlib.sha256()
     total = 0
     for path in arguments[2:]:

@@ -44,7 +44,7 @@ def _require_data(shape: MappedArray, member: MappedMember, sector: int) -> None
     if found.kind is None or sector % BLOCK_SECTORS:
         raise ArrayError(
             f"a block of {member.name} cannot begin at sector {sector}: {found.note or found.area}",
-            hint=f"choose a multiple of {BLOCK_SECTORS} that holds data; 'raidlab array map' tells",
+            hint=f"choose a multiple of {BLOCK_SECTORS} that holds data; 'raidlab array map' shows them",
         )
 
 

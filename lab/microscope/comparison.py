@@ -206,7 +206,7 @@ def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
     counted = Counter(seen.data for seen in copies)
     (usual, votes), *others = counted.most_common()
     if votes != len(copies) - 1 or not others:
-        return None, "no copy stands alone against all others"
+        return None, "no copy differs from all others"
     odd = next(seen for seen in copies if seen.data != usual)
     right = usual or b""
     wrong = differing(odd.data or b"", right)

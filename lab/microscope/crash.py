@@ -138,7 +138,7 @@ def _parity_states(
     data = filled_in(row, held, length)
     if data is None:
         raise ArrayError(
-            f"too much of stripe {write.stripe} is missing to tell what it holds", hint="see the array's state"
+            f"too much of stripe {write.stripe} is missing to determine what it holds", hint="see the array's state"
         )
     (target,) = write.target_slots
     parity = parities_of(row, {**data, target: new}, length)

@@ -50,7 +50,7 @@ def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
 
 def _of_block(found: LocatedBlock, words: str) -> FoundPlace:
     if found.stripe is None:
-        raise ArrayError(f"{found.array} has no stripes", hint="'raidlab array map' tells where a block lies")
+        raise ArrayError(f"{found.array} has no stripes", hint="'raidlab array map' shows where a block lies")
     return FoundPlace(found.stripe, found.chunk_offset_bytes, found.places[0].slot, words)
 
 

@@ -66,7 +66,7 @@ def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[
     if not shape.words["suspend_hi"]:
         return None, f"md holds no writes to a {shape.level} back"
     if shape.words["suspend_hi"] != "0":
-        return None, "somebody else holds writes to a part of it back"
+        return None, "another program suspends writes to a part of it"
     return (md_path(shape.name), first_sector, first_sector + sectors), ""
 
 

@@ -85,7 +85,7 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
         data = seen.computed if seen.data is None else seen.data
         if not seen.cell.kind.is_parity and at == write.sector and data is not None:
             return bytes(byte ^ 0xFF for byte in data)
-    raise ArrayError(f"what the block holds cannot be told on {write.array}", hint="see the array's state")
+    raise ArrayError(f"the content of the block cannot be determined on {write.array}", hint="see the array's state")
 
 
 def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:

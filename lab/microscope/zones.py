@@ -151,5 +151,5 @@ class LinearGeometry(ArrayGeometry):
     def stripe(self, number: int) -> StripeMap:
         raise ArrayError(
             "a linear array has no stripes: each of its blocks lies on one member alone",
-            hint="'raidlab array map' tells on which",
+            hint="'raidlab array map' shows on which",
         )

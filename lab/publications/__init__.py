@@ -4,7 +4,7 @@ from lab.parts import Part
 
 PART = Part(
     adds={
-        "lint .sh": "lab.publications.recipes:lint_shell",
+        "lint .sh": "lab.publications.recipes:lint_script_file",
         "lint publication": "lab.publications.checks:lint_study",
         "publications": "lab.publications.checks:built_in_names",
     }

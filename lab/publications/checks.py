@@ -95,7 +95,7 @@ def lint_publication(published: Publication) -> tuple[LintFinding, ...]:
     """Everything that its text and commands show. Raises SpecError for commands that cannot be read."""
     found = list(run_checks(CHECKS, published))
     if published.commands:
-        found += lint_shell(published.commands)
+        found += lint_shell(published.commands, published.fio_job)
     if published.fio_job:
         found += lint_fio(published.fio_job)
     return distinct(found)
@@ -103,7 +103,7 @@ def lint_publication(published: Publication) -> tuple[LintFinding, ...]:
 
 def _too_few_repeats(published: Publication) -> Iterator[Seen]:
     if published.runs is None:
-        yield Seen(published.study, "the number of runs is not told", str(TRUSTWORTHY_REPEATS))
+        yield Seen(published.study, "the number of runs is not given", str(TRUSTWORTHY_REPEATS))
     elif published.runs < TRUSTWORTHY_REPEATS:
         yield Seen(published.study, f"runs of each configuration: {published.runs}", str(TRUSTWORTHY_REPEATS))
 

@@ -1,53 +1,67 @@
 """Shell recipes: what mdadm, losetup, dd and fio in them are told, and what is wrong with it. Pure.
 
-Only what recipes of storage studies use is understood: simple commands, pipes, lists, and the words of a ``for`` loop.
+Other commands are passed over. What mdadm does is followed in order, so a disk is free again when its array is stopped
+or it is wiped; what may run, or not, is no reason to accuse anybody.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import PurePosixPath
 
 from lab.errors import SpecError
 from lab.gates.numbers import digits, parse_bytes
-from lab.lint.rules import Check, LintFinding, Seen, run_checks
-from lab.units import KIB
+from lab.gates.text import shortened
+from lab.lint.fio_checks import lint_job
+from lab.lint.fio_jobs import FioJob, FioSection, read_command, read_job
+from lab.lint.fio_options import seconds_of
+from lab.lint.rules import NOT_ANALYSED, Check, LintFinding, Seen, run_checks
+from lab.publications.mdadm_lines import NO_DEVICE, MdadmCall, parse_mdadm
+from lab.publications.shell import ShellCommand, Word, read_script
 
-# With bounds, and no place where two parts could share out the same spaces: time goes with the length of the text.
-_LOOP = re.compile(r"for\s+(\w{1,80})\s+in\s+(\S[^;]{0,4000});\s{0,80}do\s+(\S.{0,4000}?);?\s{0,80}done", re.DOTALL)
-_MOST_UNROLLED = 256 * KIB
-_BREAKS = {";", "&&", "||", "&"}
 _CUTTERS = {"awk", "gawk", "grep", "egrep", "sed", "cut"}
-_MDADM_CHANGES = ("--add", "-a", "--re-add", "--fail", "-f", "--set-faulty", "--remove", "-r")
+_CARRIERS = {
+    *("ssh", "docker", "podman", "kubectl", "chroot", "nsenter", "xargs", "parallel", "watch", "su", "ip", "vagrant"),
+    *("runuser", "screen", "tmux", "salt", "ansible", "virsh", "script", "find", "eval", "sh", "bash", "dash", "zsh"),
+}
+"""Programs that may start fio or mdadm by words of their own."""
+_FOLLOWED = ("fio", "mdadm")
+_STARTS = re.compile(r"(?:^|[\s;&|(/'\"])(fio|mdadm)\s+-{1,2}[A-Za-z]")
+_WIPES = {"wipefs", "blkdiscard", "sgdisk", "shred", "dd"}
+_NOTHING = "nothing: the lint does not judge it"
+_RESYNCED = ("1", "4", "5", "6", "10")
+_WITHOUT_RESYNC = {"assume-clean", "readonly", "write-journal", "write-zeroes"}
+_WAITING_OPTIONS = {"wait", "stop", "readonly", "action"}
+_TOLD_OF_RESYNC = ("mdstat", "sync_", "resync", "md/array_state", "--detail", "-D")
+_WAITERS = re.compile(r"wait|sync.|idle|settled|ready")
+_LONG_SLEEP_SECONDS = 60.0
+"""A shorter one is for udev."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShellCommand:
-    """One simple command, and the commands that its output is piped through."""
+class Created:
+    """An array as a command creates it."""
 
-    argv: tuple[str, ...]
-    pipes_to: tuple[str, ...] = ()
-    writes_to: str = ""
-    """File of a redirection."""
+    array: str
+    level: str
+    members: tuple[str, ...]
+    """Names of devices that are certain."""
+    is_certain: bool
+    """Whether these are all, and the command runs for sure."""
+    assumes_clean: bool
 
-    @property
-    def program(self) -> str:
-        return self.argv[0].rpartition("/")[2]
 
-    def option(self, *names: str) -> str | None:
-        """The value of the first of these options: ``--name=value``, ``--name value``, ``name=value``."""
-        for index, word in enumerate(self.argv):
-            for name in names:
-                if word.startswith(f"{name}="):
-                    return word.partition("=")[2]
-                if word == name and index + 1 < len(self.argv):
-                    return self.argv[index + 1]
-        return None
+@dataclass(frozen=True, slots=True)
+class Unwaited:
+    """An array in its first resync."""
 
-    def has(self, *names: str) -> bool:
-        return any(word == name or word.startswith(f"{name}=") for word in self.argv for name in names)
+    array: str
+    created_line: int
 
 
 @dataclass(slots=True)
@@ -55,31 +69,251 @@ class Recipe:
     """What a shell text does with devices."""
 
     commands: tuple[ShellCommand, ...]
-    arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Array -> members, as created."""
-    levels: dict[str, str] = field(default_factory=dict)
-    assumed_clean: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Job files that it writes."""
+    created: list[Created] = field(default_factory=list)
+    reused: dict[str, list[str]] = field(default_factory=dict)
+    """Device -> the arrays that it is a member of at the same time."""
+    strangers: list[tuple[str, str, str, tuple[str, ...]]] = field(default_factory=list)
+    """Device, what is done, the array that it is no member of, and that array's members."""
+    added: list[str] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
     """Loop device -> file."""
+    has_other_loops: bool = False
+    """Some are set up under a name that the text does not say."""
+    mounted: dict[str, list[str]] = field(default_factory=dict)
+    """Array, or whatever else -> folders on which it is mounted."""
     buffered_loops: tuple[str, ...] = ()
     made_files: frozenset[str] = frozenset()
-    changes: tuple[tuple[str, str, str], ...] = ()
-    """Array, what is done (add, fail, remove), device."""
+    named_twice: list[tuple[int, str, str]] = field(default_factory=list)
+    """Line, array, and a member that its command names twice."""
+    while_syncing: list[tuple[ShellCommand, dict[str, Unwaited]]] = field(default_factory=list)
+    """Each fio command before which nothing has waited for the first resync of these arrays."""
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    """Commands that are not analysed: line, and a sentence."""
+
+    @property
+    def arrays(self) -> dict[str, tuple[str, ...]]:
+        """Array -> members, as created last."""
+        return {each.array: each.members for each in self.created}
+
+    @property
+    def levels(self) -> dict[str, str]:
+        return {each.array: each.level for each in self.created}
 
 
 def parse_recipe(text: str) -> Recipe:
     """The facts of a shell text. Raises SpecError for quotes that do not end, and loops without end."""
-    commands = tuple(_commands(_unrolled(text.replace("\\\n", " "))))
-    recipe = Recipe(commands)
+    script = read_script(text)
+    recipe = Recipe(tuple(script.commands), script.files)
+    disks, syncs = _Disks(recipe), _Syncs(recipe.commands)
     made = set()
-    for command in commands:
+    for command in recipe.commands:
+        syncs.take(command)
+        if command.program == "fio" and not command.is_conditional:
+            recipe.while_syncing.append((command, dict(syncs.running)))
         made |= set(_files_made(command))
         if command.program == "losetup":
             _take_losetup(recipe, command)
         elif command.program == "mdadm":
-            _take_mdadm(recipe, command)
+            disks.take(command)
+        elif command.program == "mount":
+            for device, folder in pairwise(command.argv[1:]):
+                recipe.mounted.setdefault(_key(device), []).append(folder)
+        elif command.program in _WIPES:
+            disks.wiped(command)
+        _take_hidden(recipe, command)
     recipe.made_files = frozenset(made)
     return recipe
+
+
+def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
+    """Commands in which fio or mdadm may be started in a way that is not followed."""
+    first = command.words[0]
+    if first.unknown:
+        has_job = any(re.match("--(?:name|rw|readwrite|ioengine|filename)=", word.text) for word in command.words)
+        if has_job or _STARTS.search(first.text):
+            recipe.skipped.append((command.line, f"the name of its program is {first.unknown}"))
+    elif command.program in _CARRIERS:
+        has_shell = command.program in ("eval", "sh", "bash", "dash", "zsh")
+        is_followed = has_shell and not any(word.unknown for word in command.words)
+        for word in () if is_followed else command.words[1:]:
+            if word.text.rpartition("/")[2] in _FOLLOWED or _STARTS.search(word.text):
+                recipe.skipped.append((command.line, f"{command.program} starts what stands there"))
+                return
+
+
+def _key(array: str) -> str:
+    """One name for /dev/md0, /dev/md/0, /dev/md/md0 and md0."""
+    name = array.removeprefix("/dev/").removeprefix("md/")
+    return f"md{name}" if name.isdigit() else name
+
+
+class _Disks:
+    """Which disk is in which array, as the commands go by."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._in_use: dict[str, tuple[str, str]] = {}
+        """Disk -> array, and that as it is written."""
+        self._members: dict[str, list[Word] | None] = {}
+        """Array -> its members; None: not known."""
+
+    def take(self, command: ShellCommand) -> None:
+        call = parse_mdadm(command.words[1:])
+        if call.problem:
+            self._recipe.skipped.append((command.line, call.problem))
+            self._forget()
+        elif call.mode in ("create", "build"):
+            self._create(call, command)
+        elif call.mode == "assemble":
+            self._assemble(call)
+        elif call.mode in ("manage", "grow"):
+            self._manage(call, command)
+        elif call.mode == "misc":
+            self._misc(call)
+        elif call.mode == "incremental":
+            self._forget()
+
+    def wiped(self, command: ShellCommand) -> None:
+        """Disks that another program writes over."""
+        words = [command.option("of") or ""] if command.program == "dd" else command.argv[1:]
+        for word in words:
+            self._in_use.pop(word, None)
+
+    def _forget(self) -> None:
+        """From here on nothing is certain."""
+        self._in_use.clear()
+        self._members = dict.fromkeys(self._members, None)
+
+    def _create(self, call: MdadmCall, command: ShellCommand) -> None:
+        array, key = call.array, _key(call.array)
+        devices = [word for word in call.devices if not word.unknown]
+        certain = tuple(word.text for word in devices if not word.has_glob)
+        twice = [device for device, count in Counter(certain).items() if count > 1]
+        self._recipe.named_twice += [(command.line, array, device) for device in twice]
+        is_certain = not command.is_conditional and bool(call.names) and not call.names[0].unknown
+        for device in certain:
+            user = self._in_use.get(device)
+            if user and user[0] != key and is_certain:
+                arrays = self._recipe.reused.setdefault(device, [user[1]])
+                arrays += [array] if array not in arrays else []
+            if is_certain:
+                self._in_use[device] = (key, array)
+            else:
+                self._in_use.pop(device, None)
+        is_whole = is_certain and len(devices) == len(call.devices)
+        self._members[key] = list(call.devices) if is_whole else None
+        level = call.values.get("level", "").removeprefix("raid")
+        assumes_clean = "assume-clean" in call.values
+        self._recipe.created.append(Created(array, level, certain, is_whole, assumes_clean))
+
+    def _assemble(self, call: MdadmCall) -> None:
+        key = _key(call.array)
+        if not call.devices:
+            self._members[key] = self._members.get(key)
+            return
+        for word in call.devices:
+            self._in_use[word.text] = (key, call.array)
+        self._members.setdefault(key, None)
+
+    def _manage(self, call: MdadmCall, command: ShellCommand) -> None:
+        array, key = call.array, _key(call.array)
+        for action, word in call.actions:
+            device, members = word.text, self._members.get(key)
+            if device in NO_DEVICE or word.unknown or word.has_glob or command.is_conditional:
+                if action == "remove" or command.is_conditional:
+                    self._in_use = {disk: user for disk, user in self._in_use.items() if user[0] != key}
+                if action in ("add", "re-add", "add-spare", "add-journal"):
+                    self._members[key] = None
+                continue
+            if action in ("fail", "remove", "replace"):
+                if members is not None and not any(_may_be(device, each) for each in members):
+                    known = tuple(sorted(each.text for each in members))
+                    self._recipe.strangers.append((device, action, array, known))
+                if action == "remove":
+                    self._in_use.pop(device, None)
+            elif action != "with":
+                self._recipe.added.append(device)
+                self._in_use[device] = (key, array)
+                if members is not None:
+                    members.append(word)
+
+    def _misc(self, call: MdadmCall) -> None:
+        words = [word for word in call.names if not word.unknown and not word.has_glob]
+        is_whole = len(words) == len(call.names) and "scan" not in call.values
+        if "stop" in call.values:
+            keys = {_key(word.text) for word in words}
+            freed = {disk for disk, user in self._in_use.items() if not is_whole or user[0] in keys}
+            for disk in freed:
+                del self._in_use[disk]
+            for key in keys if is_whole else list(self._members):
+                self._members[key] = None
+        elif "zero-superblock" in call.values:
+            if not is_whole:
+                self._in_use.clear()
+            for word in words:
+                self._in_use.pop(word.text, None)
+
+
+class _Syncs:
+    """Which arrays are in their first resync, as the commands go by; only what is certain.
+
+    Nothing is told of a script that waits in a loop, a branch or a function of its own: when, is not known.
+    """
+
+    def __init__(self, commands: Sequence[ShellCommand]) -> None:
+        self.running: dict[str, Unwaited] = {}
+        """By the one name of each."""
+        self._waits_somewhere = any(command.is_conditional and _may_wait(command) for command in commands)
+
+    def take(self, command: ShellCommand) -> None:
+        if self._waits_somewhere or command.is_conditional:
+            return
+        call = parse_mdadm(command.words[1:]) if command.program == "mdadm" else None
+        if call is None:
+            if _may_wait(command):
+                self.running.clear()
+        elif call.problem or any(word.unknown or word.has_glob for word in call.names[:1]):
+            self.running.clear()
+        elif call.mode == "create":
+            self.running.pop(_key(call.array), None)
+            if _resyncs(call):
+                self.running[_key(call.array)] = Unwaited(call.array, command.line)
+        elif _WAITING_OPTIONS & set(call.values):
+            for key in [_key(word.text) for word in call.names] or list(self.running):
+                self.running.pop(key, None)
+
+
+def _resyncs(call: MdadmCall) -> bool:
+    """Whether md computes something by itself once the array is created: mdadm(8), md(4)."""
+    values, level = call.values, call.values.get("level", "").removeprefix("raid")
+    is_whole = not any(word.text in NO_DEVICE for word in call.names)
+    return level in _RESYNCED and is_whole and not _WITHOUT_RESYNC & set(values) and values.get("raid-devices") != "1"
+
+
+def _may_wait(command: ShellCommand) -> bool:
+    """Whether a command may end only when a resync has ended, or may end the resync."""
+    if command.program == "mdadm":
+        return bool(_WAITING_OPTIONS & set(parse_mdadm(command.words[1:]).values))
+    if command.program == "sleep":
+        seconds = sum(seconds_of(word) or _LONG_SLEEP_SECONDS for word in command.argv[1:])
+        return command.is_conditional or seconds >= _LONG_SLEEP_SECONDS
+    # cat /proc/mdstat alone shows the resync, and does not wait for it.
+    looks = any(part in word for word in command.argv for part in _TOLD_OF_RESYNC)
+    is_set = command.writes_to.startswith("/sys/") or command.program in ("tee", "read")
+    return is_set or (looks and command.is_conditional) or bool(_WAITERS.search(command.program))
+
+
+def _may_be(device: str, member: Word) -> bool:
+    """Whether the name of a device may mean that member."""
+    if member.unknown:
+        return True
+    kinds = {PurePosixPath(path).parent.as_posix() for path in (device, member.text) if path.startswith("/")}
+    # /dev/disk/by-id/… and /dev/mapper/… are other names of disks that also have another.
+    if len(kinds) > 1 or not device.startswith("/") or not member.text.startswith("/"):
+        return PurePosixPath(device).name == PurePosixPath(member.text).name or len(kinds) > 1 or device[:1].isdigit()
+    return fnmatchcase(device, member.text) if member.has_glob else device == member.text
 
 
 def dd_bytes(command: ShellCommand) -> int | None:
@@ -91,54 +325,6 @@ def dd_bytes(command: ShellCommand) -> int | None:
         return parse_bytes(block, what="bs") * int(count)
     except SpecError:
         return None
-
-
-def _unrolled(text: str) -> str:
-    """``for`` loops over plain words, written out."""
-
-    def write_out(found: re.Match[str]) -> str:
-        name, words, body = found[1], found[2].split(), found[3]
-        return "\n".join(re.sub(rf"\$\{{?{name}\}}?", word, body) for word in words)
-
-    unrolled = _LOOP.sub(write_out, text)
-    if len(unrolled) > _MOST_UNROLLED:
-        raise SpecError("the loops of the recipe are too long to be followed", hint="lint its parts by themselves")
-    return unrolled
-
-
-def _commands(text: str) -> Iterator[ShellCommand]:
-    for line in text.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
-        lexer.whitespace_split = True
-        try:
-            words = list(lexer)
-        except ValueError as error:
-            raise SpecError(f"a line of the recipe cannot be read: {error}: {line}", hint="fix its quotes") from None
-        part: list[str] = []
-        for word in [*words, ";"]:
-            if word in _BREAKS:
-                if part:
-                    yield _command(part)
-                part = []
-            else:
-                part.append(word)
-
-
-def _command(words: list[str]) -> ShellCommand:
-    stages: list[list[str]] = [[]]
-    writes_to = ""
-    take_file = False
-    for word in words:
-        if take_file:
-            writes_to, take_file = word, False
-        elif word == "|":
-            stages.append([])
-        elif word in (">", ">>"):
-            take_file = True
-        else:
-            stages[-1].append(word)
-    first = [word for word in stages[0] if word not in ("sudo", "time")] or ["true"]
-    return ShellCommand(tuple(first), tuple(stage[0] for stage in stages[1:] if stage), writes_to)
 
 
 def _files_made(command: ShellCommand) -> Iterator[str]:
@@ -157,43 +343,83 @@ def _take_losetup(recipe: Recipe, command: ShellCommand) -> None:
         direct = command.option("--direct-io")
         if direct != "on" and "--direct-io" not in command.argv:
             recipe.buffered_loops = (*recipe.buffered_loops, words[0])
+    elif any(word in ("-f", "--find") or re.match("-[a-zA-Z]*f", word) for word in command.argv[1:]):
+        recipe.has_other_loops = True
 
 
-def _take_mdadm(recipe: Recipe, command: ShellCommand) -> None:
-    words = command.argv[1:]
-    if "--create" in words or "-C" in words:
-        # Values of options that stand apart are no devices; devices are paths.
-        paths = [word for word in words if word.startswith("/dev/")]
-        array = paths[0] if paths else next((word for word in words if not word.startswith("-")), "")
-        recipe.arrays[array] = tuple(paths[1:])
-        recipe.levels[array] = (command.option("--level", "-l") or "").removeprefix("raid")
-        if "--assume-clean" in words:
-            recipe.assumed_clean = (*recipe.assumed_clean, array)
+def lint_script_file(text: str) -> Iterator[LintFinding]:
+    """A shell script, whoever wrote it. Raises SpecError if it cannot be read, or there is no command in it."""
+    if not read_script(text).commands:
+        raise SpecError("there is no command in it", hint="check that it is this file, and that it was saved")
+    yield from lint_shell(text)
+
+
+def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
+    """A shell text, with all that its fio commands break. Raises SpecError if it cannot be read.
+
+    ``job_file``: what the job file says that it names and does not write itself; empty: not known.
+    """
+    recipe = parse_recipe(text)
+    yield from run_checks(SHELL_CHECKS, recipe)
+    for command in recipe.commands:
+        if command.program == "fio":
+            for job in _fio_jobs(command, recipe.files, job_file):
+                yield from lint_job(job)
+
+
+def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) -> Iterator[FioJob]:
+    """What a fio command runs: its own options, and the job files that it names."""
+    where = f"line {command.line}: "
+    if bare := command.bare_unknown():
+        why = f"fio line at line {command.line} is not analysed: it contains {bare}"
+        yield FioJob(skipped=[(f"line {command.line}", why)])
         return
-    paths = [word for word in words if word.startswith("/dev/")]
-    action = ""
-    for word in words:
-        name = word.partition("=")[0]
-        if name in _MDADM_CHANGES:
-            action = {"-a": "add", "-f": "fail", "-r": "remove"}.get(name, name.removeprefix("--"))
-            word = word.partition("=")[2] or word
-        if word.startswith("/dev/") and action and word != paths[0]:
-            recipe.changes = (*recipe.changes, (paths[0], action.replace("set-faulty", "fail"), word))
+    job = read_command(command.argv[1:], where)
+    yield job
+    for name in job.files:
+        text = command.stdin if name in ("-", "/dev/stdin") else files.get(name)
+        if text is not None:
+            yield read_job(text, f"{where}{name}: ")
+        elif not job_file:
+            shown = "its standard input" if name in ("-", "/dev/stdin") else f"the job file '{shortened(name, 60)}'"
+            why = f"not analysed: {shown} is not in the script"
+            yield FioJob(skipped=[(f"{where}fio", why)])
 
 
-def lint_shell(text: str) -> Iterator[LintFinding]:
-    """A shell text. Raises SpecError if it cannot be read."""
-    yield from run_checks(SHELL_CHECKS, parse_recipe(text))
+def _not_analysed(recipe: Recipe) -> Iterator[Seen]:
+    for line, why in recipe.skipped:
+        yield Seen(f"line {line}", f"not analysed: {why}", _NOTHING)
 
 
 def _member_reused(recipe: Recipe) -> Iterator[Seen]:
-    users: dict[str, list[str]] = {}
-    for array, members in recipe.arrays.items():
-        for member in members:
-            users.setdefault(member, []).append(array)
-    for member, arrays in users.items():
-        if len(arrays) > 1:
-            yield Seen(member, f"is a member of {', '.join(arrays)}", "one array per device")
+    for member, arrays in recipe.reused.items():
+        yield Seen(member, f"is a member of {', '.join(arrays)}", "one array per device")
+
+
+def _member_twice(recipe: Recipe) -> Iterator[Seen]:
+    for line, array, device in recipe.named_twice:
+        yield Seen(f"line {line}: {device}", f"is named twice as a member of {array}", "another disk")
+
+
+def _resync_running(recipe: Recipe) -> Iterator[Seen]:
+    for command, syncing in recipe.while_syncing:
+        jobs = _fio_jobs(command, recipe.files, "") if syncing else ()
+        measured = [section for job in jobs for section in job.sections if _measures(section)]
+        for key, each in syncing.items():
+            if any(_is_on((each.array, *recipe.mounted.get(key, ())), section) for section in measured):
+                observed = f"{each.array} is in its first resync: nothing after line {each.created_line} waits for it"
+                yield Seen(f"line {command.line}: fio", observed, f"mdadm --wait {each.array} before it")
+
+
+def _measures(section: FioSection) -> bool:
+    """Rather than writing all of a file or a device once, so that there is something to read."""
+    return section.moves_data and ("runtime" in section.options or section.direction != "write")
+
+
+def _is_on(places: Sequence[str], section: FioSection) -> bool:
+    """Whether a job's files certainly are one of these, or lie in one."""
+    names = [name for key in ("filename", "directory") for name in section.value(key).split(":") if name]
+    return any(name == place or name.startswith(f"{place.rstrip('/')}/") for name in names for place in places)
 
 
 def _loop_buffered(recipe: Recipe) -> Iterator[Seen]:
@@ -217,7 +443,8 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
     for command in recipe.commands:
         if command.program != "fio":
             continue
-        if "json" in (command.option("--output-format") or ""):
+        formats = command.option("--output-format") or ""
+        if "json" in formats or "terse" in formats or "--minimal" in command.argv:
             continue
         texts |= {name for name in (command.writes_to, command.option("--output") or "") if name}
         cutters = [name for name in command.pipes_to if name in _CUTTERS]
@@ -231,10 +458,10 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
 
 def _device_missing(recipe: Recipe) -> Iterator[Seen]:
     # Whether other disks are there cannot be told from the text.
-    used = [member for members in recipe.arrays.values() for member in members]
-    used += [device for _, action, device in recipe.changes if action in ("add", "re-add")]
+    used = [member for each in recipe.created for member in each.members] + recipe.added
     for device in dict.fromkeys(used):
-        if device.startswith("/dev/loop") and recipe.loops and device not in recipe.loops:
+        is_loop = device.startswith("/dev/loop") and recipe.loops and not recipe.has_other_loops
+        if is_loop and device not in recipe.loops:
             yield Seen(device, "is used, and no losetup sets it up", "an image and a losetup for it")
     for device, file in recipe.loops.items():
         if recipe.made_files and file not in recipe.made_files:
@@ -242,22 +469,20 @@ def _device_missing(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _not_a_member(recipe: Recipe) -> Iterator[Seen]:
-    members = {array: set(found) for array, found in recipe.arrays.items()}
-    for array, action, device in recipe.changes:
-        if array not in members:
-            continue
-        if action in ("fail", "remove") and device not in members[array]:
-            yield Seen(device, f"{action} on {array}, which has {', '.join(sorted(members[array]))}", "a member")
-        elif action in ("add", "re-add"):
-            members[array].add(device)
+    for device, action, array, members in recipe.strangers:
+        yield Seen(device, f"{action} on {array}, which has {', '.join(members)}", "a member")
 
 
 def _measured_dd(recipe: Recipe) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Source, target and words of each dd that writes on what is measured, and not an image for a loop device."""
+    """Source, target and words of each dd that writes on what is measured.
+
+    That is no image of a loop device, and no disk that is wiped for an array.
+    """
+    members = {member for each in recipe.created for member in each.members} | set(recipe.added)
     for command in recipe.commands:
         target = command.option("of")
         is_image = target in recipe.loops.values() or (target or "").endswith((".img", ".raw", ".qcow2"))
-        if command.program == "dd" and target and target != "/dev/null" and not is_image:
+        if command.program == "dd" and target and target != "/dev/null" and not is_image and target not in members:
             yield command.option("if") or "", target, command.argv
 
 
@@ -275,19 +500,22 @@ def _zero_data(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _parity_unverified(recipe: Recipe) -> Iterator[Seen]:
-    for array in recipe.assumed_clean:
-        if recipe.levels.get(array, "") in ("4", "5", "6"):
-            yield Seen(array, "--assume-clean", "a first resync, or blank disks")
+    for each in recipe.created:
+        if each.assumes_clean and each.level in ("4", "5", "6"):
+            yield Seen(each.array, "--assume-clean", "a first resync, or blank disks")
 
 
 SHELL_CHECKS: Mapping[str, Check[Recipe]] = {
     "member-reused": _member_reused,
+    "member-twice": _member_twice,
     "loop-buffered": _loop_buffered,
     "shared-backing-disk": _shared_backing,
     "human-output-parsed": _human_output,
     "device-missing": _device_missing,
     "not-a-member": _not_a_member,
+    "resync-running": _resync_running,
     "buffered-writer": _buffered_writer,
     "zero-data": _zero_data,
     "parity-unverified": _parity_unverified,
+    NOT_ANALYSED: _not_analysed,
 }

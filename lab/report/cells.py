@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
 from lab.lint.theory_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
@@ -12,9 +12,11 @@ from lab.report.table import Column, Table
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, estimate, outliers
 from lab.results.verdicts import RatioOutcome
-from lab.units import human_rate, human_seconds
+from lab.units import counted, human_rate, human_seconds
 
 NOTHING = "–"
+TOO_FEW = "too few repeats"
+_TOO_FEW_NOTE = f"{TOO_FEW}: where their number stands, they give no interval that covers 95 %; six do"
 OFF_THEORY = "off-theory"
 
 
@@ -60,7 +62,7 @@ def theory_notes(record: ResultRecord) -> tuple[str, ...]:
 def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
     notes = [f"{OFF_THEORY}: {each.name}: {each.words}" for each in found if each.is_off]
     if any(each.share.n == 1 for each in found):
-        notes.append("with one repeat it cannot be told whether a figure is off theory")
+        notes.append("one run is too few to say whether a figure differs from theory")
     return tuple(notes)
 
 
@@ -137,7 +139,7 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: 
         under or "nothing",
         interval_text(seconds, digits=1),
         f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else NOTHING,
-        f"{rate.median:.0f}",
+        f"{rate.median:.1f}" if rate.median < 10 else f"{rate.median:.0f}",
         integrity_text(group),
         str(len(group)),
     )
@@ -198,29 +200,67 @@ RATIO_NOTE = (
 )
 
 
-def platform_tables(experiment: str, found: PlatformComparison) -> Iterator[Table]:
-    """Those that have rows."""
-    names = [platform.name for platform in found.platforms]
+def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[str] | None = None) -> Iterator[Table]:
+    """Those that have rows. ``names``: short ones for the platforms, in their order."""
+    whole = [platform.name for platform in found.platforms]
+    names = whole if names is None else names
     if found.rows:
         columns = (Column("figure without unit", False), Column("of", False), *map(Column, names))
-        body = tuple((row.measure.value, row.what, *map(ratio_text, row.values)) for row in found.rows)
-        yield Table(f"{experiment} on {len(names)} machines", columns, body, (RATIO_NOTE,))
+        body = tuple((row.measure.value, row.what, *map(_covered_text, row.values)) for row in found.rows)
+        has_all = all(each.has_enough for row in found.rows for each in row.values if each)
+        told = (RATIO_NOTE,) if has_all else (RATIO_NOTE, _TOO_FEW_NOTE)
+        yield Table(f"{experiment} on {len(names)} machines", columns, body, told)
     if found.agreements:
-        columns = (Column("same order as on the first", False), Column("of", False), Column("arrays"))
+        columns = (Column(f"same order as on {names[0]}", False), Column("of", False), Column("arrays"))
         columns += (Column("Kendall's tau"), Column("pairs told"), Column("other way round"))
-        body = tuple(map(_agreement_row, found.agreements))
+        short = dict(zip(whole, names, strict=True))
+        body = tuple(_agreement_row(each, short) for each in found.agreements)
         note = "tau: of the medians, without an interval; pairs told: those of which both machines can tell the order"
         yield Table("Order of the arrays", columns, body, (note,))
     if found.conclusions:
         columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
-        body = tuple((_claim(each), each.what, *_transfers(each)) for each in found.conclusions)
-        notes = tuple(f"on {name}: {transfer_counts(found, place)}" for place, name in enumerate(names[1:]))
-        yield Table("What carries over", (*columns, *(Column(name, False) for name in names[1:])), body, notes)
+        counts = tuple(f"on {name}: {transfer_counts(found, place)}" for place, name in enumerate(names[1:]))
+        body, notes = _conclusion_rows(found)
+        yield Table(
+            "What carries over",
+            (*columns, *(Column(name, False) for name in names[1:])),
+            body,
+            (*counts, *notes),
+        )
 
 
-def _agreement_row(each: Agreement) -> tuple[str, ...]:
+def _covered_text(found: Estimate | None) -> str:
+    """``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` where no interval is worth the name."""
+    if found is None or found.has_enough:
+        return ratio_text(found)
+    return f"{found.median:.2f} ({counted(found.n, 'repeat')})"
+
+
+def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """A row for each conclusion that can be told somewhere, one for all others, and why those cannot be told."""
+    untold = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
+    rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in untold]
+    if untold:
+        pairs = f"{counted(len(untold), 'pair')} of arrays"
+        settings = len(dict.fromkeys(each.what for each in untold))
+        what = untold[0].what if settings == 1 else f"{settings} loads"
+        rows.append((pairs, what, *[str(Transfer.CANNOT_TELL)] * (len(found.platforms) - 1)))
+    reasons: dict[str, int] = {}
+    for each in found.conclusions:
+        for reason in dict.fromkeys(
+            verdict.reason or "not on the first"
+            for transfer, verdict in zip(each.transfers, each.verdicts[1:], strict=True)
+            if transfer is Transfer.CANNOT_TELL
+        ):
+            reasons[reason] = reasons.get(reason, 0) + 1
+    notes = (f"{Transfer.CANNOT_TELL} ({count}): {reason}" for reason, count in reasons.items())
+    return tuple(rows), tuple(notes)
+
+
+def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[str, ...]:
     tau = NOTHING if math.isnan(each.tau) else f"{each.tau:.2f}"
-    return (each.platform, each.what, str(each.arrays), tau, f"{each.told} of {each.pairs}", str(each.turned))
+    told = f"{each.told} of {each.pairs}"
+    return (short[each.platform], each.what, str(each.arrays), tau, told, str(each.turned))
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
@@ -238,11 +278,9 @@ def _claim(conclusion: Conclusion) -> str:
 
 
 def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
-    """What each further platform makes of it; where nothing can be told, why."""
+    """What each further platform makes of it."""
     pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
     return tuple(
-        f"{transfer} ({verdict.reason or 'not on the first'})"
-        if transfer is Transfer.CANNOT_TELL
-        else f"{transfer}: {verdict.outcome}"
+        str(transfer) if transfer is Transfer.CANNOT_TELL else f"{transfer}: {verdict.outcome}"
         for transfer, verdict in pairs
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES
 from lab.compare.figures import is_speed
 from lab.errors import LabError, SpecError
 from lab.experiments.array_plans import ArrayPlan
@@ -316,6 +317,7 @@ class Theory:
             plan = self._experiment.array(array)
             workload = next(each for each in self._experiment.workloads_on(array) if each.id == job)
             level = level_with_layout(plan.level, plan.layout)
-            return workload_iops(level, (_UNIT_DISK,) * plan.members, workload).value
+            disks = (_UNIT_DISK,) * plan.members
+            return workload_iops(level, disks, workload, chunk_bytes=plan.chunk_bytes or DEFAULT_CHUNK_BYTES).value
         except (LabError, StopIteration):
             return None

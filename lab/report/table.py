@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from unicodedata import east_asian_width
 
 from lab.gates.text import markdown, spreadsheet, visible
@@ -27,6 +28,21 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def within(self, width: int) -> Table:
+        """The same in fewer columns if it is wider: first columns that are the same in every row become a note."""
+        if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
+            return self
+        first = takewhile(lambda index: not self.columns[index].is_number, range(len(self.columns)))
+        same = [index for index in first if len({row[index] for row in self.rows}) == 1 and self.rows[0][index]]
+        kept = [index for index in range(len(self.columns)) if index not in same]
+        said = ", ".join(self.rows[0][index] for index in same)
+        return Table(
+            self.title,
+            tuple(self.columns[index] for index in kept),
+            tuple(tuple(row[index] for index in kept) for row in self.rows),
+            (f"every row: {said}", *self.notes) if said else self.notes,
+        )
 
     def as_text(self) -> str:
         """For a terminal, aligned with spaces."""

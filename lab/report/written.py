@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.gates.text import visible
-from lab.host.files import write_file
+from lab.host.files import make_folder, write_file
 from lab.report.cells import NOTHING, platform_tables
 from lab.report.collected import Collected, distribution_table
 from lab.report.table import Column, Table, as_csv, as_line
@@ -41,7 +41,7 @@ def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
         path, text = folder / f"{name}.html", html_report(found, title)
     except RequirementMissing:
         path, text = folder / f"{name}.md", text_report(found, title, is_markdown=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_file(path, text.encode())
     return path
 

@@ -1,49 +1,48 @@
-"""Results that are not in the store: folders from other computers, and files of a part that reads such.
+"""Results outside the store: folders from other computers, and files of formats that other parts add.
 
-One check decides what is a good result, whether it is taken in or only looked at: its record, and that every document
-which the record names is there and can be unpacked. What is taken in is checked as a whole before anything of it is
-stored. Where results are only looked at, one that is bad stops no other.
+Imported and merely displayed results pass the same check: the record must be valid, and every document that it names
+must exist and decompress. An import is checked completely before any of it is stored. Where results are only
+displayed, an invalid one does not affect the others.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from lab.errors import LabError, ResultError
 from lab.gates.text import shortened
-from lab.host.files import storage_error, sync_folder, write_file
 from lab.parts import added
-from lab.results.leftovers import IMPORTING_PREFIX, changing
+from lab.results.journal import RECORD_NAME
 from lab.results.record import ResultRecord, encode_record
-from lab.results.store import IMPORTED_NAME, RECORD_NAME, ResultStore, decode_own, is_result, is_there, unpacked
+from lab.results.store import IMPORTED_NAME, ResultStore, decode_own, is_result, unpacked
+from lab.store.runs import is_there
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Results as the files of their folders. None is held in memory: a class has thousands."""
+    """Results as the files of their folders. They are not held in memory: a class has thousands."""
 
     source: Path
     ids: Sequence[str]
     read: Callable[[str, Iterable[str]], Iterator[bytes]]
-    """The files of these paths of one result's folder, each when it is asked for. Raises ResultError."""
+    """Lazily reads files of one result's folder, given by path. Raises ResultError."""
     documents: Mapping[str, Collection[str]] | None
-    """The paths of each result's documents, if they were looked at already; None: they are when a result is read."""
+    """Paths of each result's documents, if they were checked already; None: they are checked when a result is read."""
 
     def record(self, result_id: str) -> ResultRecord:
-        """One result that is good as a whole.
+        """Read and check one result.
 
-        Raises ResultError if it is damaged, newer than this raidlab, another one's, or lacks a document.
+        Raises ResultError if it is damaged, newer than this raidlab, has another result's id, or lacks a document.
         """
         (data,) = self.read(result_id, [RECORD_NAME])
         return self.checked(result_id, data)
 
     def checked(self, result_id: str, data: bytes) -> ResultRecord:
-        """The same from the bytes of its record."""
+        """Like ``record``, from the bytes of the record."""
         record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
         if self.documents is None:
             for name in record.files:
@@ -55,28 +54,28 @@ class ResultFiles:
         return record
 
     def document(self, result_id: str, name: str) -> str:
-        """A document of fio, or a timeline. Raises ResultError."""
+        """A fio document or a timeline. Raises ResultError."""
         (data,) = self.read(result_id, [name])
         return unpacked(data, f"'{name}' of result '{result_id}' in '{self.source}'")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """A result that somebody has named."""
+    """A result that the user named."""
 
     record: ResultRecord
     source: str
     read_file: Callable[[str], str]
-    """Of fio's documents and timelines, by the names in the record. Raises ResultError."""
+    """Reads fio documents and timelines, by the names in the record. Raises ResultError."""
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a word names a file of results or a folder, and no stored result."""
+    """Whether a word names a results file or a folder, not a stored result."""
     return "/" in name or _reader(Path(name)) is not None
 
 
 def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResult | str]:
-    """Every result that can be read, of the store, files and folders; for any other a sentence that says why not."""
+    """Every readable result of the store, of files and of folders; for each unreadable one the reason as a sentence."""
     for name in names:
         try:
             yield from _of_name(name, store)
@@ -87,7 +86,7 @@ def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResu
 
 
 def read_files(file: Path) -> ResultFiles:
-    """The results of a file. Raises ResultError for one that no part of this raidlab reads, or that is damaged."""
+    """The results of a file. Raises ResultError if its format is unknown to this raidlab, or if it is damaged."""
     read = _reader(file) or added("results in a file")
     if read is None:
         raise ResultError(f"'{file}' is no file of results", hint="name a result, a bundle, or a folder of either")
@@ -112,7 +111,7 @@ def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
 
 
 def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
-    """A result's own folder, or one that holds results, files of them, or both."""
+    """Results of a single result's folder, or of a folder with results, results files, or both."""
     stored = _in_folder(folder)
     files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _reader(path))
     if not files and not stored.ids:
@@ -142,7 +141,7 @@ def _each(found: ResultFiles) -> Iterator[FoundResult | str]:
 
 
 def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, bytes]]:
-    """The files of one result with their path in its folder. Raises ResultError for a document that is not good."""
+    """The files of one result with their paths in its folder. Raises ResultError for a damaged document."""
     yield RECORD_NAME, encode_record(record)
     for name in record.files:
         data = store.raw(record.id, name)
@@ -151,9 +150,9 @@ def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, by
 
 
 def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Take in a file, a result's folder, or a folder of results; returns new ids, and those that were there before.
+    """Import a file, a result's folder, or a folder of results; returns the new ids and those already in the store.
 
-    Raises ResultError, with nothing stored, for what is damaged, newer than this raidlab, or has another result's id.
+    Raises ResultError, and stores nothing, if a result is damaged, newer than this raidlab, or has another's id.
     """
     found = _in_folder(source) if source.is_dir() else read_files(source)
     if not found.ids:
@@ -182,25 +181,13 @@ def _is_known(store: ResultStore, record: ResultRecord) -> bool:
 
 
 def _store(store: ResultStore, result_id: str, names: Sequence[str], found: ResultFiles) -> None:
-    """Put a result in its place in one move."""
-    part = store.root / f"{IMPORTING_PREFIX}{result_id}.{os.getpid()}"
-    try:
-        with changing(store.root):
-            try:
-                (part / "raw").mkdir(mode=0o700, parents=True)
-                (part / IMPORTED_NAME).touch()
-                for name, data in zip(names, found.read(result_id, names), strict=True):
-                    write_file(part / name, data)
-                part.rename(store.root / result_id)
-                sync_folder(store.root)
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
-    except OSError as error:
-        raise storage_error(f"result '{result_id}' cannot be stored in '{store.root}'", error) from error
+    """Store a result atomically."""
+    data = zip((IMPORTED_NAME, *names), chain((b"",), found.read(result_id, names)), strict=True)
+    store.runs.put(result_id, data)
 
 
 def _in_folder(folder: Path) -> ResultFiles:
-    """Results of a folder, or the one whose folder it is; those that broke off come as far as they are."""
+    """Results in a folder, or the single result of a result's folder; interrupted ones are included as incomplete."""
     whole = folder.resolve()
     store = ResultStore(whole.parent if is_result(whole) else whole)
 

@@ -1,4 +1,4 @@
-"""What all files of results have in common: how they are read, and how they say in which format they are."""
+"""Common code of all results files: decoding and format versions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lab.units import MIB
 
 _ESCAPES = (rb"\u", rb"\b", rb"\f", rb"\r", b"\x7f")
 _MOST_CHANGED_BYTES = 4 * MIB
-"""Of what an earlier raidlab wrote: as a tree it takes fifty times as much."""
+"""Limit for files of earlier versions: decoded to a tree they take fifty times as much memory."""
 _OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
 Kind = TypeVar("Kind")
 
 
 def refuse_newer(source: object, what: str, version: int, known: int) -> None:
-    """Raises ResultError for a file whose format a later raidlab has brought; ``known`` is the newest of this one."""
+    """Raises ResultError if the format of a file is newer than ``known``, the newest that this raidlab supports."""
     if version > known:
         raise ResultError(
             f"'{source}' has {what} format {version}; this raidlab reads up to {known}",
@@ -29,19 +29,19 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
 
 
 def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
-    """JSON as a value of ``kind``, all text in it visible (lab.gates.text), so that whatever shows it need not ask.
+    """Decode JSON to ``kind`` with all text made visible (lab.gates.text), so that it can be printed without checks.
 
-    ``change`` is done to the tree before. Raises what msgspec raises.
+    ``change`` is applied to the tree first. Raises the errors of msgspec.
     """
     if change is not None:
         if len(data) > _MOST_CHANGED_BYTES:
             raise msgspec.ValidationError("too large for its format")
         return convert(change(_visible(msgspec.json.decode(data))), kind)
-    # Decoded as what it is first: of what is no part of it, however much, nothing is kept.
+    # Decode to the type first: unknown fields of any size are dropped.
     found = decode_json(data, kind)
-    # Each a search of its own, which takes a tenth of what one of a regular expression does.
+    # Separate searches take a tenth of the time of one regular expression.
     if data.isascii() and not any(escape in data for escape in _ESCAPES):
-        # Nearly always: no character of control can be in it but line ends and tabulators.
+        # The usual case: it cannot contain control characters other than line feeds and tabs.
         return found
     return convert(_visible(msgspec.to_builtins(found)), kind)
 

@@ -1,4 +1,4 @@
-"""Whether two results are the same to the last bit, as those of one experiment in virtual time are."""
+"""Bitwise comparison of two results; those of one experiment in virtual time are identical."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from lab.results.record import ResultRecord
 
 _CHANCE = frozenset({"id", "created_utc", "started_utc", "cpu_model"})
-"""Names and dates of this run, and the computer's processor, which a machine in virtual time does not feel."""
+"""Names and dates of the run, and the computer's processor, which does not affect a machine in virtual time."""
 _COMPUTERS = frozenset(
     {"fio_seconds", "mkfs_seconds", "mdadm_seconds", "resync_seconds", "other_seconds", "total_seconds"}
 )
-"""Of the computer's time, in the account of it."""
+"""Fields of the timings that are the computer's time."""
 
 
 def measured_part(record: ResultRecord) -> dict[str, Any]:
-    """What another run of the experiment gives again: all but names, dates and the computer's own time."""
+    """The reproducible part of a record: all but names, dates and the computer's own time."""
     part: dict[str, Any] = _without(msgspec.to_builtins(record), _CHANCE)
     part["timings"] = _without(part["timings"], _COMPUTERS)
     return part
@@ -31,7 +31,7 @@ def digest(record: ResultRecord) -> str:
 
 
 def differences(first: ResultRecord, second: ResultRecord) -> Iterator[str]:
-    """One line for each value that differs: where, and both values."""
+    """One line for each value that differs: its place and both values."""
     yield from _differences("", measured_part(first), measured_part(second))
 
 

@@ -1,17 +1,17 @@
-"""Medians with intervals of order statistics, also where these decide how long is measured; and outliers.
+"""Medians with order-statistic confidence intervals, including sequential sampling; and outliers.
 
-What an interval takes for granted: independent repeats of one distribution, of any shape. Then the number of samples
-below the median is binomial with p = 1/2, so the k-th smallest and k-th largest of n enclose it with
+An interval assumes independent repeats of one distribution of any shape. Then the number of samples below the median
+is binomial with p = 1/2, so the k-th smallest and k-th largest of n samples enclose the median with probability
 1 - 2 P(fewer than k below). Source for storage: Maricq et al., OSDI 2018.
-The interval of a fixed number of repeats is that of scipy.stats.quantile_test (a test compares them); it is worked out
-here since every screen shows it and scipy takes a second to load. Ratios need scipy: lab.results.ratios.
+The interval of a fixed number of repeats equals that of scipy.stats.quantile_test (a test compares them); it is
+computed here because every screen shows it and scipy takes a second to load. Ratios need scipy: lab.results.ratios.
 
-Measuring until an interval is narrow stops on lucky ones: with a look after every round, 6 % of all intervals miss
-the median where 3 % are said to (tests/unit/results/test_looks.py). So it is looked at three times at most, at fixed
-numbers of repeats, and the chances to miss at all looks together are 5 % at most; then whatever makes a cell stop, the
-interval that it stops with covers with 95 %. That is so over all cells: of noisy ones those that stop early are still
-the lucky ones. Source: Jennison and Turnbull, J. R. Stat. Soc. B 51 (1989), 305-361; a union bound over order
-statistics stands in the place of their normal boundaries. Pure.
+Sampling until an interval is narrow favours intervals that are narrow by chance: with a look after every round, 6 % of
+all intervals miss the median at a nominal 3 % (tests/unit/results/test_looks.py). So there are at most three looks, at
+fixed numbers of repeats, and their probabilities of a miss add up to at most 5 %; the final interval then has 95 %
+coverage whatever the reason to stop. This holds over all cells: noisy cells that stop early still do so by chance.
+Source: Jennison and Turnbull, J. R. Stat. Soc. B 51 (1989), 305-361, with a union bound over order statistics in place
+of their normal boundaries. Pure.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from lab.results.record import ResultRecord
 
 WANTED_COVERAGE = 0.95
-"""Reached from six repeats on; five give 93.75 %."""
+"""Reached with six or more repeats; five give 93.75 %."""
 _MISSES = 1 - WANTED_COVERAGE
 FEWEST_FOR_INTERVAL = 6
 DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
-"""The fewest whose range covers the median with 95 %."""
+"""The smallest number of repeats whose range covers the median with 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterimLook:
-    """After ``n`` repeats the interval goes from the ``k``-th smallest to the ``k``-th largest."""
+    """A look after ``n`` repeats, with the interval from the ``k``-th smallest to the ``k``-th largest."""
 
     n: int
     k: int
 
     @property
     def miss(self) -> float:
-        """How often an interval of so many repeats does not hold the median."""
+        """Probability that the interval does not contain the median."""
         return 1 - order_statistic_coverage(self.n, self.k)
 
 
 class _Lengths(msgspec.Struct, frozen=True):
-    """What an experiment's file says of its number of repeats; everything else in it is left unread."""
+    """Numbers of repeats in an experiment's file; all other keys are ignored."""
 
     repeats: int = DEFAULT_REPEATS
     most_repeats: int = 0
@@ -75,18 +75,18 @@ def order_statistic_coverage(n: int, k: int) -> float:
 
 @cache
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
-    """When it is looked whether a cell needs more repeats: first, last, and once between; () for a fixed number.
+    """The looks that decide whether a cell needs more repeats: first, last and one between; () for a fixed number.
 
-    The range of six repeats misses 3.1 %, which leaves 1.9 % to the others: half of that to the second look, which lies
-    between the geometric and the arithmetic mean of the other two, where it uses its share best; the rest to the last.
+    The range of six repeats misses the median in 3.1 %, which leaves 1.9 %: half of it for the second look, which lies
+    between the geometric and the arithmetic mean of the other two, where it uses its share best; the rest for the last.
     """
     if most_repeats <= repeats:
         return ()
-    # With fewer than six no interval reaches 95 %, so nothing can be decided.
+    # With fewer than six repeats no interval reaches 95 %, so there is no look.
     first = max(repeats, FEWEST_FOR_INTERVAL)
     if first >= most_repeats:
         return (_largest(most_repeats, _MISSES),)
-    # The range of six alone takes more than a third.
+    # The range of six repeats alone takes more than a third.
     made = [_largest(first, max(_MISSES / 3, InterimLook(first, 1).miss))]
     left = _MISSES - made[0].miss
     places = range(math.ceil(math.sqrt(first * most_repeats)), (first + most_repeats) // 2 + 1)
@@ -98,7 +98,7 @@ def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
 
 
 def looks_of(record: ResultRecord) -> tuple[InterimLook, ...]:
-    """Those of the experiment that a record is of; () where it measured a fixed number of repeats."""
+    """The looks of a record's experiment; () for a fixed number of repeats."""
     return _looks_in(record.experiment_toml)
 
 
@@ -107,7 +107,7 @@ def _looks_in(experiment_toml: str) -> tuple[InterimLook, ...]:
     try:
         lengths = convert(parse_toml(experiment_toml), _Lengths)
     except (SpecError, msgspec.ValidationError):
-        # Written by another raidlab in another way.
+        # Written by another version of raidlab in a different format.
         return ()
     if not 1 <= lengths.repeats <= lengths.most_repeats <= MOST_REPEATS:
         return ()
@@ -117,8 +117,8 @@ def _looks_in(experiment_toml: str) -> tuple[InterimLook, ...]:
 def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, float]:
     """The order statistic that bounds the interval of ``n`` repeats, and the coverage.
 
-    With fewer repeats than the first look, nothing was decided yet, and the number counts as fixed. Between two looks
-    (repeats that were lost, a run that was interrupted) the interval may miss as often as that of the next one.
+    With fewer repeats than the first look there was no decision yet, and the number counts as fixed. Between two looks
+    (lost repeats, an interrupted run) the interval may miss the median as often as that of the next look.
     """
     if not planned or n < planned[0].n:
         k = _largest(n, _MISSES).k
@@ -129,7 +129,7 @@ def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, f
 
 
 def _largest(n: int, misses: float) -> InterimLook:
-    """The narrowest interval that misses at most so often; min..max where none does."""
+    """The narrowest interval that misses the median with probability ``misses`` at most; min..max if there is none."""
     found = InterimLook(n, 1)
     while found.k + 1 <= (n + 1) // 2 and (narrower := InterimLook(n, found.k + 1)).miss <= misses:
         found = narrower
@@ -143,7 +143,7 @@ _NORMAL_SPREAD = 0.6745
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A median with the interval that covers the true one with probability ``coverage`` (at least)."""
+    """A median with an interval that covers the true median with probability ``coverage`` or more."""
 
     median: float
     low: float
@@ -153,26 +153,31 @@ class Estimate:
 
     @property
     def half_width_fraction(self) -> float:
-        """Half the interval's width as a part of the median; infinite at a median of 0, and for one sample."""
+        """Half the interval's width as a fraction of the median; infinite at a median of 0, and for one sample."""
         if self.n < 2 or self.median == 0:
             return math.inf
         return (self.high - self.low) / 2 / abs(self.median)
 
+    @property
+    def has_enough(self) -> bool:
+        """Whether there are enough repeats for an interval with the wanted coverage."""
+        return self.coverage >= WANTED_COVERAGE
+
     def text(self, digits: int = 2) -> str:
-        """``0.53 [0.50–0.56]``; of one sample without an interval."""
+        """``0.53 [0.50–0.56]``; without an interval for one sample."""
         middle = f"{self.median:.{digits}f}"
         return middle if self.n == 1 else f"{middle} [{self.low:.{digits}f}–{self.high:.{digits}f}]"
 
 
 def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Estimate:
-    """The median and the tightest order statistics with 95 % or more; min..max where n is too small for that.
+    """The median and the tightest order statistics with 95 % or more; min..max if n is too small for that.
 
     Args:
-        samples: one figure of each repeat.
-        looks: those of an experiment that measures until intervals are narrow (lab.results.statistics).
+        samples: one figure per repeat.
+        looks: looks of an experiment that measures until intervals are narrow (lab.results.statistics).
 
     Raises:
-        SpecError: there are no samples, or one is no number.
+        SpecError: there are no samples, or one is not finite.
     """
     if not samples:
         raise SpecError("no samples: there is no median", hint="measure first")
@@ -187,7 +192,7 @@ def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Est
 
 
 def outliers(samples: Sequence[float]) -> tuple[int, ...]:
-    """Places of the samples far from the others. They are kept in every figure, and shown.
+    """Indices of the samples far from the others. They are not excluded from any figure, but marked.
 
     Far: a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), and more than 5 % from the median.
     """

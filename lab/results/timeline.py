@@ -1,4 +1,4 @@
-"""What happened over time while an array was rebuilt: columns of interval values on one time axis, and phases."""
+"""Time series of an array's rebuild: columns of interval values on one time axis, and phases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from lab.errors import ResultError
-from lab.gates.numbers import MOST_DISKS, Figure
+from lab.gates.numbers import MOST_DISKS, Figure, FormatVersion
 from lab.results.formats import decode_visible, refuse_newer
 from lab.results.record import Word
 
@@ -18,7 +18,7 @@ Column = Annotated[tuple[Figure | None, ...], msgspec.Meta(max_length=MOST_SAMPL
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the time axis with a name: healthy, degraded, rebuilding, restored."""
+    """A named interval of the time axis: healthy, degraded, rebuilding, restored."""
 
     name: Word
     start_seconds: Figure
@@ -26,7 +26,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member moved, a value for every time."""
+    """Throughput of one member, one value per time."""
 
     name: Word
     read_bytes_per_second: Column
@@ -34,20 +34,20 @@ class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Each value is of the interval that ends at its time; None at the start of every recording: no interval yet."""
+    """Each value is that of the interval that ends at its time; None at the start of a recording: no interval yet."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
     seconds: Annotated[tuple[Figure, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
-    """Since the first sample."""
+    """Seconds since the first sample."""
     read_iops: Column
-    """Of the array, as whoever uses it sees them."""
+    """IOPS at the array, as its users see them."""
     write_iops: Column
     wait_seconds: Column
     """Mean time of the array's I/Os; None without I/O."""
     rebuilt_fraction: Column
-    """None while md rebuilds nothing."""
+    """None while md runs no rebuild."""
     busy_fraction: Column
-    """Of the machine's CPUs."""
+    """Busy fraction of the machine's CPUs."""
     members: Annotated[tuple[MemberRates, ...], msgspec.Meta(max_length=MOST_DISKS)] = ()
     stretches: Annotated[tuple[Stretch, ...], msgspec.Meta(max_length=100)] = ()
 
@@ -60,7 +60,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_timeline(timeline: Timeline) -> str:
-    """As it is stored: a thousandth is as fine as a sample's time is."""
+    """Encode for storage, rounded: the resolution of a sample's time is a thousandth."""
     return msgspec.json.encode(_rounded(msgspec.to_builtins(timeline))).decode()
 
 
@@ -76,7 +76,7 @@ def _rounded(value: object) -> object:
 
 
 def decode_timeline(text: str, *, source: str) -> Timeline:
-    """Raises ResultError if it is none, is damaged, or was written by a newer raidlab."""
+    """Raises ResultError if it is not a timeline, is damaged, or was written by a newer raidlab."""
     try:
         found = decode_visible(text.encode(), Timeline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

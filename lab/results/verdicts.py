@@ -1,11 +1,11 @@
-"""What can be said of ratios: faster, slower, the same, or that it cannot be told; many of them at a time. Pure.
+"""Verdicts on families of ratios: faster, slower, the same, or undecided. Pure.
 
-All comparisons that one table makes are a family. Of each two claims could be made that exclude each other (different
-and the same; as a study says and not so), so the smaller of their two p-values stands for the comparison, and these
-are adjusted for their number (Benjamini and Hochberg 1995): of all that a table claims, 5 % at most are expected to be
-wrong. Proof: at most one of a comparison's two claims is wrong, and a p-value that is small in spite of that makes the
-comparison one of those claimed, as in the original proof; it takes the comparisons to be independent, or to depend on
-each other positively, as those do that share an array.
+All comparisons of one table are a family. Each comparison has two mutually exclusive claims (different and the same;
+as published and not as published), so it is represented by the smaller of their two p-values, and these are adjusted
+for their number (Benjamini and Hochberg 1995): at most 5 % of the claims of a table are expected to be wrong. Proof:
+at most one of a comparison's two claims is wrong, and if its p-value is small nevertheless, the comparison is among
+the claimed ones, as in the original proof; this assumes that the comparisons are independent, or positively dependent
+as those that share an array are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_MARGIN = 0.05
 
 
 class RatioOutcome(StrEnum):
-    """What can be said of the first of two beside the second."""
+    """Verdict on the first of two configurations relative to the second."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -32,7 +32,7 @@ class RatioOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome; ``reason`` says why it cannot be told, and is empty otherwise."""
+    """An outcome; ``reason`` is why there is no verdict, and empty otherwise."""
 
     outcome: RatioOutcome
     reason: str = ""
@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PValues:
-    """Of the two claims that could be made of one comparison, of which one at most is wrong."""
+    """p-values of the two claims of one comparison, of which at most one is wrong."""
 
     claim: float
     opposite: float
@@ -48,21 +48,21 @@ class PValues:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One ratio to be judged."""
+    """One ratio and the kind of its figures."""
 
     test: RatioTest
     is_time: bool = False
-    """Less is faster."""
+    """The figures are times: less is faster."""
 
 
 def check_margin(margin: float) -> None:
-    """Raises SpecError for a margin that is none."""
+    """Raises SpecError for an invalid margin."""
     if not 0 <= margin < 1:
         raise SpecError(f"a margin of {margin:g} is not possible", hint="write a fraction of 1, such as 0.05")
 
 
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
-    """The p-values of a family of comparisons, each claim's adjusted for all comparisons."""
+    """The p-values of a family, with each claim adjusted for all comparisons."""
     import numpy as np
     from scipy import stats
 
@@ -71,7 +71,7 @@ def adjusted(family: Sequence[PValues]) -> list[PValues]:
     smaller = np.array([min(each.claim, each.opposite) for each in family])
 
     def one(place: int, p_value: float) -> float:
-        # The other comparisons count by the claim that is the surer of theirs.
+        # The other comparisons are represented by the smaller of their p-values.
         beside = smaller.copy()
         beside[place] = p_value
         return float(stats.false_discovery_control(beside)[place])
@@ -80,21 +80,21 @@ def adjusted(family: Sequence[PValues]) -> list[PValues]:
 
 
 def difference_p_values(test: RatioTest, margin: float = DEFAULT_MARGIN, *, at: float = 1.0) -> PValues:
-    """Claim: another ratio than ``at``; opposite: one within the margin of it."""
+    """Claim: the ratio differs from ``at``; opposite: it is within the margin of ``at``."""
     return PValues(test.p_value(at=at), test.equivalence_p_value(margin, at=at))
 
 
 def is_beyond(ratio: Ratio, margin: float, *, at: float = 1.0) -> bool:
-    """Whether the estimate lies farther from ``at`` than the margin."""
+    """Whether the estimate differs from ``at`` by more than the margin."""
     return not at / (1 + margin) <= ratio.median <= at * (1 + margin)
 
 
 def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> list[Verdict]:
     """The verdicts on all ratios of one table.
 
-    A difference counts if the test rejects "none" *and* the estimate lies beyond the margin, so of runs without any
-    difference far fewer than 5 % are called different; "the same" if the equivalence test shows that the ratio lies
-    within the margin: from 1 / (1 + margin) to 1 + margin.
+    A difference is claimed if the test rejects "no difference" *and* the estimate lies beyond the margin, so far fewer
+    than 5 % of the runs without a difference are reported as different; "the same" is claimed if the equivalence test
+    shows that the ratio lies within the margin: from 1 / (1 + margin) to 1 + margin.
     """
     check_margin(margin)
     raw = [difference_p_values(each.test, margin) for each in family]
@@ -106,7 +106,7 @@ def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> 
 
 
 def judge(test: RatioTest, *, margin: float = DEFAULT_MARGIN, is_time: bool = False) -> Verdict:
-    """The verdict on a ratio that stands alone."""
+    """The verdict on a single ratio."""
     return judge_family([Asked(test, is_time)], margin=margin)[0]
 
 
@@ -122,7 +122,7 @@ def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family:
 
 
 def why_not(test: RatioTest, p_value: float, family: int) -> str:
-    """Why a difference is not sure: too few repeats for any, too many comparisons for so few, or too much noise."""
+    """Why a difference is not significant: too few repeats, too many comparisons for them, or too much noise."""
     needed = repeats_needed(family, are_paired=test.second is None)
     what = "1 repeat is" if test.n == 1 else f"{test.n} repeats are"
     among = f" for one clear difference among {family} comparisons" if family > 1 else ""

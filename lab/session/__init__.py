@@ -1,1 +1,1 @@
-"""An open lab that somebody works with: what the command line and the app both stand on."""
+"""An open lab and its arrays: the common base of the command line and the app."""

@@ -1,4 +1,4 @@
-"""What a lab does with its disks when it opens, instead of starting its arrays: a drill's machine boots as one in need.
+"""Commands that a lab runs when it opens, instead of starting its arrays. They prepare a drill's machine.
 
 ::
 
@@ -21,7 +21,7 @@ _SECONDS = 60.0
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines for bash, run as root each time the lab opens."""
+    """A bash script that runs as root each time the lab opens."""
 
     title: str
     script: str
@@ -29,7 +29,10 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_arrival(folder: Path) -> Arrival | None:
-    """Of the lab in this folder; None where it starts its arrays as usual. Raises LabError for a damaged file."""
+    """The arrival of the lab in this folder; None if the lab starts its arrays as usual.
+
+    Raises LabError for a damaged file.
+    """
     try:
         return read_own_json(folder / _FILE, Arrival, error=LabError)
     except FileNotFoundError:
@@ -37,7 +40,7 @@ def read_arrival(folder: Path) -> Arrival | None:
 
 
 def keep_arrival(folder: Path, arrival: Arrival | None) -> None:
-    """For the next openings; None: as usual again. Raises ResultError."""
+    """Store the arrival for later sessions; None restores the usual start. Raises ResultError."""
     if arrival is None:
         (folder / _FILE).unlink(missing_ok=True)
     else:
@@ -45,7 +48,7 @@ def keep_arrival(folder: Path, arrival: Arrival | None) -> None:
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
-    """Do it. What fails is part of the disaster; the machine may be lost."""
+    """Run the script. Failing commands are part of the scenario and are ignored; the machine may be lost."""
     if arrival.script.strip():
         words = [f"{name}={value}" for name, value in arrival.environment.items()]
         machine.run(("env", *words, "bash", "-c", arrival.script), check=False, timeout_seconds=_SECONDS)

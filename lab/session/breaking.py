@@ -1,4 +1,4 @@
-"""Ways to break an array of an open lab, as plans: a disk vanishes, loses its mind silently, or becomes slow."""
+"""Plans that break an array of an open lab: unplug a disk, corrupt its data silently, or slow it down."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ CORRUPTED_BYTES = 64 * KIB
 
 
 def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
-    """The device vanishes while in use. One that an array cannot do without only when told so.
+    """The device vanishes while in use. A disk that an array cannot do without requires ``breaks_array``.
 
-    Raises DeviceRefused for a kind of disk that cannot vanish, with what can be done instead.
+    Raises DeviceRefused for a kind of disk that cannot vanish; the hint names an alternative.
     """
     found = session.lab.disk(disk)
     everything = _holders(session, found)
     broken = [status for status in everything if status.breaks_without(status.member(found.node))]
-    # Arrays inside another hold slices: they find out by themselves too.
+    # Arrays inside another array consist of slices; they detect the loss by themselves too.
     holders = [status for status in everything if not status.inner]
-    # An array that cannot do without it refuses to be told, and finds out by itself.
+    # An array that cannot do without the disk rejects ``mdadm --incremental --fail``, and detects the loss by itself.
     plan = faults.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
         raise cannot_do_without(broken, disk, forced="pulls")
@@ -53,32 +53,33 @@ def plug_in(session: LabSession, disk: str) -> Plan:
 
 
 def is_pulled(session: LabSession, disk: LabDisk) -> bool:
-    """Whether a disk's driver has let go of it: every I/O fails, even if its node is still there."""
+    """Whether a disk's driver has released it: every I/O fails, even if its node still exists."""
     if absent(session.machine, [disk.kernel_name]):
         return True
     if disk.kind is not DiskKind.SPINDLE:
         return False
-    # While md holds it, a drive without connection keeps its size; only reading tells.
+    # While md holds it, a disconnected drive keeps its size; only a read shows the loss.
     read = ("dd", f"if={disk.node}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none")
     return session.machine.run(read, check=False).status != 0
 
 
 def slow(session: LabSession, disk: str, model: str) -> Plan:
-    """Let a spindle run at the pace of a slower drive model from now on; its own name, or nothing: at its own pace."""
+    """Run a spindle at the pace of a slower drive model; its own model, or an empty string, restores its pace."""
     return faults.slow(session.lab.disk(disk), model)
 
 
 def paces(session: LabSession) -> dict[str, str]:
-    """Disk -> drive model at whose pace it runs, for spindles that were slowed down."""
+    """Disk -> drive model whose pace it runs at, for spindles that were slowed down."""
     notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}
     texts = session.machine.read(list(notes.values())) if notes else {}
     return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}
 
 
 def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CORRUPTED_BYTES) -> Plan:
-    """Random bytes over some of a member's data behind md's back: in the data mark if there is one, else in the middle.
+    """Overwrite part of a member with random bytes behind md's back.
 
-    A member that has only parity there gets that corrupted: then no read returns wrong data, but a check tells.
+    The region lies in the data mark if there is one, else in the middle. If the member holds only parity there, the
+    parity is corrupted: no read returns wrong data, but a check detects it.
     """
     status = session.array(name).status()
     if "corrupt" in status.cannot:
@@ -100,12 +101,12 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
 
 
 def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, wanted: int) -> tuple[int, int, str]:
-    """Start and length on the member's data, and what lies there."""
+    """Start and length of the region on the member's data, and the kind of its content."""
     block = faults.CORRUPTION_BLOCK_BYTES
     wanted = max(block, wanted - wanted % block)
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)
-    # A RAID 0 of members of different sizes: its end lies on some of them only.
+    # In a RAID 0 of members of different sizes, the end of the array lies on some members only.
     has_zones = status.level == LevelName.RAID0 and len({each.data_size_kib for each in status.members}) > 1
     if mark is None or not mark.is_raw or has_zones:
         middle = used // 2

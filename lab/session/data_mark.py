@@ -1,6 +1,6 @@
-"""Known data on an array that loads leave alone, and the verdict on them after whatever happened.
+"""Known data on an array, which loads do not touch, and a verdict on their state at any later time.
 
-A mark is kept in the lab's folder by the array's UUID, so another command and a restarted app can verify it too.
+A mark is stored in the lab's folder under the array's UUID, so another command or a restarted app can verify it too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEPT_MARKS = 64
 
 
 class DataMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Where known data lie, and the seed that they follow from."""
+    """Location of known data, and the seed that generates them."""
 
     array: str
     uuid: str
@@ -44,20 +44,20 @@ class DataMark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_raw(self) -> bool:
-        """On the bare array."""
+        """Whether the mark lies on the bare array."""
         return self.path.startswith("/dev/")
 
 
 class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the data of a mark."""
+    """The state of a mark's data."""
 
     verdict: DataVerdict
     sentence: str
-    """For people: what was found, and where."""
+    """Human-readable: the result and its location."""
     changed: tuple[tuple[int, int], ...] = ()
-    """Stretches that differ: start and length in bytes, counted from the start of ``DataMark.path``."""
+    """Regions that differ: start and length in bytes, relative to the start of ``DataMark.path``."""
     unreadable: tuple[tuple[int, int], ...] = ()
-    """Stretches that md answers with an error."""
+    """Regions for which md returns an I/O error."""
 
     @property
     def is_intact(self) -> bool:
@@ -65,25 +65,25 @@ class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a mark's data were like when they were last read."""
+    """The state of a mark's data at the last verification."""
 
     verdict: DataVerdict
     checked_utc: str
     unreadable: tuple[tuple[int, int], ...] = ()
-    """As in MarkVerdict; the first of them."""
+    """As in MarkVerdict; only the first few."""
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What mark_program.py returns."""
+    """The result of mark_program.py."""
 
     changed: tuple[tuple[int, int], ...]
     unreadable: tuple[tuple[int, int], ...]
 
 
 def write_mark(session: LabSession, name: str) -> DataMark:
-    """Write known data to the end of a bare array, or to a file on its file system; an older mark is replaced.
+    """Write known data to the end of a bare array, or to a file on its file system; replaces an older mark.
 
-    Raises LabError with md's words if it cannot be written.
+    Raises LabError with md's message if the write fails.
     """
     target = load_target(session, name)
     path, start, length = _where(session, name, target)
@@ -98,7 +98,8 @@ def write_mark(session: LabSession, name: str) -> DataMark:
         written_utc=now,
     )
     others = {uuid: each for uuid, each in read_marks(session).items() if uuid != mark.uuid}
-    # The older mark goes first: half overwritten by a command that was killed, it would call good data changed.
+    # Delete the older mark first: if this command is killed during the write, the old mark would report good data as
+    # changed.
     _save(session, others)
     _call(session, "write", mark)
     _save(session, {**others, mark.uuid: mark})
@@ -107,9 +108,9 @@ def write_mark(session: LabSession, name: str) -> DataMark:
 
 
 def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
-    """Read a mark past the caches and say what became of it; the verdict is kept beside the mark.
+    """Read a mark past the caches and return the state of its data; the verdict is stored beside the mark.
 
-    Raises MachineLost, but nothing that is about the data.
+    Raises MachineLost; problems with the data are part of the verdict and raise no error.
     """
     found = _verify(session, mark)
     _keep_verdict(session, mark.uuid, found)
@@ -159,14 +160,14 @@ def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
 
 
 def mark_of(session: LabSession, name: str) -> DataMark | None:
-    """The mark on an array that runs. Raises ArrayError if it does not."""
+    """The mark on a running array. Raises ArrayError if the array is not running."""
     uuid = session.array(name).status().uuid
     marks = read_marks(session)
     return marks.get(uuid) if uuid else next((mark for mark in marks.values() if mark.array == name), None)
 
 
 def require_mark(session: LabSession, name: str) -> DataMark:
-    """As ``mark_of``. Raises ArrayError without one."""
+    """As ``mark_of``. Raises ArrayError if the array has no mark."""
     mark = mark_of(session, name)
     if mark is None:
         raise ArrayError(f"{name} carries no data mark", hint=f"write one first: raidlab array mark {name}")
@@ -174,7 +175,7 @@ def require_mark(session: LabSession, name: str) -> DataMark:
 
 
 def read_marks(session: LabSession) -> dict[str, DataMark]:
-    """All marks of this lab by the UUID of their array; none from a damaged file."""
+    """All marks of this lab by the UUID of their array; empty if the file is damaged."""
     try:
         marks = read_own_json(session.folder / _MARKS_FILE, tuple[DataMark, ...])
         return {mark.uuid: mark for mark in marks}
@@ -183,7 +184,7 @@ def read_marks(session: LabSession) -> dict[str, DataMark]:
 
 
 def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
-    """What each mark was like when it was last read, by the UUID of its array; nothing is read now."""
+    """The last verdict on each mark, by the UUID of its array; reads no data from the array."""
     try:
         return read_own_json(session.folder / _VERDICTS_FILE, dict[str, LastVerdict])
     except (FileNotFoundError, LabError):
@@ -191,7 +192,7 @@ def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
 
 
 def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int, int]:
-    """Path, start and length of the mark on a target. Raises ArrayError for a disk without array."""
+    """Path, start and length of the mark on a target. Raises ArrayError for a disk that is not an array."""
     if not target.uuid:
         raise ArrayError(f"{name} is not an array", hint="mark an array")
     if target.is_raw:
@@ -217,12 +218,12 @@ _PAST = {"write": "written", "verify": "read"}
 
 
 def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
-    """Of all arrays that a lab has ever had the newest are kept, so that the file does not grow for ever."""
+    """Store the newest marks only, so that the file does not grow without bound."""
     _keep(session, _MARKS_FILE, tuple(marks.values())[-_KEPT_MARKS:])
 
 
 def _keep_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) -> None:
-    """Keep the verdict on a mark; None: data that nobody has read yet."""
+    """Store the verdict on a mark; None if the data have not been verified yet."""
     kept = last_verdicts(session)
     kept.pop(uuid, None)
     if verdict is not None:

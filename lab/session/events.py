@@ -1,4 +1,4 @@
-"""What happened between two looks, as sentences on the machine's time axis. Pure."""
+"""Events between two snapshots, as sentences on the machine's time axis. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.session.monitor import Snapshot
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """Kinds of events."""
 
     ARRAY_APPEARED = "array-appeared"
     ARRAY_GONE = "array-gone"
@@ -30,12 +30,12 @@ class EventKind(StrEnum):
 
     @property
     def weight(self) -> Weight:
-        """Whether it is good, bad or neither."""
+        """Whether the event is good, bad or neutral."""
         return _WEIGHTS.get(self, Weight.NEUTRAL)
 
 
 class Weight(StrEnum):
-    """How an event is to be taken."""
+    """The significance of an event."""
 
     GOOD = "good"
     BAD = "bad"
@@ -56,15 +56,15 @@ _WEIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened."""
+    """One event."""
 
     time_seconds: float
-    """On the machine's monotonic clock: of the look that showed it first."""
+    """On the machine's monotonic clock: time of the snapshot that first showed the event."""
     kind: EventKind
     array: str
-    """Empty for events of a disk alone."""
+    """Empty for events that concern only a disk."""
     device: str
-    """Node of the disk; empty for events of a whole array."""
+    """Node of the disk; empty for events that concern a whole array."""
     sentence: str
 
 
@@ -72,7 +72,7 @@ NameOf = Callable[[str], str]
 
 
 def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> tuple[Event, ...]:
-    """What happened from ``before`` to ``after``, causes before effects. ``name_of`` gives the lab's name of a node."""
+    """Events from ``before`` to ``after``, causes before effects. ``name_of`` maps a node to the lab's name."""
     return tuple(_events(before, after, name_of))
 
 
@@ -97,7 +97,7 @@ def _events(before: Snapshot, after: Snapshot, name_of: NameOf) -> Iterator[Even
 
 
 def _unborn(status: ArrayStatus) -> ArrayStatus:
-    """An array as if its sync and its lacks had just not begun: what a new one already does is worth telling."""
+    """The array without sync and degradation, so that these are reported as events of a new array."""
     return replace(status, sync_action=SyncAction.IDLE, sync_progress=None, degraded_count=0, mismatch_sectors=0)
 
 

@@ -1,6 +1,6 @@
-"""What a session has seen lately, as series on one time axis. Bounded and pure: old values make room for new ones.
+"""Recent snapshots of a session, as series on one time axis. Bounded and pure: new values displace old ones.
 
-Every look is a place on the axis; every series has one value for each place, or none.
+Every snapshot is a position on the axis; every series has one value, or a gap, at each position.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from lab.session.monitor import DEFAULT_HERTZ, Snapshot, SyncPace, recent, sync_
 from lab.workloads.live import LiveDirection, LiveInterval
 
 Point = tuple[float, float | None]
-"""Time on the machine's clock in seconds, value; None: not known then."""
+"""Time on the machine's clock in seconds, value; None if unknown at that time."""
 DEFAULT_SECONDS = 600.0
 
 
 class Measure(StrEnum):
-    """What is kept of every device."""
+    """Values recorded for every device."""
 
     READ_IOPS = "read_iops"
     WRITE_IOPS = "write_iops"
     READ_BYTES_PER_SECOND = "read_bytes_per_second"
     WRITE_BYTES_PER_SECOND = "write_bytes_per_second"
     UTILISATION = "utilisation"
-    """Part of the time in which the device had work, 0 to 1."""
+    """Fraction of the time in which the device was busy, 0 to 1."""
     WAIT_SECONDS = "mean_wait_seconds"
     """Mean time of an I/O in the device's queue and in the device."""
 
 
 class LoadMeasure(StrEnum):
-    """What is kept of a load, reads and writes together."""
+    """Values recorded for a load, reads and writes together."""
 
     IOPS = "iops"
     BYTES_PER_SECOND = "bytes_per_second"
@@ -43,11 +43,11 @@ class LoadMeasure(StrEnum):
 
 
 class History:
-    """Add looks and intervals of loads; ask for series. Not locked: add and ask on one thread.
+    """Stores snapshots and intervals of loads, and returns series. Not thread-safe: use it from one thread.
 
     Args:
-        seconds: how far back it goes.
-        hertz: looks a second.
+        seconds: length of the history.
+        hertz: snapshots per second.
     """
 
     def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
@@ -61,7 +61,7 @@ class History:
 
     @property
     def newest(self) -> Snapshot | None:
-        """The last look."""
+        """The latest snapshot."""
         return self._looks[-1] if self._looks else None
 
     @property
@@ -70,12 +70,12 @@ class History:
         return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
 
     def span_seconds(self, looks: int) -> float:
-        """How much of the machine's time so many of the newest looks cover."""
+        """The machine time covered by the newest ``looks`` snapshots."""
         times = self._times.values()[-looks - 1 :]
         return times[-1] - times[0] if times else 0.0
 
     def add(self, look: Snapshot) -> None:
-        """One more place on the axis. Looks that are not later than the newest are left out."""
+        """Append a snapshot to the axis. Snapshots that are not later than the newest are ignored."""
         before = self.newest
         if before and look.time_seconds <= before.time_seconds:
             return
@@ -121,7 +121,7 @@ class History:
         self._seen_last[place] = self._count
 
     def _fill_gaps(self) -> None:
-        """Every series gets a gap where this look told it nothing; one that is all gaps is dropped."""
+        """Append a gap to every series without a value in this snapshot; drop a series that consists of gaps only."""
         for place in list(self._series):
             if self._seen_last[place] == self._count:
                 continue
@@ -131,7 +131,7 @@ class History:
                 self._series[place].append(math.nan)
 
     def add_load(self, interval: LiveInterval, time_seconds: float) -> None:
-        """What a load did in the interval that ended at ``time_seconds`` of the machine's clock."""
+        """Record a load's interval that ended at ``time_seconds`` of the machine's clock."""
         self._load.append((time_seconds, interval))
 
     def rates(self, device: str, measure: Measure, *, seconds: float | None = None) -> list[Point]:
@@ -139,23 +139,23 @@ class History:
         return self._points(device, measure, seconds)
 
     def cpu(self, *, seconds: float | None = None) -> list[Point]:
-        """Part of all CPU time of the machine that was busy, 0 to 1."""
+        """Busy fraction of the machine's total CPU time, 0 to 1."""
         return self._points("", "cpu", seconds)
 
     def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """CPUs that an array's kernel threads kept busy: 1 is one whole CPU. Their clock ticks every 10 ms."""
+        """CPUs kept busy by an array's kernel threads: 1 is one whole CPU. The resolution of their clock is 10 ms."""
         return self._points(name, "md_cpu", seconds)
 
     def sync_fraction(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """How far the sync of an array had come, 0 to 1."""
+        """Progress of an array's sync, 0 to 1."""
         return self._points(name, "sync_fraction", seconds)
 
     def sync_rate(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """How fast a sync was, in bytes per second of each member."""
+        """Speed of a sync, in bytes per second of each member."""
         return self._points(name, "sync_bytes_per_second", seconds)
 
     def pace(self, name: str) -> SyncPace | None:
-        """Speed and time left of the sync that runs now."""
+        """Speed and remaining time of the current sync."""
         return sync_pace(recent(tuple(self._looks)), name)
 
     def load(self, measure: LoadMeasure, *, seconds: float | None = None) -> list[Point]:
@@ -164,7 +164,7 @@ class History:
         return [(time, load_value(each, measure)) for time, each in self._load if time >= start]
 
     def now_rate(self, device: str, measure: Measure) -> float | None:
-        """The newest value of a device; None if it did not come with the last look."""
+        """The newest value of a device; None if the last snapshot did not include one."""
         ring = self._series.get((device, measure))
         return ring.last() if ring else None
 
@@ -186,7 +186,7 @@ class History:
 
 
 def load_value(interval: LiveInterval, measure: LoadMeasure) -> float | None:
-    """One measure of one interval, reads and writes together; of percentiles the worse direction's."""
+    """One measure of one interval, reads and writes together; for percentiles, the worse direction."""
     parts = [part for part in (interval.reads, interval.writes) if part]
     if not parts:
         return None
@@ -205,7 +205,7 @@ def _known(parts: Iterable[LiveDirection], measure: LoadMeasure) -> list[float]:
 
 
 class _Ring:
-    """The last ``size`` numbers, in 8 bytes each."""
+    """The last ``size`` numbers, 8 bytes each."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -223,7 +223,7 @@ class _Ring:
         self._data.extend([math.nan] * count)
 
     def values(self, count: int | None = None) -> list[float]:
-        """Oldest first; with ``count`` the newest so many."""
+        """Oldest first; with ``count``, only the newest ``count`` values."""
         ordered = [*self._data[self._start :], *self._data[: self._start]]
         return ordered if count is None else ordered[-count:]
 

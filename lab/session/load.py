@@ -1,4 +1,4 @@
-"""One workload on one array, or on a free disk, while the session goes on."""
+"""One workload on one array, or on a free disk, while the session continues."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES
 from lab.disks.drive_models import find_drive_model
 from lab.errors import LabError, SpecError
 from lab.lint.theory_checks import AGREEMENT_FRACTION
@@ -22,17 +23,18 @@ from lab.workloads.live import LiveInterval
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload, find_workload
 
 WORKING_SET_BYTES = 256 * MIB
-"""What a load works on if neither it nor the caller says: enough to touch every member, written in about a second."""
+"""Default working set if neither the workload nor the caller sets one: enough to touch every member, and written in
+about a second."""
 LONGEST_SECONDS = 24 * 3600.0
 LIVE_SECONDS = 0.5
 _HURRIED_SECONDS = 0.2
 
 
 class LoadPhase(StrEnum):
-    """How far a load has come."""
+    """Phases of a load."""
 
     PREPARING = "preparing"
-    """What it will read is written first, so that no read meets a hole."""
+    """Writes the data to be read later, so that reads do not hit unallocated space."""
     WARMING_UP = "warming up"
     RUNNING = "running"
     OVER = "over"
@@ -41,20 +43,20 @@ class LoadPhase(StrEnum):
 class Load:
     """``Load(session, "md0", "rand-read-4k", on_live=…).start()``, then ``stop()`` or ``wait()``.
 
-    It never touches the data mark. On a bare array it overwrites what lies before the mark.
+    A load never touches the data mark. On a bare array it overwrites everything before the mark.
 
     Args:
         session: an open lab.
         where: an array, or a free disk.
         workload: an id of the catalogue, or a workload.
         runtime_seconds: measured time; None: until ``stop`` (at most a day), without warm-up.
-        working_set_bytes: over all jobs; None: the workload's own, otherwise 256 MiB or what there is.
-        is_aside: it passes no time by itself on a machine in virtual time (Machine.stream), except to prepare; there
-            values are told at the pace of this computer's clock.
-        on_live: told true values of each half second, on the load's thread.
-        on_phase: told each phase as it begins, on the same thread.
-        on_end: told once how it ended, on the same thread: the figures, None if it was stopped before it measured
-            anything, or why it failed.
+        working_set_bytes: over all jobs; None: the workload's own, otherwise 256 MiB or the available space if less.
+        is_aside: the load does not advance the clock of a machine in virtual time (Machine.stream), except while it
+            prepares; live values are then reported at the pace of this computer's clock.
+        on_live: called with the values of each half second, on the load's thread.
+        on_phase: called with each phase as it begins, on the same thread.
+        on_end: called once at the end, on the same thread: with the figures, None if the load was stopped before it
+            measured anything, or the error that made it fail.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Load:
         self._thread = threading.Thread(target=self._run, name="raidlab-load", daemon=True)
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
+        """Start the load on a thread of its own."""
         self._thread.start()
 
     @property
@@ -98,13 +100,14 @@ class Load:
         return self.phase is LoadPhase.OVER
 
     def stop(self) -> None:
-        """Ask it to end: fio then prints what it has measured. Returns at once; a second call does no harm."""
+        """Request the end: fio then prints its results. Returns at once; repeated calls have no effect."""
         self._fio.stop()
 
     def wait(self, timeout_seconds: float | None = None) -> Measured | None:
-        """Wait for the end and return the figures; None if it was stopped before it measured anything.
+        """Wait for the end and return the figures; None if the load was stopped before it measured anything.
 
-        Raises what made it fail: WorkloadError (the array refused I/O, or data did not verify), MachineLost, and so on.
+        Raises the error that made it fail: WorkloadError (the array refused I/O, or data did not verify), MachineLost,
+        etc.
         """
         self._thread.join(timeout_seconds)
         if isinstance(self._outcome, LabError):
@@ -156,7 +159,10 @@ class Load:
         return max(size, block_bytes)
 
     def _prepare(self, where: LoadTarget, target: JobTarget) -> None:
-        """Once for each region: reads must not meet holes. A load that verifies writes everything itself."""
+        """Write each region once, so that reads do not hit unallocated space.
+
+        A load that verifies writes everything itself.
+        """
         region = (where.uuid or where.device, where.file_system, self.workload.jobs, target.file_bytes)
         if self.workload.verify is Verify.REREAD or region in self._session.written:
             return
@@ -166,7 +172,10 @@ class Load:
                 self._session.written.add(region)
 
     def _is_due(self) -> bool:
-        """Machine hours may pass in seconds: nobody could see each half second of them."""
+        """Whether to report the interval.
+
+        Hours of machine time may pass in seconds, too fast to show every half second.
+        """
         now = self._session.host.clock.monotonic_seconds()
         if now - self._told_seconds < _HURRIED_SECONDS:
             return False
@@ -180,55 +189,79 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What theory says of a load before it runs."""
+    """The predicted performance of a load."""
 
     iops: float | None
-    """I/Os per second, reads and writes together; None where no number can be predicted."""
+    """I/Os per second, reads and writes together; None if no number can be predicted."""
     reason: str
-    """Why so many, or why no number."""
+    """The reason for the number, or for its absence."""
 
 
 def predict(session: LabSession, name: str, workload: str | Workload) -> Forecast:
-    """What an array should give. A number only where its members have a service time of their own (spindles).
+    """Predict the performance of an array. A number exists only if its members have a known service time (spindles).
 
-    Raises ArrayError if the array does not run.
+    Raises ArrayError if the array is not running.
     """
     work = find_workload(workload) if isinstance(workload, str) else workload
     status = session.array(name).status()
     if status.unpredicted:
         return Forecast(None, status.unpredicted)
     level, members = status.raid, status.raid_disks
-    rates = _rates(session, [member.device for member in status.members if member.is_in_sync])
-    cost = small_write_cost(level, members).reason
+    nodes = [member.device for member in status.members if member.is_in_sync]
+    rates = _rates(session, nodes)
+    writes = "small writes to the complete array" if status.is_degraded else "small writes"
+    cost = f" For {writes}, {small_write_cost(level, members).reason}" if _writes_little(work) else ""
     if work.direction is Direction.VERIFY or (
         work.pattern is AccessPattern.SEQUENTIAL and work.direction is not Direction.MIX
     ):
-        return Forecast(None, f"no number for '{work.id}': how requests are merged on the way decides")
+        return Forecast(None, f"how md and the disks merge the requests of '{work.id}' decides")
     if rates is None:
         limit = "the processor is the limit, and levels look alike"
         if session.machine.facts.is_virtual_time:
             limit = "in virtual time they are all alike, and theory has no model of them"
-        return Forecast(None, f"these disks have no service time of their own: {limit}. For small writes, {cost}")
+        return Forecast(None, f"these disks have no service time of their own: {limit}.{cost}")
     if status.is_degraded:
-        return Forecast(None, f"{name} is degraded: reads of what is missing cost reads of all others. {cost}")
+        return Forecast(None, f"{name} is degraded: a read of a missing block reads all other members.{cost}")
     try:
-        prediction = workload_iops(level, rates, work)
+        sizes = _member_bytes(session, nodes) if level.has_zones else ()
+        covered = _covered_bytes(work) if len(set(sizes)) > 1 else None
+        prediction = workload_iops(
+            level, rates, work, working_bytes=covered, chunk_bytes=status.chunk_bytes, member_bytes=sizes
+        )
     except SpecError as error:
         return Forecast(None, error.message)
     return Forecast(prediction.value, prediction.reason)
 
 
+def _member_bytes(session: LabSession, nodes: list[str]) -> tuple[int, ...]:
+    """The approximate data size of each of these disks: md reserves a few MiB of each."""
+    by_node = {disk.node: disk.size_bytes for disk in session.disks}
+    return tuple(by_node[node] for node in nodes if node in by_node)
+
+
+def _covered_bytes(work: Workload) -> int:
+    """The part of the array, from its start, that a load covers with the default working set."""
+    return work.file_bytes * work.region_count if work.file_bytes else WORKING_SET_BYTES
+
+
+def _writes_little(work: Workload) -> bool:
+    """Whether a load writes blocks that are usually smaller than a chunk."""
+    return work.direction is not Direction.READ and work.block_bytes < DEFAULT_CHUNK_BYTES
+
+
 def beside_prediction(predicted_iops: float, measured: Measured) -> str:
-    """What one run says beside its prediction: how near it came, and never more, since one run has no interval."""
+    """Compare one run with its prediction: only the ratio, since a single run has no confidence interval."""
     sections = (measured.figures.reads, measured.figures.writes)
     share = sum(section.iops for section in sections if section) / predicted_iops
     if abs(share - 1) <= AGREEMENT_FRACTION:
         return f"{share:.2f} × the prediction: within {AGREEMENT_FRACTION:.0%} of it"
-    return f"{share:.2f} × the prediction; whether it is off theory cannot be told from one run: experiments repeat it"
+    return (
+        f"{share:.2f} × the prediction; one run is too few to say whether it differs from theory: experiments repeat it"
+    )
 
 
 def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
-    """Nominal rates of the members; None if one has none."""
+    """Nominal rates of the members; None if any member has none."""
     by_node = {disk.node: disk for disk in session.disks}
     rates = []
     for node in nodes:

@@ -1,10 +1,10 @@
-"""Looks at all arrays and disks, several times a second, on the machine's own clock.
+"""Takes snapshots of all arrays and disks, several times a second, on the machine's own clock.
 
-Where that clock stands still between requests (virtual time), it is asked for each look instead.
+If that clock does not advance between requests (virtual time), the monitor requests each snapshot individually.
 
-The agent samples a handful of files. The many files of the arrays' sysfs folders are read only when /proc/mdstat has
-changed its shape, and every other second for what it does not show, more rarely where nothing is read or written: on
-the embedded kernel each file costs some 0.1 ms.
+The agent samples a small set of files. The many files of the arrays' sysfs folders are read only when the structure of
+/proc/mdstat has changed, and every other second for values that mdstat does not show, less often while there is no I/O:
+on the embedded kernel each file costs about 0.1 ms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.arrays.state import MDSTAT, parse_mdstat
 from lab.arrays.status import ArrayStatus
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost
-from lab.gates.numbers import told_seconds
+from lab.gates.numbers import read_seconds
 from lab.machine import RawSample, SampleRequest
 from lab.machine.api import SampleStream
 from lab.measure.samples import CpuTicks, DiskCounters, ThreadTicks, parse_cpu, parse_diskstats
@@ -29,29 +29,29 @@ from lab.units import SECTOR_BYTES
 
 DEFAULT_HERTZ = 4.0
 SLOW_SECONDS = 2.0
-"""How old what /proc/mdstat does not show may become: error counts, mismatches, clean or active."""
+"""Maximum age of values that /proc/mdstat does not show: error counts, mismatches, clean or active."""
 STILL_SECONDS = 10.0
-"""The same where nothing has been read or written since: hardly anything of it can have changed."""
+"""Maximum age while there is no I/O: these values hardly change then."""
 _PARTITIONS = "/proc/partitions"
-"""Lists only disks that have a size (show_partition() in block/genhd.c): shows at once that one has vanished."""
+"""Lists only disks with a size (show_partition() in block/genhd.c), so it shows a vanished disk at once."""
 _WATCHED_ARRAYS = tuple(f"md{number}" for number in (*range(32), *range(120, 128)))
 _STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at everything."""
+    """The state of all arrays and disks at one time."""
 
     time_seconds: float
     """On the machine's monotonic clock."""
     arrays: tuple[ArrayStatus, ...]
     disks: Mapping[str, DiskCounters]
-    """Counters by kernel name: arrays, their members, the lab's disks; mapped ones by their own names too."""
+    """Counters by kernel name: arrays, their members, the lab's disks; mapped devices also by their own names."""
     cpu: CpuTicks | None = None
     md_thread_ticks: Mapping[str, int] = field(default_factory=dict)
-    """Array -> CPU time of its kernel threads since the first look, in hundredths of a second."""
+    """Array -> CPU time of its kernel threads since the first snapshot, in hundredths of a second."""
     vanished: frozenset[str] = frozenset()
-    """Kernel names of lab disks that are not there any more."""
+    """Kernel names of lab disks that have disappeared."""
 
     def array(self, name: str) -> ArrayStatus | None:
         """The array of this name."""
@@ -59,13 +59,13 @@ class Snapshot:
 
 
 def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
-    """Read everything once; with ``name`` this array alone. Raises ArrayError if it does not run."""
+    """Take a single snapshot; with ``name``, of this array alone. Raises ArrayError if it is not running."""
     arrays = (session.array(name).status(),) if name else session.statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", "/proc/stat", MDSTAT])
-    # proc(5): the first number is the seconds since the start.
+    # proc(5): the first number is the uptime in seconds.
     uptime = (texts["/proc/uptime"] or "").partition(" ")[0]
     return Snapshot(
-        told_seconds(uptime, "/proc/uptime"),
+        read_seconds(uptime, "/proc/uptime"),
         tuple(status.with_progress(parse_mdstat(texts[MDSTAT] or "").progress) for status in arrays),
         parse_diskstats(texts["/proc/diskstats"] or ""),
         parse_cpu(texts["/proc/stat"] or ""),
@@ -73,13 +73,13 @@ def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
 
 
 class Monitor:
-    """``Monitor(session, on_look=…, on_end=…).start()``: looks at ``hertz`` a second, on a thread of its own.
+    """``Monitor(session, on_look=…, on_end=…).start()``: takes ``hertz`` snapshots a second, on its own thread.
 
     Args:
-        session: an open lab; the monitor follows arrays that come and go, those made by hand too.
-        hertz: looks a second; of this computer's in virtual time, where none is told while nothing happens.
-        on_look: told each look, on the monitor's thread; what takes long delays the next.
-        on_end: told once how it ended: None after ``stop``, otherwise why (MachineLost).
+        session: an open lab; the monitor follows arrays as they appear and disappear, including those made by hand.
+        hertz: snapshots per second; in virtual time, of this computer's clock, and unchanged ones are not reported.
+        on_look: called with each snapshot, on the monitor's thread; a slow callback delays the next snapshot.
+        on_end: called once at the end: with None after ``stop``, otherwise with the error (MachineLost).
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="raidlab-monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first look comes at once."""
+        """Start the monitor; the first snapshot follows immediately."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; returns when no further look will come. A second call, or one on a lost machine, does no harm."""
+        """Stop the monitor; no snapshots follow after the return. Repeated calls, or a lost machine, do no harm."""
         with self._state:
             self._stopping.set()
             stream = self._stream
@@ -118,9 +118,10 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """What the machine's clock should show now: to put things on the axis of the looks. None before the first.
+        """The expected current value of the machine's clock, to place events on the snapshots' axis.
 
-        In virtual time what it showed at the newest look: nothing passes by itself.
+        None before the first snapshot. In virtual time, the time of the newest snapshot: the clock does not advance by
+        itself.
         """
         if self._newest is None:
             return None
@@ -153,7 +154,7 @@ class Monitor:
             for raw in stream:
                 self._tell(raw)
                 if self._maker.misses_devices:
-                    # A device has come that this stream does not tell of: the next one does.
+                    # A new device has appeared that this stream does not cover; the next stream covers it.
                     stream.stop()
                     break
             else:
@@ -163,14 +164,14 @@ class Monitor:
         told: object = None
         found: BroughtUp | None = None
         while not self._stopping.is_set():
-            # Work takes no time there, so threads have none to tell of.
+            # Work takes no time in virtual time, so threads have no CPU time to report.
             request = replace(self._maker.request(0.0), thread_prefixes=())
             for raw in self._session.machine.sample(request):
                 if found is not self._session.found:
-                    # A plan has run: it may have changed what only sysfs shows.
+                    # A plan has run: it may have changed values that only sysfs shows.
                     found, told = self._session.found, None
                     self._maker.forget()
-                # The sample itself takes some microseconds.
+                # The sample itself takes a few microseconds.
                 files = {path: text for path, text in raw.files.items() if path != "/proc/stat"}
                 shown = (files, round(raw.time_seconds, 2))
                 if shown != told:
@@ -185,7 +186,7 @@ class Monitor:
 
 
 class SnapshotMaker:
-    """Makes looks of samples; reads sysfs when it must."""
+    """Converts samples into snapshots; reads sysfs only when necessary."""
 
     def __init__(self, session: LabSession) -> None:
         self._session = session
@@ -200,15 +201,15 @@ class SnapshotMaker:
 
     @property
     def misses_devices(self) -> bool:
-        """Whether the last look has a device whose counters nobody asked for."""
+        """Whether the last snapshot has a device whose counters were not requested."""
         return not self._devices() <= self._asked
 
     def forget(self) -> None:
-        """Let the next look read sysfs."""
+        """Force the next snapshot to read sysfs."""
         self._shown = None
 
     def request(self, interval_seconds: float) -> SampleRequest:
-        """What the agent is to sample."""
+        """The request for the agent."""
         self._asked = self._devices()
         prefixes = tuple(f"{name}_" for name in (*_WATCHED_ARRAYS, *self._inner_names()))
         return SampleRequest(
@@ -219,15 +220,15 @@ class SnapshotMaker:
         )
 
     def look(self, raw: RawSample) -> Snapshot:
-        """The look at the time of a sample."""
+        """The snapshot at the time of a sample."""
         text = raw.files.get(MDSTAT) or ""
         stat = parse_mdstat(text)
-        # What is known of arrays made of others changes with ``found``.
+        # Knowledge of arrays made of other arrays changes with ``found``.
         shown = (stat.shape, raw.files.get(_PARTITIONS), self._session.found)
         counted = raw.files.get("/proc/diskstats")
         may_be_old = SLOW_SECONDS if counted != self._counted else STILL_SECONDS
         if shown != self._shown or raw.time_seconds - self._read_seconds >= may_be_old:
-            # One that mdadm is still putting together, or taking apart, is not there for anybody.
+            # An array that mdadm is still assembling or stopping is treated as absent.
             self._arrays = tuple(each for each in self._session.statuses() if each.state.is_running)
             self._vanished = absent(self._session.machine, [disk.kernel_name for disk in self._session.disks])
             self._shown, self._counted, self._read_seconds = shown, counted, raw.time_seconds
@@ -242,7 +243,7 @@ class SnapshotMaker:
         )
 
     def _bridged(self, status: ArrayStatus) -> ArrayStatus:
-        """Where a plan goes on by itself, as it was before the moment in which md rests."""
+        """While a plan continues in the background, the status before the short idle period of md."""
         if status.sync_action.is_busy:
             self._at_work[status.name] = status
             return status
@@ -270,30 +271,30 @@ class SnapshotMaker:
 
 
 def _by_array(counters: Mapping[str, DiskCounters], arrays: tuple[ArrayStatus, ...]) -> dict[str, DiskCounters]:
-    """Counters with those of devices that the kernel calls otherwise under the names of their arrays too."""
+    """Counters, with devices that have a different kernel name listed under the names of their arrays too."""
     names = {status.name: status.kernel_name for status in arrays}
     return {**counters, **{name: counters[kernel] for name, kernel in names.items() if kernel in counters}}
 
 
 RATE_SECONDS = 5.0
-"""A sync's speed is taken over so long a stretch, and over a few looks where they are far between."""
+"""The period over which a sync's speed is averaged; a few snapshots if they are further apart."""
 _RATE_LOOKS = 6
 LEAST_SECONDS = 1.0
-"""What is left is told only after so long a stretch: out of a burst or a pause it would be anything."""
+"""The remaining time is reported only after this period: extrapolated from a burst or a pause it has no meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPace:
-    """How fast a sync is, and how long it still takes."""
+    """Speed and remaining time of a sync."""
 
     bytes_per_second: float
     """Of each member."""
     left_seconds: float | None
-    """None while it stands still, and in its first second."""
+    """None while the sync makes no progress, and in its first second."""
 
 
 def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
-    """The pace of the sync that the newest look shows; None without one, or with a single look at it."""
+    """The pace of the sync in the newest snapshot; None without a sync, or with only one snapshot of it."""
     seen = [(look.time_seconds, status) for look in looks if (status := look.array(name))]
     if not seen or seen[-1][1].sync_progress is None:
         return None
@@ -312,7 +313,7 @@ def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
 
 
 def recent(looks: Sequence[Snapshot], seconds: float = RATE_SECONDS) -> list[Snapshot]:
-    """The newest look and those of the stretch before it, but at least a few; oldest first."""
+    """The newest snapshot and those of the period before it, but at least a few; oldest first."""
     oldest = looks[-1].time_seconds - seconds if looks else 0.0
     few = len(looks) - _RATE_LOOKS
     return [look for number, look in enumerate(looks) if look.time_seconds >= oldest or number >= few]

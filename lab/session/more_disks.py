@@ -1,4 +1,4 @@
-"""Further disks for a lab: on a machine at once, in an embedded lab by its list while it is closed."""
+"""Additional disks for a lab: attached immediately on a machine, or added to the disk list of a closed embedded lab."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lab.machine.state_folder import memory_room_bytes
 from lab.units import MIB, human_bytes
 
 LARGER_COUNT = 2
-"""One larger disk alone gains nothing: its further room would have no redundancy."""
+"""A single larger disk gains nothing: its additional space would have no redundancy."""
 
 
 def new_specs(
     taken: Sequence[str], kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
 ) -> tuple[DiskSpec, ...]:
-    """Further disks, numbered behind those that are there. Raises SpecError if they cannot be."""
+    """Additional disks, numbered after the existing ones. Raises SpecError if they are not possible."""
     checked(count, DiskCount, "count")
     if kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at once", hint="add one after the other")
@@ -40,7 +40,10 @@ def new_specs(
 def add_to_list(
     folder: LabFolder, kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
 ) -> tuple[str, ...]:
-    """Put disks on the list of an embedded lab; the next start makes them. Raises SpecError if they cannot be."""
+    """Add disks to the list of an embedded lab; the next start creates them.
+
+    Raises SpecError if they are not possible.
+    """
     if kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
             f"the embedded kernel has no {kind} disks", hint="use --kind file, or --on local: for real disks"
@@ -51,7 +54,7 @@ def add_to_list(
     if len(files) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(files)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
-            hint="remove disks that nobody needs with 'raidlab disks remove', or add spindle or loop disks",
+            hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
         )
     if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
         ram_attachments(rams)
@@ -73,12 +76,12 @@ def _require_memory(folder: LabFolder, wanted: Sequence[DiskSpec]) -> None:
 
 
 def larger_bytes(disks: Sequence[LabDisk]) -> int:
-    """The size of disks that make a lab's disks unequal: twice the largest, in whole MiB."""
+    """The size of disks that makes a lab's disks unequal: twice the largest, in whole MiB."""
     largest = max((disk.size_bytes for disk in disks), default=0)
     return 2 * largest // MIB * MIB
 
 
 def larger_line(disks: Sequence[LabDisk], *, is_embedded: bool) -> str:
-    """The same on the command line."""
+    """The command line that adds these disks."""
     kind = DiskKind.FILE if is_embedded else DiskKind.LOOP
     return f"raidlab disks add --kind {kind} --count {LARGER_COUNT} --size {larger_bytes(disks) // MIB}M"

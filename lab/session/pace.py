@@ -1,7 +1,7 @@
-"""Lets time pass on a machine in virtual time at a pace that its user chooses, or to the next event.
+"""Advances a virtual-time machine's clock at a pace that the user chooses, or to the next event.
 
-Such a machine's clock stands still unless something is waited for. What waits by itself (a plan, a shell) goes on as it
-does, whatever the pace.
+The clock of such a machine advances only while something waits for time to pass. Operations that wait by themselves (a
+plan, a shell) are not affected by the pace.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lab.errors import LabError
 from lab.session.session import LabSession
 
 SPEEDS = (1.0, 10.0, 100.0, math.inf)
-"""Machine seconds for each second of the computer's clock; infinite: as many as it can."""
+"""Machine seconds per second of the computer's clock; infinite: as fast as possible."""
 LONGEST_STEP_SECONDS = 3600.0
 TICK_SECONDS = 0.1
-"""Time passes in portions of about this much of the computer's: so soon another pace takes effect."""
+"""Time advances in portions of about this much of the computer's clock, which is also the delay of a change of pace."""
 _LEAST_SECONDS, _MOST_SECONDS = 0.01, 600.0
 _TOGETHER_SECONDS = 0.3
-"""Changes that follow each other closer than this are one event, such as a failure and the rebuild on a spare."""
+"""Changes within this interval are one event, such as a failure and the rebuild on a spare."""
 _STOP_SECONDS = 5.0
 _BLOCKS = "/sys/block"
 _RUNNING = frozenset({"clean", "active", "active-idle", "write-pending"})
@@ -29,16 +29,16 @@ _RUNNING = frozenset({"clean", "active", "active-idle", "write-pending"})
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How time passes."""
+    """The speed at which time passes."""
 
     speed: float
-    """One of SPEEDS; 0: it stands still."""
+    """One of SPEEDS; 0: paused."""
     is_step: bool = False
-    """As fast as it can, until something happens to an array."""
+    """As fast as possible, until the next event of an array."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing lets time pass."""
+        """Whether time is paused."""
         return not self.speed
 
     @property
@@ -54,7 +54,7 @@ PAUSED, STEP = Pace(0.0), Pace(math.inf, is_step=True)
 
 @dataclass(slots=True)
 class Portions:
-    """How many machine seconds to let pass at a time, from what the last ones took of the computer's clock."""
+    """The number of machine seconds to advance at a time, adapted to the duration of recent portions."""
 
     most_seconds: float = 1.0
 
@@ -65,7 +65,7 @@ class Portions:
         return min(speed * min(since_seconds, 2 * TICK_SECONDS), self.most_seconds)
 
     def took(self, portion_seconds: float, seconds: float) -> None:
-        """A portion took so many seconds of the computer's clock."""
+        """Record that a portion took ``seconds`` of the computer's clock."""
         if seconds > TICK_SECONDS:
             self.most_seconds = max(_LEAST_SECONDS, portion_seconds / 2)
         elif seconds < TICK_SECONDS / 2 and portion_seconds >= self.most_seconds:
@@ -77,8 +77,8 @@ class Pacer:
 
     Args:
         session: an open lab on a machine in virtual time.
-        on_pace: told each pace as it begins, and what there is to say about it; on whichever thread chose it.
-        on_end: told once why it ended, unless ``stop`` was called (MachineLost).
+        on_pace: called with each pace as it begins, and a note on it; on the thread that chose the pace.
+        on_end: called once with the error that ended it, unless ``stop`` was called (MachineLost).
     """
 
     def __init__(
@@ -98,31 +98,31 @@ class Pacer:
 
     @property
     def pace(self) -> Pace:
-        """How time passes now."""
+        """The current pace."""
         return self._pace
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._on_pace(self._pace, "")
         self._thread.start()
 
     def stop(self) -> None:
-        """End; returns when it lets no more time pass. A second call, or one on a lost machine, does no harm."""
+        """Stop; no more time passes after the return. Repeated calls, or a lost machine, do no harm."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def go(self, pace: Pace) -> None:
-        """From now on at this pace; STEP ends at the next event, or after an hour of the machine, and then pauses."""
+        """Set the pace; STEP ends at the next event, or after an hour of machine time, and then pauses."""
         self._choose(pace)
 
     def _choose(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """``after``: only if nobody has chosen another one than this."""
+        """``after``: only if this is still the current pace."""
         with self._choosing:
             if after is not None and self._pace is not after:
                 return
-            # Another object each time, so that a step that was asked for anew is known from the one before.
+            # Always a new object, to distinguish a repeated step request from the previous one.
             self._pace = replace(pace)
             self._woken.set()
             self._on_pace(self._pace, note)
@@ -152,7 +152,7 @@ class Pacer:
         return self._pace is pace and not self._stopping.is_set()
 
     def _go_on(self, pace: Pace) -> None:
-        """Until another pace is chosen."""
+        """Advance time until another pace is chosen."""
         clock = self._session.host.clock
         since = TICK_SECONDS
         while self._is_still(pace):
@@ -185,26 +185,26 @@ class Pacer:
         self._choose(PAUSED, "Nothing has happened to an array for an hour of the machine.", after=pace)
 
     def _settle(self) -> None:
-        """Let pass what belongs to an event that has begun."""
+        """Let related changes of an event that has begun finish."""
         before: Mapping[str, str] = {}
         while (seen := self._watched()) != before and not self._stopping.is_set():
             before = seen
             self._machine.sleep(_TOGETHER_SECONDS)
 
     def _sleep_until_told(self, seconds: float, watched: Mapping[str, str]) -> float:
-        """Let time pass until md tells of a change; the machine's clock."""
-        # md tells of array_state too, but with each write that finds the array clean.
+        """Advance time until md reports a change; returns the machine's clock."""
+        # md reports array_state too, but on each write to a clean array.
         until = [path for path in watched if not path.endswith("/array_state")]
         try:
             return self._machine.sleep(seconds, until=until)
         except LabError:
-            # An array that has gone is a change; anything else is not to be hidden.
+            # A vanished array is a change; any other error is raised.
             if self._watched() == watched:
                 raise
             return -math.inf
 
     def _watched(self) -> dict[str, str]:
-        """What md tells of when it changes (sysfs_notify in drivers/md/md.c), by path, of all arrays that are there."""
+        """Values whose changes md reports (sysfs_notify in drivers/md/md.c), by path, of all existing arrays."""
         (names,) = self._machine.list_dirs([_BLOCKS]).values()
         folders = [f"{_BLOCKS}/{name}/md" for name in names if name.startswith("md")]
         entries = self._machine.list_dirs(folders) if folders else {}

@@ -1,35 +1,36 @@
-"""An open lab whose arrays run: the machine, its lab disks, what was found on them, and plans past the guard.
+"""An open lab with running arrays: the machine, its lab disks, the arrays on them, and plans that pass the guard.
 
-What may happen at the same time on one session: a monitor, a load, a shell, and **one** thread that makes and runs
-plans, waits or rescans. Reading (``statuses``, ``array(name).status()``) is allowed on any thread. Every one of them
-ends with MachineLost soon after the machine is gone.
+One session allows these to run concurrently: a monitor, a load, a shell, and **one** thread that makes and runs plans,
+waits or rescans. Reading (``statuses``, ``array(name).status()``) is allowed on any thread. All of them raise
+MachineLost soon after the machine is lost.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, start_array, stopped_arrays
+from lab.arrays.discovery import plain_uuid
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
-from lab.disks.attaching import reset_plan
 from lab.disks.inventory import mapped_devices
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
 from lab.session.arrival import arrive, read_arrival
+from lab.session.leftovers import left_words, still_there
 
 DISK_LINKS = "/dev/lab"
-"""Folder with a link to each lab disk: the same names on every machine, for lines typed by hand."""
+"""Folder with a link to each lab disk: the same names on every machine, for commands typed by hand."""
 
 
 class LabSession(OpenArrays):
-    """The lab and its arrays, and how to run plans."""
+    """The lab and its arrays; runs plans."""
 
     def __init__(
         self,
@@ -42,16 +43,16 @@ class LabSession(OpenArrays):
         on_plan: Callable[[Plan], None] = lambda _: None,
         on_found: Callable[[LabSession], None] = lambda _: None,
     ) -> None:
-        """``on_plan`` is told each plan before it runs, ``on_found`` the session when ``found`` is another."""
+        """``on_plan`` is called with each plan before it runs, ``on_found`` with the session if ``found`` changes."""
         super().__init__(lab, found)
         self.target = target
         self.host = host
         self.written: set[tuple[object, ...]] = set()
-        """Which regions a load has written as a whole, so that no later read meets a hole."""
+        """Regions fully written, so later reads do not hit unallocated space."""
         self.on_typed: Callable[[str], None] = lambda _: None
-        """Told each command line that the user has given: steps of plans, and what is typed."""
+        """Called with each command line from the user: steps of plans, and lines typed in a shell."""
         self.going_on: set[str] = set()
-        """Arrays with a plan that goes on by itself, with moments in between in which md rests."""
+        """Arrays with a plan that continues in the background, with short idle periods of md."""
         self._rescanning = threading.Lock()
         self._stopped = stopped
         self._on_plan = on_plan
@@ -59,7 +60,7 @@ class LabSession(OpenArrays):
 
     @property
     def folder(self) -> Path:
-        """Where the lab keeps what must outlive a session, beside its disks."""
+        """Folder for data that must outlive a session, beside the lab's disks."""
         return self.host.state.lab_folder(self.target.lab_name)
 
     @property
@@ -68,7 +69,7 @@ class LabSession(OpenArrays):
         return self.target.kind is TargetKind.UML
 
     def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
-        """Run a plan past the guard, and look at the disks anew. Raises what the first failing step raises."""
+        """Check a plan with the guard, run it, and rescan the disks. Raises the error of the first failing step."""
         self._on_plan(plan)
         for step in plan.steps:
             self.on_typed(step.shell_line())
@@ -83,76 +84,96 @@ class LabSession(OpenArrays):
             raise failure
 
     def start_all(self) -> tuple[ArrayStatus, ...]:
-        """Start every stopped array; returns those that run now, and the others are among ``found.refused``."""
+        """Start every stopped array; returns the running ones. The others are listed in ``found.refused``."""
         tried = [(array, start_array(self.lab, array, self._on_plan)) for array in self.found.stopped]
         started = tuple(array for array, reason in tried if not reason)
-        failed = tuple(replace(array, refusal=reason) for array, reason in tried if reason)
-        self.found = BroughtUp((*self.found.started, *started), (), (*self.found.refused, *failed))
+        failed = tuple(replace(array, refusal=reason, obstacle=reason) for array, reason in tried if reason)
+        self.found = replace(
+            self.found, started=(*self.found.started, *started), stopped=(), refused=(*self.found.refused, *failed)
+        )
         if self._stopped:
-            self._stopped.write(())
+            self._stopped.write(self.found)
         self._on_found(self)
         names = {array.name for array in started}
         return tuple(status for status in self.statuses() if status.name in names)
 
     def rescan(self) -> None:
-        """Look at all disks anew: after commands that someone typed by hand; ``run`` does it by itself.
+        """Scan all disks again, after commands typed by hand; ``run`` does this itself.
 
-        On the embedded kernel this also keeps in mind which arrays do not run, so the next start leaves them be.
+        On the embedded kernel this also records which arrays are stopped, so the next start does not start them.
         """
-        # A load mounts its array on a thread of its own, by a plan like any other.
+        # A load mounts its array on a thread of its own, with an ordinary plan.
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
-            if self._stopped:
-                self._stopped.write(array.uuid for array in self.found.stopped)
+            # The drill decides which arrays run on its disks: nobody has asked for them.
+            if self._stopped and not read_arrival(self.folder):
+                self._stopped.write(self.found)
         self._on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
-        """Make disks blank. Raises DeviceRefused for one that an array, running or stopped, or a mount uses."""
+        """Make disks blank. Raises DeviceRefused for a disk in use by an array, running or stopped, or by a mount."""
         chosen = [self.lab.disk(word) for word in disks]
         for disk in chosen:
             holder = self.found.holder_of(disk.node)
             if holder and holder in self.found.stopped:
                 raise DeviceRefused(
                     f"{disk.name} is a member of {holder.name}, which is stopped",
-                    hint=f"'raidlab array destroy {holder.name}' removes it for good",
+                    hint=f"'raidlab array destroy {self.found.word(holder)}' removes it for good",
                 )
         self.lab.check_unused(chosen)
-        steps = [step for disk in chosen for step in reset_plan(disk).steps]
-        return Plan.of(f"Make {', '.join(disk.name for disk in chosen)} blank", steps)
+        return self.lab.reset_plan(chosen)
 
-    def reset_all(self, *, ends_drill: bool = False) -> Plan:
-        """A new start: stop every array that consists of lab disks alone, and make all disks blank.
+    def reset_all(self, *, ends_drill: bool = False, only: Collection[str] | None = None) -> Plan:
+        """Start from scratch: stop every array that consists of lab disks alone, and make all disks blank.
 
-        On the embedded kernel there is nothing but the lab, so arrays on mapped devices and these devices go too.
-        Raises DrillError if somebody works at a drill on the disks, unless that ends with it.
+        ``only``: names of disks; all other disks, and arrays on them, are not touched. On the embedded kernel all
+        devices belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is
+        open on the disks, unless ``ends_drill`` is set.
         """
         if not ends_drill and (drill := read_arrival(self.folder)):
             raise DrillError(
                 f"the drill '{drill.title}' is open on these disks",
                 hint="'raidlab drill debrief' ends it with a verdict, 'raidlab drill leave' without",
             )
-        nodes = {disk.node for disk in self.disks}
+        disks = [disk for disk in self.disks if only is None or disk.name in only]
+        nodes = {disk.node for disk in disks}
+        others = {disk.node for disk in self.disks} - nodes
         plan = Plan("Start anew with blank disks")
         for status in self.statuses():
-            if {member.device for member in status.members} <= nodes:
+            members = {member.device for member in status.members}
+            if members <= nodes:
                 plan += self.array(status.name).stop()
-            elif self.is_embedded:
+            elif self.is_embedded and not members & others:
                 why = "It runs on mapped devices that were made by hand over the disks."
                 plan += Plan.of("", [Step(("mdadm", "--stop", status.device), why)])
         if self.is_embedded and mapped_devices(self.machine):
             why = "Mapped devices that were made by hand over the disks go, so that nothing holds the disks."
             plan += Plan.of("", [Step(("dmsetup", "remove_all"), why)])
-        return plan + Plan.of("", [step for disk in self.disks for step in reset_plan(disk).steps])
+        return plan + self.lab.reset_plan(disks, used=self.used_nodes())
 
 
 def link_disks(session: OpenArrays) -> None:
-    """Make ``/dev/lab/disk01`` and so on lead to the lab's disks, as udev's links lead to disks by their names."""
+    """Create links such as ``/dev/lab/disk01`` to the lab's disks, like the links of udev."""
     pairs = [word for disk in session.disks for word in (disk.node, f"{DISK_LINKS}/{disk.name}")]
-    # A process takes an embedded kernel some time: where the links are, none is needed.
+    # Starting a process is slow on an embedded kernel: existing links need none.
     link = '[ "$1" -ef "$2" ] || ln -sfn "$1" "$2"; shift 2'
     script = f'[ -d {DISK_LINKS} ] || mkdir -p {DISK_LINKS}; while [ "$1" ]; do {link}; done'
     session.machine.run(("sh", "-c", script, "sh", *pairs), check=False)
+
+
+def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
+    """A line for each array that was not started; arrays left by a drill share one line.
+
+    Arrays that start only on request are omitted: the lists of arrays and disks show them.
+    """
+    left = still_there(folder, (array.uuid for array in found.all))
+    of_drill = [array for array in found.refused if left and plain_uuid(array.uuid) in left.uuids]
+    if left and of_drill:
+        yield left_words(left, (array.name for array in of_drill))
+    for array in found.refused:
+        if array not in of_drill and not array.needs_asking:
+            yield f"array {array.name} ({array.uuid}) was not started: {array.refusal}"
 
 
 @contextmanager
@@ -167,22 +188,23 @@ def open_session(
     on_found: Callable[[LabSession], None] = lambda _: None,
     opener: Opener | None = None,
 ) -> Iterator[LabSession]:
-    """Open the lab that lasts and, on the embedded kernel, start its arrays; close it whatever happens.
+    """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end.
 
-    ``on_notice`` is told what a user should know, ``on_machine`` the machine before its first command, ``on_plan``
-    every plan before it runs, and ``on_found`` the session when the disks have been looked at anew, on that thread.
+    ``on_notice`` is called with messages for the user, ``on_machine`` with the machine before its first command,
+    ``on_plan`` with every plan before it runs, and ``on_found`` with the session after each rescan of the disks, on
+    that thread.
     """
     with (opener or open_lab)(target, host, on_notice=on_notice, on_machine=on_machine) as lab:
         arrival = read_arrival(host.state.lab_folder(target.lab_name))
         stopped = stopped_arrays(target, host.state)
         if arrival:
-            # Which of its arrays run is for the drill to say, and for whoever works at it.
+            # The drill, and the user who works at it, decide which of its arrays run.
             stopped, start_arrays = None, False
             if target.kind is TargetKind.UML:
                 arrive(lab.machine, arrival)
         found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
-        for array in () if arrival else found.refused:
-            on_notice(f"array {array.name} ({array.uuid}) was not started: {array.refusal}")
+        for line in () if arrival or not start_arrays else _refusals(host.state.lab_folder(target.lab_name), found):
+            on_notice(line)
         session = LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)
         link_disks(session)
         yield session

@@ -1,7 +1,10 @@
-"""Commands typed by hand on the machine, one line after the other, as root: folder, variables and functions are kept.
+"""Commands typed by hand on the machine, line by line, as root.
 
-Each line is a bash of its own that begins where the last one ended, so that a line can be interrupted, or the machine
-lost, without a shell left hanging somewhere. There is no terminal: programs that want one (vi, top) do not work.
+The working folder, variables, functions and the parameters of ``set --`` persist.
+
+Each line runs in a bash of its own that starts from the final state of the previous one. So a line can be interrupted,
+or the machine lost, without leaving a hanging shell. There is no terminal: programs that need one (vi, top) do not
+work.
 """
 
 from __future__ import annotations
@@ -18,37 +21,38 @@ from lab.machine import RUN_FOLDER, RunningCommand
 from lab.session.session import LabSession
 
 KEPT_CHARACTERS = 64_000
-"""How much of one command's output is kept; the rest has been handed on."""
+"""Maximum number of characters of a command's output that is stored; earlier output is passed to ``on_output`` only."""
 
-# $1 folder (empty: the home folder), $2 file with what was kept, $3 the line.
-# set -a: what the line assigns is there for the next one.
-# Whoever looks into /proc/mdstat before the first array needs the driver to be there.
+# $1 folder (empty: the home folder), $2 file with the saved state, $3 the line.
+# set -a exports assignments, so that the next line sees them.
+# The driver is loaded so that /proc/mdstat exists before the first array.
 _SCRIPT = """exec 2>&1
 cd "${1:-$HOME}" || cd /
 [ -e /proc/mdstat ] || modprobe -q md_mod
-[ -r "$2" ] && . "$2"
-set -a; eval "$3"; status=$?; set +a
-{ export -p; declare -f; } > "$2" 2>/dev/null; pwd > "$2.folder"
+_lab_kept=$2 _lab_line=$3; set --
+[ -r "$_lab_kept" ] && . "$_lab_kept"
+set -a; eval "$_lab_line"; status=$?; set +a
+{ export -p; declare -f; echo "set -- ${*@Q}"; } > "$_lab_kept" 2>/dev/null; pwd > "$_lab_kept.folder"
 exit $status"""
 _SIGINT, _SIGKILL = 2, 9
 
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """One line that was carried out."""
+    """The result of one line."""
 
     line: str
     status: int
     """128 + N if signal N ended it: 130 after an interrupt."""
     output: str
-    """What it printed, standard output and error in order; of much output the end."""
+    """Standard output and standard error in order; only the end of a long output."""
     seconds: float
 
 
 class Shell:
-    """``shell.run("cat /proc/mdstat", on_output=print)``; ``interrupt`` from another thread ends the line that runs.
+    """``shell.run("cat /proc/mdstat", on_output=print)``; ``interrupt`` from another thread ends the current line.
 
-    Call ``session.rescan`` afterwards, on the thread that runs plans: the line may have made or stopped arrays.
+    Call ``session.rescan`` afterwards, on the thread that runs plans: the line may have created or stopped arrays.
     """
 
     def __init__(self, session: LabSession) -> None:
@@ -58,16 +62,16 @@ class Shell:
         self._command: RunningCommand | None = None
         self._interrupts = 0
         self.folder = ""
-        """Where the next line begins; empty until a first line has run: in the home folder."""
+        """Initial folder of the next line; empty before the first line has run: the home folder."""
 
     @property
     def is_running(self) -> bool:
         return self._command is not None
 
     def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
-        """Carry out one line and wait for its end; ``on_output`` gets pieces of its output as they come.
+        """Run one line and wait for its end; ``on_output`` receives its output in pieces as it arrives.
 
-        Raises LabError if a line runs already, MachineLost if the machine goes.
+        Raises LabError if a line is already running, MachineLost if the machine is lost.
         """
         with self._lock:
             if self._command is not None:
@@ -75,7 +79,7 @@ class Shell:
             argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
             self._command = command = self._machine.stream(argv, keeps_output=False)
             self._interrupts = 0
-        # Asked anew each time: a drill may have begun since.
+        # Evaluated for each line: a drill may have begun since.
         self._session.on_typed(line)
         kept: deque[str] = deque()
         size = 0
@@ -95,7 +99,7 @@ class Shell:
         return ShellResult(line, status, "".join(kept)[-KEPT_CHARACTERS:], result.duration_seconds)
 
     def interrupt(self) -> None:
-        """As Ctrl-C; a second one kills. Does nothing if no line runs."""
+        """Send SIGINT, like Ctrl-C; a second call sends SIGKILL. Has no effect if no line is running."""
         with self._lock:
             command = self._command
             self._interrupts += 1
@@ -105,7 +109,7 @@ class Shell:
                 command.stop(signal_number=number)
 
     def close(self) -> None:
-        """Forget what was kept. On a lost machine there is nothing to forget."""
+        """Delete the saved state. On a lost machine there is nothing to delete."""
         self.interrupt()
         with contextlib.suppress(LabError):
             self._machine.run(("rm", "-f", self._state, f"{self._state}.folder"), check=False)

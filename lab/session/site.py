@@ -1,6 +1,6 @@
-"""Where on an array a load works and where known data lie, so that neither gets in the other's way.
+"""Regions of an array for loads and for known data, so that they do not overlap.
 
-On a bare array the end belongs to the data mark and the rest to loads; on a file system both are files of their own.
+On a bare array the end belongs to the data mark and the rest to loads; on a file system both use separate files.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from lab.units import KIB, MIB
 
 MARK_BYTES = 16 * MIB
 _MARK_FRACTION = 8
-"""On a small array the mark takes one part in so many."""
+"""On a small array the mark takes 1/8 of the size."""
 
 
 def mark_bytes(size_bytes: int) -> int:
-    """How much of a bare array belongs to the mark: 16 MiB or an eighth, in whole MiB (below 16 MiB: in 4 KiB)."""
+    """The part of a bare array reserved for the mark: 16 MiB or an eighth, in whole MiB (below 16 MiB: in 4 KiB)."""
     wanted = min(MARK_BYTES, size_bytes // _MARK_FRACTION)
     unit = MIB if wanted >= 2 * MIB else 4 * KIB
     return wanted - wanted % unit + size_bytes % (4 * KIB)
 
 
 def load_target(session: LabSession, word: str) -> LoadTarget:
-    """Where loads work on the array, or on the free disk, of this name; a file system that is there is mounted.
+    """The target of loads on the array, or the free disk, of this name; mounts an existing file system.
 
-    How much a file system has free is not asked yet: see ``with_free_bytes``.
-    Raises ArrayError for an array that does not run or carries something unknown, DeviceRefused for a disk in use.
+    The free space of a file system is not determined here: see ``with_free_bytes``. Raises ArrayError for an array that
+    is not running or has unknown content, DeviceRefused for a disk in use.
     """
     if not names_array(word):
         disk = session.lab.disk(word)
@@ -50,28 +50,39 @@ def load_target(session: LabSession, word: str) -> LoadTarget:
 
 
 def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
-    """With what the file system, if there is one, has free. Raises ArrayError if it is not mounted by the lab."""
+    """The target with the free space of its file system, if any. Raises ArrayError if the lab has not mounted it."""
     if target.array is None or target.is_raw:
         return target
     return replace(target, available_bytes=filesystem.free_bytes(session.machine, mount_of(session, target)))
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
-    """What lies on an array. Raises ArrayError for something that the lab does not know: nothing is destroyed."""
-    # blkid(8): status 2 where nothing is found.
-    found = session.machine.run(("blkid", "-p", "-o", "value", "-s", "TYPE", device), check=False)
-    word = found.stdout.strip()
-    if not word:
-        return FileSystem.RAW
-    if word in tuple(FileSystem):
-        return FileSystem(word)
-    raise ArrayError(
-        f"{device} carries {word}, which the lab does not know", hint="use an array with ext4, xfs or nothing on it"
-    )
+    """The file system on an array; RAW only if its beginning is readable and carries no signature.
+
+    Raises ArrayError for any other content, such as partitions or several signatures, so that nothing is overwritten;
+    DeviceRefused for an array in use.
+    """
+    types = session.lab.guard.carried([device]).get(device, ())
+    if len(types) == 1 and types[0] in tuple(FileSystem):
+        return FileSystem(types[0])
+    if types:
+        raise ArrayError(
+            f"{device} carries {', '.join(types)}, which the lab does not overwrite",
+            hint=f"use an array with ext4, xfs or nothing on it; 'raidlab exec -- wipefs --all {device}' erases it",
+        )
+    # An unreadable device is not blank: it may hold a file system whose first block is damaged.
+    argv = ("dd", f"if={device}", "of=/dev/null", "bs=64K", "count=2", "iflag=direct", "status=none")
+    if session.machine.run(argv, check=False).status != 0:
+        raise ArrayError(
+            f"the beginning of {device} cannot be read, so it is not known what is on it",
+            hint="scrub the array or replace the member that cannot be read, then try again",
+        )
+    session.lab.guard.check_unused([device])
+    return FileSystem.RAW
 
 
 def mount_of(session: LabSession, target: LoadTarget) -> str:
-    """The folder on which an array's file system is mounted. Raises ArrayError if it is none of the lab's."""
+    """The mount point of an array's file system. Raises ArrayError if it is not one of the lab's."""
     name, wanted = target.array or "", filesystem.mount_point(target.device)
     folders = session.array(name).mounted_on
     if wanted in folders:

@@ -1,4 +1,4 @@
-"""Which mdadm or kernel something needs, where it cannot be done with every one that raidlab works with."""
+"""Required versions of mdadm or the kernel, for features that not all supported versions have."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lab.machine.target import target_words
 
 
 class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The oldest mdadm with which it can be done, on kernels from ``from_kernel`` on (empty: on all)."""
+    """The oldest suitable mdadm, on kernels from ``from_kernel`` on (empty: on all)."""
 
     mdadm: str
     from_kernel: str = ""
     why: str
-    """One sentence: what goes wrong with an older one."""
+    """One sentence: the failure with an older mdadm."""
 
     @property
     def sentence(self) -> str:
@@ -26,11 +26,11 @@ class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kernel has to be older than ``before``."""
+    """The kernel must be older than ``before``."""
 
     before: str
     why: str
-    """One sentence: what goes wrong from that one on."""
+    """One sentence: the failure from this kernel on."""
 
 
 _HINT = "choose another machine with --on: 'raidlab doctor --machine' tells what it has"

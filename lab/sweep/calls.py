@@ -16,7 +16,7 @@ from lab.machine import Host
 from lab.measure.conditions import own_digest
 from lab.sweep.cluster import ClusterTables, parse_cluster
 from lab.sweep.measure import computer, sweeps_folder
-from lab.sweep.pool import DASHBOARD, Pool
+from lab.sweep.pool import Pool
 from lab.sweep.spread import Answer, answered
 
 _LOOK_SECONDS = 0.5
@@ -75,7 +75,7 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
     """
     spec = parse_cluster(cluster)
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
-    with Pool(spec, ClusterTables(), host, folder, on_notice, dashboard=DASHBOARD) as pool:
+    with Pool(spec, ClusterTables(), host, folder, on_notice) as pool:
         client: Any = pool.client
         own = own_digest()
         for address, told in client.run(_who_and_what, on_error="return").items():

@@ -13,15 +13,22 @@ from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
+from lab.gates.foreign import FileKind
 from lab.gates.numbers import digits
 from lab.host.clock import Clock
-from lab.results.store import LATEST
+from lab.store.runs import LATEST
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.desk import plan_lines
-from lab.sweep.pool import DASHBOARD
+from lab.sweep.pool import PAGES
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
+
+NONE = "none"
+_PAGES_HELP = (
+    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}': none. They ask for no password: on loopback every user "
+    "of this computer may read them, elsewhere everybody."
+)
 
 
 def sweep(
@@ -39,9 +46,7 @@ def sweep(
     plan: Annotated[
         bool, Parameter(negative="", help="Say how many cells, how much time and room, and do nothing.")
     ] = False,
-    dashboard: Annotated[
-        str, Parameter(help="HOST:PORT of Dask's own pages; 'none': none. Beyond loopback anybody may look.")
-    ] = DASHBOARD,
+    dashboard: Annotated[str, Parameter(help=_PAGES_HELP)] = NONE,
     allow: Annotated[
         list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
     ] = None,
@@ -61,7 +66,7 @@ def sweep(
     if folder and not resume and not plan:
         _show(folder, context)
         return ExitCode.DONE
-    text = folder.record.toml if folder else find_sweep(name or "")[1]
+    text = folder.record.toml if folder else _announced(name or "", context)
     meant = decode_sweep(text, folder.id if folder else name or "")
     if resume and folder is None:
         folder = _resumed(meant, text, store, context)
@@ -69,7 +74,7 @@ def sweep(
         target=folder.in_its_time(context.target) if folder else context.target,
         host=context.host,
         cluster=parse_cluster(cluster),
-        dashboard="" if dashboard == "none" else _checked_dashboard(dashboard),
+        dashboard="" if dashboard == NONE else _checked_dashboard(dashboard),
         on_notice=context.narrator.notice,
         allowed_rules=frozenset(allow or ()),
     )
@@ -77,13 +82,18 @@ def sweep(
         planned = plan_sweep(meant, text, replace(request, on_planned=planning_shown(bar, context.host.clock)))
     for line in plan_lines(planned, request):
         context.narrator.notice(line)
-    if plan and context.json:
-        out_json(_plan_document(planned))
     if plan:
+        if context.json:
+            out_json(_plan_document(planned))
         return ExitCode.DONE
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _tell_outcome(outcome, context)
+
+
+def _announced(name: str, context: Context) -> str:
+    context.announce_foreign(name, FileKind.SWEEP)
+    return find_sweep(name)[1]
 
 
 def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
@@ -135,7 +145,7 @@ def _checked_dashboard(text: str) -> str:
     host, colon, port = text.rpartition(":")
     number = digits(port)
     if not colon or not host or number is None or number > 65535:
-        raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {DASHBOARD}, or none")
+        raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {PAGES}, or none")
     return text
 
 

@@ -47,12 +47,12 @@ class SweepWork:
     """Of these, measured before."""
     run_id: str
     """The newest run of the same file; empty: there is none."""
-    lack: str
+    missing_dependency: str
     """What must be installed before it can run, as a command; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class SweepStand:
+class SweepStatus:
     """How a sweep stands that was begun."""
 
     progress: SweepProgress | None
@@ -112,7 +112,7 @@ class SweepDesk:
             cells=len(plan.tasks),
             there=len(plan.tasks) - len(plan.missing),
             run_id=folder.id if folder else "",
-            lack=INSTALL if find_spec("distributed") is None else "",
+            missing_dependency=INSTALL if find_spec("distributed") is None else "",
         )
 
     def newest_run(self, name: str) -> str:
@@ -127,15 +127,15 @@ class SweepDesk:
         is_going = folder and not (progress and progress.is_over) and folder.is_running
         return folder.id if folder and is_going else ""
 
-    def stand(self, run_id: str) -> SweepStand:
+    def stand(self, run_id: str) -> SweepStatus:
         """How a run stands, with what it has found if nobody is at it. Raises ResultError if it is not there."""
         folder = self._store.find(run_id)
         if folder.is_running:
-            return SweepStand(folder.progress, is_running=True)
+            return SweepStatus(folder.progress, is_running=True)
         from lab.sweep.tables import summary_tables
 
         tables = tuple(each.as_text() for each in summary_tables(folder.result()))
-        return SweepStand(folder.stand(), is_running=False, tables=tables)
+        return SweepStatus(folder.stand(), is_running=False, tables=tables)
 
     def run(
         self,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shlex
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,12 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import LabError
+from lab.host.files import open_to_append
 from lab.host.processes import RunningProcess, ended_how
+from lab.host.python import isolated_python
 from lab.machine import Host
 from lab.sweep.cluster import SshTable
-from lab.sweep.node import SCHEDULER, Keys, NodeSettings
+from lab.sweep.node import PROCESSORS, SCHEDULER, Keys, NodeSettings
 
 LOOPBACK = "127.0.0.1"
 END_SECONDS = 12.0
@@ -26,7 +28,7 @@ _ERROR = re.compile(r"([a-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception): ")
 SSH_FAILED = 255
 """Of ssh(1): the status for an error of its own."""
 _PORTS = range(20_000, 60_000)
-_HERE = (sys.executable, "-m", "lab.sweep.node")
+_NODE = ("-m", "lab.sweep.node")
 
 
 @dataclass(slots=True)
@@ -83,11 +85,11 @@ class Launcher:
             folder=str(self.folder),
             dashboard=dashboard,
         )
-        return self._node(SCHEDULER, _HERE, settings)
+        return self._node(SCHEDULER, isolated_python(*_NODE), settings)
 
     def local_worker(self, name: str, address: str) -> NodeProcess:
         """A worker on this computer, of the scheduler at ``address``."""
-        return self._node(name, _HERE, self._worker_settings(name, address))
+        return self._node(name, isolated_python(*_NODE), self._worker_settings(name, address))
 
     def _worker_settings(self, name: str, address: str, **changes: str) -> NodeSettings:
         settings = NodeSettings(
@@ -113,15 +115,13 @@ class Launcher:
         )
         forwards = (f"-R{LOOPBACK}:{back}:{LOOPBACK}:{port}", f"-L{LOOPBACK}:{ours}:{LOOPBACK}:{there}")
         options = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", *forwards)
-        argv = (*self._ssh(host, *options), remote_line(self._ssh_table, ("-m", "lab.sweep.node")))
+        argv = (*self._ssh(host, *options), remote_line(self._ssh_table, _NODE))
         return self._node(name, argv, settings)
 
     def processors_of(self, host: str) -> int:
         """How many processors a host has. Raises LabError if raidlab is not there."""
-        code = "import os, lab.sweep.node, distributed; print('processors', len(os.sched_getaffinity(0)))"
-        found = self._host.processes.run(
-            (*self._ssh(host), remote_line(self._ssh_table, ("-c", code))), timeout_seconds=60
-        )
+        line = remote_line(self._ssh_table, (*_NODE, PROCESSORS))
+        found = self._host.processes.run((*self._ssh(host), line), timeout_seconds=60)
         word, _, count = found.stdout.strip().rpartition("processors ")
         said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
         if found.status == SSH_FAILED:
@@ -142,9 +142,12 @@ class Launcher:
     def _node(self, name: str, argv: tuple[str, ...], settings: NodeSettings) -> NodeProcess:
         """Start a process. Should this one end before it is noted, its input ends, and so does it."""
         log = self.folder / f"{name.replace('/', '-')}.log"
-        with log.open("ab") as file:
-            begin = file.tell()
-            process = self._host.processes.start(argv, stderr_fd=file.fileno())
+        descriptor = open_to_append(log)
+        try:
+            begin = os.fstat(descriptor).st_size
+            process = self._host.processes.start(argv, stderr_fd=descriptor)
+        finally:
+            os.close(descriptor)
         node = NodeProcess(name, process, log, begin)
         assert process.stdin is not None
         # One that ended at once is found by its end.
@@ -154,6 +157,6 @@ class Launcher:
 
 
 def remote_line(table: SshTable, arguments: tuple[str, ...]) -> str:
-    """A line for the other computer's shell."""
+    """A line for the other computer's shell, which runs Python there with ``arguments``; nothing of its home counts."""
     state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
-    return shlex.join(("exec", "env", *state, table.python or sys.executable, *arguments))
+    return shlex.join(("exec", "env", *state, *isolated_python(*arguments, python=table.python)))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shlex
 import shutil
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -20,12 +18,12 @@ from lab.errors import LabError, RunCancelled, ToolMissing
 from lab.experiments.service import RunRequest, run_experiment
 from lab.gates.decoding import decode_json
 from lab.host.clock import utc_second_text
+from lab.host.locks import ALONE, locked, open_lock, take_byte
 from lab.machine import Host, Target, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import find_kernel, kernel_cache
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.conditions import depends_on
-from lab.results.leftovers import locked
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from lab.sweep.cells import CellStore, CellTask, packed, toml_of
@@ -153,17 +151,12 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
 def claimed(key: str, host: Host) -> Iterator[None]:
     """Hold a cell alone on this computer: whoever else is to measure it waits, and then finds it.
 
-    One byte of one file is locked for each, so that nothing is left of it; the lock is that of the open file, not of
-    the process, since a worker may have threads (F_OFD_SETLK, fcntl_locking(2)).
+    One byte of one file is locked for each, so that nothing is left of it; a worker may have threads.
     """
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, int(key[:15], 16), 1, 0)
     folder = host.state.make(cell_store(host).root, what="the folder for cells")
-    descriptor = os.open(folder / _CLAIMS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = open_lock(folder / _CLAIMS)
     try:
-        while True:
-            with suppress(BlockingIOError, PermissionError):
-                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
-                break
+        while not take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
             if ENDING.is_set():
                 raise RunCancelled("the work was ended before its time")
             host.clock.sleep(_LOOK_SECONDS)
@@ -217,7 +210,7 @@ def work_folder(host: Host) -> Iterator[Path]:
 
 def _one_at_a_time(host: Host) -> AbstractContextManager[None]:
     """A folder that is made and not yet locked is not taken for one that was left."""
-    return locked(sweeps_folder(host) / _MAKING, fcntl.LOCK_EX)
+    return locked(sweeps_folder(host) / _MAKING, ALONE, waits=True)
 
 
 def sweep_work(host: Host) -> None:

@@ -1,7 +1,8 @@
-"""One process of a cluster, a scheduler or a worker of Dask: ``python -m lab.sweep.node``.
+"""One process of a cluster, a scheduler or a worker of Dask. lab.host.python starts it.
 
 Its settings come as the first line of standard input, so that no key stands where other users see it; where it can be
 reached it tells as one line on standard output. When standard input ends it does too: whoever started it is gone.
+With ``--processors`` it prints how many processors this computer has, and ends.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ import msgspec
 
 from lab.gates.decoding import decode_json
 from lab.host.clock import HostClock
+from lab.host.pool import processors
 
 SCHEDULER = "scheduler"
 JOINED = "raidlab-joined"
 """The scheduler's topic that has the name of each worker that ever was connected, once for each time."""
 CLEARING_SECONDS = 10.0
-NO_PAGES = "127.0.0.1:0"
-"""Where Dask's web server listens that has none: without an address on every interface."""
+PROCESSORS = "--processors"
 ENDING = threading.Event()
 """Set when this process is to end: whoever works in it stops as soon as it can."""
+NO_PRELOADS: dict[str, Any] = {f"distributed.{role}.preload": [] for role in ("scheduler", "worker")}
+"""Programs of somebody's own that Dask would load into each process (``preload`` in ~/.config/dask/*.yaml)."""
+_KEPT_VARIABLES = "DASK_DISTRIBUTED__COMM__"
 CONFIGURATION = {
+    **NO_PRELOADS,
     # A computer that works hard may be late, and is not dead.
     "distributed.scheduler.worker-ttl": "10 minutes",
     "distributed.scheduler.allowed-failures": 2,
@@ -72,6 +77,15 @@ class NodeReady(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     dashboard: str = ""
     process_id: int
+
+
+def drop_dask_variables() -> None:
+    """Take out of the environment, before Dask is loaded, the settings of Dask that may name code to be imported.
+
+    ``DASK_CONFIG``, preloads, routes and plugins do; those of its connections name none, and stay.
+    """
+    for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_KEPT_VARIABLES)]:
+        del os.environ[name]
 
 
 def security_of(keys: Keys) -> Any:
@@ -128,6 +142,8 @@ def _scheduler(settings: NodeSettings) -> Any:
     from distributed import Scheduler
     from distributed.diagnostics.plugin import SchedulerPlugin
 
+    from lab.sweep.quiet import QuietScheduler
+
     base: Any = SchedulerPlugin
 
     class Joined(base):  # type: ignore[misc] # it comes without types
@@ -136,19 +152,20 @@ def _scheduler(settings: NodeSettings) -> Any:
         def add_worker(self, scheduler: Any, worker: str) -> None:
             scheduler.log_event(JOINED, str(scheduler.workers[worker].name))
 
-    return Scheduler(
+    make: Any = Scheduler if settings.dashboard else QuietScheduler
+    return make(
         plugins=[Joined()],
         host=settings.listen,
         security=security_of(settings.keys),
         dashboard=bool(settings.dashboard),
-        dashboard_address=settings.dashboard or NO_PAGES,
+        dashboard_address=settings.dashboard or None,
     )
 
 
 def _worker(settings: NodeSettings) -> Any:
-    from distributed import Worker
+    from lab.sweep.quiet import QuietWorker
 
-    return Worker(
+    return QuietWorker(
         settings.scheduler,
         host=settings.listen,
         contact_address=settings.contact or None,
@@ -158,12 +175,18 @@ def _worker(settings: NodeSettings) -> Any:
         memory_limit=0,
         local_directory=settings.folder,
         dashboard=False,
-        dashboard_address=NO_PAGES,
     )
 
 
 def main() -> None:
     """Read the settings and serve."""
+    drop_dask_variables()
+    if sys.argv[1:] == [PROCESSORS]:
+        # Without Dask no worker could run here.
+        import distributed  # noqa: F401
+
+        sys.stdout.write(f"processors {processors()}\n")
+        return
     # It ends by its input alone, in good order. A handler, since what it starts would inherit that it is ignored.
     signal.signal(signal.SIGINT, lambda *_: None)
     commands = sys.stdin.buffer

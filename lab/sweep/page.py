@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from lab.gates.text import visible
-from lab.host.files import write_file
+from lab.host.files import make_folder, write_file
 from lab.report.page.build import Stamp, explained
 from lab.report.page.render import render_document
 from lab.report.table import Column, Table
 from lab.sweep.effects import ranked_axes, sensitivities
 from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
-from lab.sweep.tables import OFF_THEORY, counted, extreme_table, is_off, sensitivity_table, surprise_table
-from lab.units import human_seconds
+from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
+from lab.units import counted, human_seconds
 
 PARTS = Path(__file__).with_name("parts")
 _EXTREMES, _SURPRISES, _MOST_PAIRS, _OPEN_TABLES = 5, 30, 6, 4
@@ -58,7 +58,7 @@ def write_page(result: SweepResult, folder: Path, name: str) -> Path:
     Raises RequirementMissing without the extra ``report``, ResultError where it cannot be written.
     """
     text = sweep_page(result)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"{name}.html"
     write_file(path, text.encode())
     return path

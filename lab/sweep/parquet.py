@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from lab.errors import RequirementMissing, ResultError
 from lab.gates.text import visible
-from lab.host.files import storage_error, sync_folder
+from lab.host.files import make_folder, new_file, storage_error
 from lab.sweep.rows import CellRow, SweepResult
 
 _TEXT, _NUMBER, _WHOLE, _TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
@@ -56,14 +55,9 @@ def write_parquet(result: SweepResult, path: Path) -> None:
         raise RequirementMissing(
             "a Parquet file needs duckdb", hint="install it: pip install 'raidlab[classroom]'"
         ) from None
-    # Beside the file: only within one file system a rename is all or nothing.
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    make_folder(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise storage_error(f"'{path.parent}' cannot be made", error) from error
-    try:
-        with duckdb.connect() as database:
+        with new_file(path) as part, duckdb.connect() as database:
             columns = ", ".join(f"{name} {_NUMBER if name in NULLABLE else kind}" for name, kind in COLUMNS.items())
             database.execute(f"CREATE TABLE cells ({columns})")
             if result.rows:
@@ -71,18 +65,13 @@ def write_parquet(result: SweepResult, path: Path) -> None:
                 database.execute(f"INSERT INTO cells SELECT {', '.join(COLUMNS)} FROM batch")
             quoted = str(part).replace("'", "''")
             values = ", ".join(map(_value, COLUMNS))
-            database.execute(f"COPY (SELECT {values} FROM cells) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
+            options = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
+            database.execute(f"COPY (SELECT {values} FROM cells) TO '{quoted}' ({options})")
     except duckdb.Error as error:
         hint = "see whether its folder can be written to, and has room"
         raise ResultError(f"'{path}' cannot be written: {error}", hint=hint) from None
     except OSError as error:
         raise storage_error(f"'{path}' cannot be written", error) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _value(name: str) -> str:

@@ -20,17 +20,20 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from lab.errors import LabError, RequirementMissing, RunCancelled
 from lab.gates.decoding import decode_json
+from lab.host import signals
+from lab.host.files import write_file
 from lab.host.pool import processors
 from lab.machine import Host
 from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables
 from lab.sweep.launch import LOOPBACK, Launcher, NodeProcess
-from lab.sweep.node import JOINED, Keys, NodeReady, security_of
+from lab.sweep.node import JOINED, Keys, NodeReady, drop_dask_variables, security_of
 
 if TYPE_CHECKING:
     from distributed import Client
 
 INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
-DASHBOARD = f"{LOOPBACK}:8787"
+PAGES = f"{LOOPBACK}:8787"
+"""Where Dask's own pages are usually put by who wants them."""
 START_SECONDS = 60.0
 CONNECT_SECONDS = 20.0
 """How long a scheduler that has said its address may take to answer there."""
@@ -70,6 +73,7 @@ class WorkerHandle(Protocol):
 
 def require_dask() -> None:
     """Raises RequirementMissing, with the command that brings it."""
+    drop_dask_variables()
     try:
         import distributed  # noqa: F401
     except ImportError:
@@ -94,7 +98,7 @@ class Pool:
         folder: Path,
         on_notice: Callable[[str], None] = lambda _: None,
         *,
-        dashboard: str = DASHBOARD,
+        dashboard: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """``folder``: for logs and certificates. ``dashboard``: HOST:PORT of Dask's own pages; empty: none.
@@ -128,6 +132,8 @@ class Pool:
         self._empty_since: float | None = None
 
     def __enter__(self) -> Self:
+        # Jobs of a queue would stay there.
+        self._stack.enter_context(signals.unhurried())
         try:
             self._start()
         except BaseException:
@@ -164,7 +170,7 @@ class Pool:
         """Start again what has ended. Raises ClusterLost if nothing can go on."""
         now = self._host.clock.monotonic_seconds()
         if self._scheduler and (end := self._scheduler.end_of()):
-            raise ClusterLost(f"the cluster is lost: its {end}", hint="what was measured is kept: --resume goes on")
+            raise ClusterLost(f"the cluster is lost: its {end}", hint="finished cells are stored: --resume continues")
         if now < self._tended + _TEND_SECONDS:
             return
         self._tended = now
@@ -178,7 +184,7 @@ class Pool:
             self._empty_since = now
         elif now > self._empty_since + self._patience_seconds:
             raise ClusterLost(
-                f"no worker for {self._patience_seconds:.0f} s", hint="look at the cluster; --resume goes on"
+                f"no worker for {self._patience_seconds:.0f} s", hint="look at the cluster; --resume continues"
             )
 
     def _silence_of(self, name: str) -> str | None:
@@ -369,9 +375,7 @@ class Pool:
         """Certificate and key as files that only this user reads; they go when the pool closes."""
         paths = (self._folder / "cluster.crt", self._folder / "cluster.key")
         for path, text in zip(paths, (self._keys.certificate, self._keys.key), strict=True):
-            path.unlink(missing_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            path.write_text(text, encoding="utf-8")
+            write_file(path, text.encode(), mode=0o600)
             self._stack.callback(path.unlink, missing_ok=True)
         return paths
 

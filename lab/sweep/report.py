@@ -12,9 +12,11 @@ from lab.gates.text import visible_json
 from lab.host.files import write_file
 from lab.machine import Host
 from lab.report.table import as_csv
-from lab.results.store import LATEST, ResultStore
+from lab.results.store import ResultStore
+from lab.store.runs import LATEST
 from lab.sweep.rows import CellRow, SweepResult
 from lab.sweep.store import SweepFolder, SweepStore
+from lab.units import counted
 
 PREFIX = "sweep:"
 _KINDS = {".html": "html", ".htm": "html", ".parquet": "parquet", ".csv": "csv", ".md": "markdown", ".txt": "text"}
@@ -103,8 +105,6 @@ def _written(result: SweepResult, kind: str, output: Path) -> str:
 
 
 def _count(result: SweepResult) -> str:
-    from lab.sweep.tables import counted
-
     cells = len({row.cell for row in result.rows})
     return f"{cells:,} of {counted(result.planned, 'cell')}"
 

@@ -29,6 +29,7 @@ from lab.gates.numbers import (
     CacheEntries,
     DiskBytes,
     DiskCount,
+    FormatVersion,
     Hertz,
     JobCount,
     QueueDepth,
@@ -133,7 +134,7 @@ class DiskBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One sweep. Raises ValueError (SpecError through lab.tomlfile) for parts that contradict each other."""
 
-    format_version: int
+    format_version: FormatVersion
     id: Name
     title: str
     question: str

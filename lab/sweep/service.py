@@ -22,7 +22,7 @@ from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
 from lab.sweep.combinations import Combination, Combinations, combinations, load_seconds_of, watched
 from lab.sweep.measure import MeasuredCell, cell_store, computer, differing, facts, sweep_work
-from lab.sweep.pool import DASHBOARD, Pool, require_dask
+from lab.sweep.pool import Pool, require_dask
 from lab.sweep.rows import FailedCell, iops_text
 from lab.sweep.schema import Sweep
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
@@ -47,7 +47,7 @@ class SweepRequest:
     target: Target
     host: Host
     cluster: ClusterSpec
-    dashboard: str = DASHBOARD
+    dashboard: str = ""
     on_progress: Callable[[SweepProgress], None] = lambda _: None
     on_planned: Callable[[float], None] = lambda _: None
     """Which part of the planning is done: 100,000 cells take some ten seconds."""
@@ -159,8 +159,8 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         try:
             run.run()
         except BaseException:
-            kept = "cells that were measured are kept" if run.has_any else "nothing was measured yet"
-            request.on_notice(f"{kept}; 'raidlab sweep {folder.id} --resume' goes on")
+            kept = "finished cells are stored" if run.has_any else "nothing was measured yet"
+            request.on_notice(f"{kept}; 'raidlab sweep {folder.id} --resume' continues")
             raise
         finally:
             run.tell(is_over=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, RequirementMissing
 from lab.host import signals
+from lab.host.python import isolated_python
 from lab.machine import Host
 from lab.sweep.cluster import SlurmTable
 
@@ -75,20 +77,24 @@ class SlurmWorkers:
             cores=1,
             processes=1,
             memory=f"{table.memory}iB",
-            nanny=False,
             security=security,
             protocol="tls://",
             death_timeout=DEATH_SECONDS,
-            python=table.python or None,
+            # Words of a shell's line, before "-m" and the command.
+            python=shlex.join(isolated_python(python=table.python)),
+            worker_command="lab.sweep.slurm_worker",
             local_directory=str(self._folder),
             log_directory=str(self._folder),
             # A job that Slurm starts again would be a second worker of this name; another one is submitted instead.
             job_extra_directives=["--no-requeue", *table.directives],
-            # Without an address its pages would be on every interface, although there are none.
-            worker_extra_args=["--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
+            worker_extra_args=["--no-nanny", "--no-dashboard", "--worker-class", "lab.sweep.quiet.QuietWorker"],
         )
+        import dask.config
+
         try:
-            asyncio.run(job.start())
+            # The job's script is written where nobody else can put another in its place.
+            with dask.config.set({"temporary-directory": str(self._folder)}):
+                asyncio.run(job.start())
         except (RuntimeError, ValueError, OSError) as error:
             said = str(error).strip().splitlines()[-1]
             raise LabError(f"Slurm takes no job: {said}", hint="check [cluster.slurm] in the sweep's file") from None

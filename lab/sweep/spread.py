@@ -157,7 +157,7 @@ class TaskSpread:
                 self._pool.tend()
                 self._require_fit()
                 if self._is_cancelled():
-                    raise RunCancelled("the work was ended before its time", hint="what was measured is kept")
+                    raise RunCancelled("the work was ended before its time", hint="finished cells are stored")
                 yield from self._next()
         finally:
             for future in self._futures.values():
@@ -187,7 +187,7 @@ class TaskSpread:
             self._lacking_since = now
             self._on_notice(f"no worker is left that can do the work; one is waited for {FIT_SECONDS:.0f} s")
         elif now > self._lacking_since + FIT_SECONDS:
-            raise ClusterLost("no worker is left that can do the work", hint="add one; --resume goes on")
+            raise ClusterLost("no worker is left that can do the work", hint="add one; --resume continues")
 
     def _fit(self) -> list[str]:
         found = [address for address in self._pool.workers() if address not in self._unfit]

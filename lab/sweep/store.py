@@ -12,27 +12,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import Annotated, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Annotated
 
 import msgspec
 
-from lab.errors import MachineBusy, ResultError, SpecError
-from lab.gates.decoding import decode_json
-from lab.gates.files import MOST_RECORD_BYTES, read_plain
-from lab.gates.names import checked_name, is_name
-from lab.gates.own import make_own_folder
-from lab.host.clock import HostClock, utc_second_text
-from lab.host.files import replace_file, storage_error, write_file
+from lab.errors import ResultError, SpecError
+from lab.gates.files import MOST_RECORD_BYTES
+from lab.gates.own import read_own_json
+from lab.host.clock import utc_second_text
+from lab.host.files import replace_file
 from lab.machine import Host, Target, TargetKind
-from lab.results.leftovers import locked
-from lab.results.store import LATEST
+from lab.store.journal import Journal
+from lab.store.runs import RunFolders, id_word
 from lab.sweep.cells import CELL_KEY, CellStore
 from lab.sweep.measure import cell_store, sweeps_folder
 from lab.sweep.rows import FailedCell, SweepResult
@@ -40,11 +34,9 @@ from lab.sweep.schema import Sweep, decode_sweep
 from lab.tomlfile import as_meant
 from lab.units import human_seconds
 
-T = TypeVar("T")
-_RECORD, _FAILED, _PROGRESS, _LOCK = "sweep.json", "failed.jsonl", "progress.json", "lock"
-_MOST_FAILED_BYTES = 4 * MOST_RECORD_BYTES
-_LOOKING_SECONDS = 1.0
-"""Who only looks whether a sweep runs holds its lock for no longer, even on a busy computer."""
+_PROGRESS = "progress.json"
+_MOST_HEADER_BYTES = 4 * MOST_RECORD_BYTES
+"""A sweep of many thousand cells names each."""
 
 
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,18 +90,20 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
 class SweepFolder:
     """One sweep's own folder."""
 
-    def __init__(self, path: Path, cells: CellStore) -> None:
-        self.path = path
+    def __init__(self, runs: RunFolders, sweep_id: str, cells: CellStore) -> None:
+        self.id = sweep_id
+        self.path = runs.path(sweep_id)
+        self._runs = runs
         self._cells = cells
-
-    @property
-    def id(self) -> str:
-        return self.path.name
+        # A cell whose line is damaged is tried again like the others.
+        self._failed = Journal[FailedCell](
+            self.path / "failed.jsonl", FailedCell, skips_damaged=True, most_bytes=_MOST_HEADER_BYTES
+        )
 
     @property
     def record(self) -> SweepRecord:
         """Raises ResultError if it is damaged."""
-        return _decoded(self.path / _RECORD, SweepRecord)
+        return self._runs.read_header(self.id, SweepRecord)
 
     def in_its_time(self, target: Target) -> Target:
         """To go on in the time in which it was begun, also if a new sweep would have the other now.
@@ -129,48 +123,21 @@ class SweepFolder:
     @property
     def progress(self) -> SweepProgress | None:
         """As it was last written; None if it never was."""
-        with suppress(ResultError):
-            return _decoded(self.path / _PROGRESS, SweepProgress)
+        with suppress(ResultError, FileNotFoundError):
+            return read_own_json(self.path / _PROGRESS, SweepProgress)
         return None
 
     @property
     def is_running(self) -> bool:
         """Whether a client has it open."""
-        # Only looked at, and shared: so it also works where nothing can be written, and beside others who look.
-        try:
-            descriptor = os.open(self.path / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
-        return False
+        return self._runs.is_held(self.id)
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Hold it alone. Raises MachineBusy, ResultError."""
-        clock = HostClock()
-        until = clock.monotonic_seconds() + _LOOKING_SECONDS
-        with ExitStack() as held:
-            try:
-                while not self._taken(held):
-                    if clock.monotonic_seconds() > until:
-                        raise MachineBusy(f"sweep {self.id} runs in another raidlab", hint="wait for it, or end it")
-                    clock.sleep(0.02)
-            except OSError as error:
-                raise storage_error(f"'{self.path}' cannot be locked", error) from error
+        with self._runs.held(self.id):
+            self._failed.repair()
             yield
-
-    def _taken(self, held: ExitStack) -> bool:
-        with suppress(BlockingIOError):
-            held.enter_context(locked(self.path / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB))
-            return True
-        return False
 
     def tell(self, progress: SweepProgress) -> None:
         """Write how far it is; what keeps that from being written stops nothing."""
@@ -179,24 +146,15 @@ class SweepFolder:
 
     def failed(self) -> tuple[FailedCell, ...]:
         """The cells that could not be measured, each as it failed last."""
-        with suppress(FileNotFoundError):
-            text = read_plain(self.path / _FAILED, _MOST_FAILED_BYTES, is_own=True)
-            return tuple({each.cell: each for each in _failed_in(text)}.values())
-        return ()
+        return tuple({each.cell: each for each in self._failed.read()}.values())
 
     def forget_failed(self) -> None:
         """Before they are tried again."""
-        (self.path / _FAILED).unlink(missing_ok=True)
+        self._failed.remove()
 
     def add_failed(self, cell: FailedCell) -> None:
         """Raises ResultError if it cannot be written."""
-        try:
-            with (self.path / _FAILED).open("ab") as file:
-                file.write(msgspec.json.encode(cell) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise storage_error(f"'{self.path / _FAILED}' cannot be written", error) from error
+        self._failed.append(cell)
 
     def stand(self) -> SweepProgress | None:
         """How far it is: while it runs as its client tells, else by the cells that are there. None: nobody knows.
@@ -267,30 +225,25 @@ class SweepStore:
     """All sweeps of a state folder."""
 
     def __init__(self, host: Host) -> None:
-        self.root = sweeps_folder(host) / "runs"
+        self._runs = RunFolders(
+            sweeps_folder(host) / "runs",
+            "sweep",
+            ("sweep.json",),
+            begin_hint="sweep something: raidlab sweep FILE",
+            list_hint="'raidlab sweep' lists them",
+            state_root=host.state.root,
+            most_header_bytes=_MOST_HEADER_BYTES,
+        )
+        self.root = self._runs.root
         self._host = host
 
     def ids(self) -> tuple[str, ...]:
         """Newest first. Raises ResultError for a folder that cannot be read."""
-        try:
-            # Others may have put something there: what is no name is no sweep.
-            names = [path.name for path in self.root.iterdir() if is_name(path.name) and (path / _RECORD).is_file()]
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise storage_error(f"'{self.root}' cannot be read", error) from error
-        return tuple(sorted(names, reverse=True))
+        return self._runs.ids()
 
     def find(self, name: str) -> SweepFolder:
         """A sweep by id, the unique beginning of one, or ``latest``. Raises ResultError."""
-        ids = self.ids()
-        found = ids[:1] if name == LATEST else [each for each in ids if name and each.startswith(name)]
-        found = [name] if name in ids else list(found)
-        if len(found) == 1:
-            return self._folder(found[0])
-        if found:
-            raise ResultError(f"'{name}' may be {len(found)} sweeps: {', '.join(found)}", hint="write more of the id")
-        raise ResultError(f"there is no sweep '{name}'", hint="'raidlab sweep' lists them")
+        return self._folder(self._runs.find(name))
 
     def of_text(self, text: str, time: str | None = None) -> SweepFolder | None:
         """The newest sweep of this file; ``time``, ``real`` or ``virtual``: that was begun in it."""
@@ -304,70 +257,35 @@ class SweepStore:
 
     def of_id(self, sweep_id: str) -> SweepFolder | None:
         """The newest run of a sweep of this id, whatever else its file said."""
-        name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(_word(sweep_id))}(-[0-9]+)?")
+        name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(id_word(sweep_id))}(-[0-9]+)?")
         return next((self._folder(each) for each in self.ids() if name.fullmatch(each)), None)
 
     def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
         """A new one. Raises ResultError if it cannot be stored."""
-        clock = self._host.clock
-        first = name = checked_name(f"{clock.utc_now():%Y%m%dT%H%M%SZ}-{_word(sweep.id)}", "sweep")
-        number = 1
-        try:
-            make_own_folder(self.root, "the folder for sweeps", root=self._host.state.root)
-            while not _made(folder := self.root / name):
-                number += 1
-                name = f"{first}-{number}"
-            record = SweepRecord(
-                id=name, created_utc=utc_second_text(clock), toml=text, is_virtual_time=is_virtual_time, cells=cells
-            )
-            write_file(folder / _RECORD, msgspec.json.encode(record))
-        except OSError as error:
-            raise storage_error(f"no sweep can be stored in '{self.root}'", error) from error
-        return self._folder(name)
+        sweep_id = self._runs.create(self._host.clock, sweep.id).name
+        record = SweepRecord(
+            id=sweep_id,
+            created_utc=utc_second_text(self._host.clock),
+            toml=text,
+            is_virtual_time=is_virtual_time,
+            cells=cells,
+        )
+        self._runs.write_header(record, sweep_id)
+        return self._folder(sweep_id)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
         """What it depends on has changed since: its cells have other keys."""
         record = msgspec.structs.replace(folder.record, cells=cells)
-        write_file(folder.path / _RECORD, msgspec.json.encode(record))
+        self._runs.write_header(record, folder.id)
 
     def delete(self, folder: SweepFolder) -> None:
         """Its cells stay, for other sweeps. Raises MachineBusy while it runs."""
-        with folder.open():
-            shutil.rmtree(folder.path)
+        self._runs.delete(folder.id)
 
     def _folder(self, name: str) -> SweepFolder:
-        return SweepFolder(self.root / checked_name(name, "sweep"), cell_store(self._host))
+        return SweepFolder(self._runs, name, cell_store(self._host))
 
 
 def _time_of(record: SweepRecord) -> str:
     """As a target's option says it."""
     return "virtual" if record.is_virtual_time else "real"
-
-
-def _word(sweep_id: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", sweep_id.lower()).strip("-")
-
-
-def _made(folder: Path) -> bool:
-    """Whether it was made now: of two that begin in the same second each has its own."""
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _failed_in(text: bytes) -> Iterator[FailedCell]:
-    """A line that a computer's failure tore is left out: that cell is tried again like the others."""
-    for line in text.splitlines():
-        with suppress(msgspec.MsgspecError, UnicodeError):
-            yield decode_json(line, FailedCell)
-
-
-def _decoded(path: Path, kind: type[T]) -> T:
-    try:
-        return decode_json(read_plain(path, _MOST_FAILED_BYTES, is_own=True), kind)
-    except OSError as error:
-        raise ResultError(f"'{path}' cannot be read: {error.strerror}", hint="restore it, or sweep anew") from None
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise ResultError(f"'{path}' is damaged: {error}", hint="restore it, or sweep anew") from None

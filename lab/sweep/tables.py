@@ -11,7 +11,7 @@ from lab.report.table import Column, Table
 from lab.sweep.effects import sensitivities
 from lab.sweep.grid import Axis, Pair, SweepGrid
 from lab.sweep.rows import CellRow, SweepResult, iops_text
-from lab.units import human_seconds
+from lab.units import counted, human_seconds
 
 OFF_THEORY = 0.10
 """From so far on a cell is a surprise, if its interval does not hold the prediction either."""
@@ -65,11 +65,6 @@ def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
         return f"{words}; the sweep still runs"
     left = "the other" if result.planned - measured == 1 else "the others"
     return f"{words}; 'raidlab sweep {result.id} --resume' measures {left}"
-
-
-def counted(number: int, thing: str) -> str:
-    """``1 cell``, ``1,200 cells``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _missing_tables(grid: SweepGrid) -> Iterator[Table]:

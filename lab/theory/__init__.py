@@ -1,1 +1,1 @@
-"""What an array should give, from what its disks give."""
+"""Predicted performance of an array from the performance of its disks."""

@@ -1,11 +1,12 @@
-"""What an array should do, each figure with its reason in a sentence or two.
+"""Predictions of array performance, each with its reason in a sentence or two.
 
-Two kinds. **Closed forms** to teach from and to check by hand: capacity in I/Os, penalties, bounds (operational
-analysis, Denning and Buzen, 1978: an array does at most one request in the time that its busiest member needs for its
-share of one, and with few requests in flight at most ``depth`` in the time that one takes alone). And **a load played
-through** (``predict_load``, ``workload_iops``): md's own order of member reads and writes on members that serve one
-I/O after another, for a given queue depth. Both leave out the processor, the file system and merging.
-A measured figure far from them has another limiter, and that is the question to ask (Gregg's benchmarking checklist).
+There are two kinds. **Closed forms**, for teaching and for checks by hand: capacity in I/Os, penalties, bounds
+(operational analysis, Denning and Buzen, 1978: an array completes at most one request in the time that its busiest
+member needs for its share of one, and with few requests in flight at most ``depth`` in the time of one alone). And
+**simulation** (``predict_load``, ``workload_iops``): md's own order of member reads and writes, on members that serve
+I/Os in order of arrival, at a given queue depth. Both ignore the processor, the file system and merging.
+A measured figure far from a prediction has another limiter; finding it is the next step (Gregg's benchmarking
+checklist).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lab.disks.drive_models import DriveModel
 from lab.errors import SpecError
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
 from lab.theory.requests import Requests, Server, Servers, requests_for
+from lab.theory.zones import mean_stream_members, member_shares, stripe_zones
 from lab.units import MIB, human_bytes
 from lab.workloads.workload import AccessPattern, Direction, Workload
 
@@ -29,23 +31,23 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DiskRates:
-    """What one disk does on its own, measured or nominal."""
+    """Rates of a single disk, measured or nominal."""
 
     random_read_iops: float
-    """At queue depth 1: the inverse of its service time."""
+    """At queue depth 1: the inverse of the service time."""
     random_write_iops: float
     sequential_read_bytes_per_second: float
     sequential_write_bytes_per_second: float
     concurrent_requests: int = 1
-    """How many I/Os it works on at a time."""
+    """Number of I/Os that it serves in parallel."""
     is_rotational: bool = True
-    """What it tells the kernel; md chooses the copy to read by it."""
+    """Its queue/rotational attribute, by which md chooses the copy to read."""
 
 
 def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None = None) -> DiskRates:
-    """What an emulated drive should do. ``sequential``: bytes a second that were measured, reading and writing.
+    """Nominal rates of an emulated drive. ``sequential``: measured bytes per second of reads and of writes.
 
-    Without it a drive of constant service streams as fast as it serves requests of 1 MiB.
+    Without it, a drive of constant service time streams as fast as it serves requests of 1 MiB.
     """
     iops = 1 / drive.service_seconds
     read, write = sequential or (iops * MIB, iops * MIB)
@@ -54,35 +56,36 @@ def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None =
 
 @dataclass(frozen=True, slots=True)
 class LoadPrediction:
-    """What a load should get on an array, as the application sees it."""
+    """Predicted performance of a load on an array, as the application sees it."""
 
     iops: float
     mean_seconds: float
     """Mean completion latency."""
     p50_seconds: float | None
-    """None for sequential loads, of which only the mean is predicted."""
+    """None for sequential loads, for which only the mean is predicted."""
     p95_seconds: float | None
     p99_seconds: float | None
     busy_members: float
-    """How many members are at work on average."""
+    """Mean number of busy members."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A number and why; the unit stands in the name of the function that made it."""
+    """A predicted value and its reason; the unit is in the name of the function that returns it."""
 
     value: float
     reason: str
 
 
 def expected_busy_disks(disks: int, depth: float) -> float:
-    """How many of ``disks`` are at work when ``depth`` I/Os are always in flight, each on a disk at random.
+    """Mean number of busy ``disks`` if ``depth`` I/Os are always in flight, each on a random disk.
 
-    For disks of one constant service time. In such a time every busy disk answers one I/O, and as many fall on the
-    disks anew; that the mean square of the queues stays the same gives a quadratic equation for the share of busy
-    disks (docs/theory.md). It takes the number of busy disks as steady, and is then within 2 % of the queues played
-    through. Between a network of exponential servers, nQ / (n + Q - 1), and all I/Os thrown anew, n(1 - (1 - 1/n)^Q).
+    For disks with the same constant service time. In one service time every busy disk completes one I/O, and the same
+    number arrives at random disks; a constant mean square of the queue lengths gives a quadratic equation for the
+    share of busy disks (docs/theory.md). It assumes a constant number of busy disks, and is within 2 % of simulated
+    queues. It lies between a network of exponential servers, nQ / (n + Q - 1), and I/Os that are all redistributed in
+    every service time, n(1 - (1 - 1/n)^Q).
     Raises SpecError for fewer than one disk or I/O.
     """
     if disks < 1 or depth < 1:
@@ -109,13 +112,13 @@ def random_write_iops(
 def _closed_form(
     level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int], *, is_write: bool
 ) -> Prediction:
-    """Busy disks over the work of one request, and never more than the busiest member can do."""
+    """Busy disks divided by the work of one request, limited by the capacity of the busiest member."""
     servers = _servers(disks)
     ceiling = ceiling_iops(level, servers, is_write=is_write, failed=failed)
     work = demand(level, len(disks), is_write=is_write, failed=failed)
     alive = [slot for slot in range(len(disks)) if slot not in failed]
     used = [slot for slot in alive if work.reads[slot] + work.writes[slot] > 0]
-    # Member I/Os of one request at a time: those of a stage go side by side, stages one after the other.
+    # Member I/Os of one request in parallel: I/Os of a stage run in parallel, the stages in sequence.
     side_by_side = (work.total_reads + work.total_writes) / work.stages
     busy = expected_busy_disks(len(used), max(1.0, depth * side_by_side))
     seconds = sum(
@@ -126,7 +129,7 @@ def _closed_form(
 
 
 def small_write_cost(level: Level, members: int) -> Prediction:
-    """Member I/Os for one small write."""
+    """Number of member I/Os of one small write."""
     cost, textbook = level.small_write_ios(members), level.write_penalty
     if cost != textbook:
         what = f"md needs {cost} on {members} members where textbooks count {textbook}"
@@ -135,24 +138,42 @@ def small_write_cost(level: Level, members: int) -> Prediction:
     return Prediction(cost, what)
 
 
-def sequential_bytes_per_second(level: Level, disks: Sequence[DiskRates], direction: Direction) -> Prediction:
-    """One sequential stream of large requests, at best. Raises SpecError without disks or for a mix."""
+def sequential_bytes_per_second(
+    level: Level,
+    disks: Sequence[DiskRates],
+    direction: Direction,
+    *,
+    member_bytes: Sequence[int] = (),
+    covered_bytes: int | None = None,
+) -> Prediction:
+    """Upper bound of one sequential stream of large requests. Raises SpecError without disks or for a mix.
+
+    ``member_bytes``: the size of each member of a RAID 0; unequal sizes create zones, and the result is the mean over
+    ``covered_bytes`` from the array's start (None: all of it).
+    """
     if not disks or direction not in (Direction.READ, Direction.WRITE):
         raise SpecError(f"no sequential prediction for '{direction}' on {len(disks)} disks", hint="use read or write")
     is_read = direction is Direction.READ
     slowest = min(
         disk.sequential_read_bytes_per_second if is_read else disk.sequential_write_bytes_per_second for disk in disks
     )
-    data: Fraction = level.sequential_read_members(len(disks)) if is_read else level.data_members(len(disks))
+    rotates = any(disk.is_rotational for disk in disks)
+    data: Fraction = level.data_members(len(disks))
+    if is_read:
+        data = level.sequential_read_members(len(disks), is_rotational=rotates)
+    if len(set(member_bytes)) > 1:
+        mean, last = mean_stream_members(member_bytes, covered_bytes), stripe_zones(member_bytes)[-1]
+        alone = f"in zones, the last {human_bytes(last.size_bytes)} on {len(last.slots)} of {len(disks)} members"
+        return Prediction(mean * slowest, f"{mean:.3g} members' worth at the slowest member's pace on average: {alone}")
     return Prediction(float(data) * slowest, f"{float(data):g} members' worth of data at the slowest member's pace")
 
 
 def rebuild_seconds(
     used_device_bytes: int, disks: Sequence[DiskRates], *, sync_speed_max_bytes_per_second: float | None = None
 ) -> Prediction:
-    """Time to rebuild one member: its used bytes at the pace of the slowest part, without other load.
+    """Time to rebuild one member: its used bytes at the rate of the slowest part, without other load.
 
-    ``disks`` are the surviving members and the new one; md's own ceiling counts too if given (md(4), sync_speed_max).
+    ``disks`` are the surviving members and the new one; md's limit applies as well if given (md(4), sync_speed_max).
     Raises SpecError without disks.
     """
     if not disks:
@@ -178,19 +199,24 @@ def predict_load(
     *,
     failed: frozenset[int] = frozenset(),
     working_bytes: int | None = None,
+    chunk_bytes: int | None = None,
+    member_bytes: Sequence[int] = (),
 ) -> LoadPrediction:
-    """What ``workload`` should get on this array, healthy or without the slots in ``failed``.
+    """Predicted performance of ``workload`` on this array, healthy or without the slots in ``failed``.
 
-    ``working_bytes``: bytes of the array that the load covers; given, hits in md's stripe cache count. Random blocks
-    are taken to be within a chunk. Raises SpecError for a verify workload, whose work is no steady direction, for a
-    lost array, and for a sequential load on a degraded one.
+    ``working_bytes``: working set of the load on the array; if given, hits in md's stripe cache are included. Random
+    blocks are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes``: the size of
+    each member, used if RAID 0 has zones of unequal members, over ``working_bytes`` from the array's start.
+
+    Raises SpecError for a verify workload, which has no constant direction, for a failed array, for a sequential load
+    on a degraded one, and for requests of several chunks as ``requests_for`` does.
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="ask for a read or write workload")
     if workload.pattern is AccessPattern.SEQUENTIAL and workload.direction is not Direction.MIX:
         if failed:
             raise SpecError("no prediction for a sequential load on a degraded array", hint="ask for a random one")
-        return _sequential_load(level, disks, workload)
+        return _sequential_load(level, disks, workload, member_bytes if level.has_zones else (), working_bytes)
     share = 1.0 if workload.read_percent is None else 1 - workload.read_percent / 100
     share = 0.0 if workload.direction is Direction.READ else share
     load = ArrayUnderLoad(
@@ -201,6 +227,8 @@ def predict_load(
         failed,
         is_rotational=all(disk.is_rotational for disk in disks),
         working_bytes=working_bytes,
+        chunks=-(-workload.block_bytes // chunk_bytes) if chunk_bytes and level.has_chunk else 1,
+        shares=member_shares(member_bytes, working_bytes) if level.has_zones and member_bytes else (),
     )
     figures = play(load)
     return LoadPrediction(
@@ -221,16 +249,34 @@ def workload_iops(
     *,
     failed: frozenset[int] = frozenset(),
     working_bytes: int | None = None,
+    chunk_bytes: int | None = None,
+    member_bytes: Sequence[int] = (),
 ) -> Prediction:
     """The I/Os per second of ``predict_load``; for a mix, reads and writes together."""
-    load = predict_load(level, disks, workload, failed=failed, working_bytes=working_bytes)
+    load = predict_load(
+        level,
+        disks,
+        workload,
+        failed=failed,
+        working_bytes=working_bytes,
+        chunk_bytes=chunk_bytes,
+        member_bytes=member_bytes,
+    )
     return Prediction(load.iops, load.reason)
 
 
-def _sequential_load(level: Level, disks: Sequence[DiskRates], workload: Workload) -> LoadPrediction:
-    stream = sequential_bytes_per_second(level, disks, workload.direction)
+def _sequential_load(
+    level: Level,
+    disks: Sequence[DiskRates],
+    workload: Workload,
+    member_bytes: Sequence[int],
+    covered_bytes: int | None,
+) -> LoadPrediction:
+    stream = sequential_bytes_per_second(
+        level, disks, workload.direction, member_bytes=member_bytes, covered_bytes=covered_bytes
+    )
     iops = stream.value / workload.block_bytes
-    # Little's law: what is in flight is what leaves per second times how long it stays.
+    # Little's law: requests in flight = throughput x mean latency.
     mean = workload.depth_total / iops
     return LoadPrediction(iops, mean, None, None, None, float(len(disks)), stream.reason)
 
@@ -243,26 +289,30 @@ def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:
             f"writes on average"
         )
     else:
-        work = demand(load.level, len(load.servers), is_write=load.write_share >= 1, failed=load.failed)
-        cost = _cost(work, is_write=load.write_share >= 1)
+        is_write = load.write_share >= 1
+        work = demand(load.level, len(load.servers), is_write=is_write, failed=load.failed, chunks=load.chunks)
+        cost = _cost(work, is_write=is_write, chunks=load.chunks)
     state = f", with {len(load.failed)} missing," if load.failed else ""
+    if len(set(load.shares)) > 1:
+        cost += f", of which the largest member gets {max(load.shares):.0%}"
     return f"{cost}; {load.depth} in flight keep {figures.busy_members:.2g} of {alive} members{state} busy"
 
 
-def _cost(work: Demand, *, is_write: bool) -> str:
+def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
     """``one small write is 2 reads, then 2 writes of members``."""
+    small = "small write" if chunks == 1 else f"write of {chunks} chunks"
     reads, writes = work.total_reads, work.total_writes
     if not is_write:
         what = "1 member read" if abs(reads - 1) < _ROUNDING else f"{reads:.3g} member reads on average"
         return f"one read is {what}"
     written = f"{writes:.3g} member write{'' if abs(writes - 1) < _ROUNDING else 's'}"
     if reads:
-        return f"one small write is {reads:.3g} member reads and, after them, {written}"
-    return f"one small write is {written}"
+        return f"one {small} is {reads:.3g} member reads and, after them, {written}"
+    return f"one {small} is {written}"
 
 
 def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
-    """Raises SpecError for a disk that does nothing."""
+    """Raises SpecError for a disk with a rate of 0."""
     if any(min(disk.random_read_iops, disk.random_write_iops) <= 0 for disk in disks):
         raise SpecError("a disk with 0 I/Os a second has no service time", hint="measure the disks again")
     return tuple(
@@ -272,14 +322,14 @@ def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Average member I/Os of one small request."""
+    """Mean member I/Os of one small request."""
 
     reads: tuple[float, ...]
     """By slot."""
     writes: tuple[float, ...]
     """By slot."""
     stages: float
-    """Steps that wait for each other: 2 where md reads before it writes."""
+    """Number of sequential steps: 2 if md reads before it writes."""
 
     @property
     def total_reads(self) -> float:
@@ -291,10 +341,12 @@ class Demand:
 
 
 @lru_cache(maxsize=1024)
-def demand(level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset()) -> Demand:
-    """The demand of a small read or write, md's stripe cache left aside. Raises SpecError for a lost array."""
+def demand(
+    level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset(), chunks: int = 1
+) -> Demand:
+    """Demand of a read or write of ``chunks`` chunks, without the stripe cache. Raises SpecError as requests_for."""
     idle = Servers([Server(1.0, 1.0)] * members, follows_heads=True)
-    requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True)
+    requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True, chunks=chunks)
     work = ([0.0] * members, [0.0] * members)
     stages = 0
     for place in range(requests.places):
@@ -309,14 +361,14 @@ def demand(level: Level, members: int, *, is_write: bool, failed: frozenset[int]
 
 
 def _copies(requests: Requests, place: int, slots: tuple[int, ...], is_write: bool) -> tuple[int, ...]:
-    """A mirror's reads spread evenly over the copies; everything else is where it is."""
+    """Reads of a mirror are spread evenly over the copies; other I/Os keep their slots."""
     return slots if is_write else requests.copies_of(place) or slots
 
 
 def ceiling_iops(
     level: Level, servers: Sequence[Server], *, is_write: bool, failed: frozenset[int] = frozenset()
 ) -> float:
-    """Requests per second that no queue depth exceeds: then the busiest member never rests.
+    """Requests per second at any queue depth, at most: the busiest member is then always busy.
 
     Raises SpecError without disks.
     """

@@ -1,9 +1,9 @@
-"""A load on an array as a closed queueing network, played through event by event.
+"""Discrete-event simulation of a load on an array, as a closed queueing network.
 
-``depth`` requests are always in flight, as with fio's libaio engine: each answer is followed by the next request at
-once. A request goes through the stages that md makes of it (lab.theory.requests) and each member serves its I/Os in
-order. There is no closed form for that: a parity write forks to several members, joins, and forks again. The run is
-short, has a seed of its own, and gives the same figures for the same question every time.
+``depth`` requests are always in flight, as with fio's libaio engine: each completion immediately issues the next
+request. A request passes through md's stages (lab.theory.requests), and each member serves its I/Os in order. There is
+no closed form for this: a parity write forks to several members, joins, and forks again. The run is short, has its own
+seed, and is deterministic.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lab.theory.requests import STRIPE_PAGE_BYTES, Requests, Server, Servers, St
 
 BASE_REQUESTS = 2_000
 REQUESTS_PER_DEPTH = 100
-"""A deep queue forgets where it started only after many rounds. Together: means that differ by about 1 % from seed to
-seed, in 2 to 20 ms."""
+"""A deep queue needs many rounds to become independent of its initial state. With both constants, means differ by
+about 1 % between seeds, in 2 to 20 ms."""
 SEED = 1988
-"""Of the predictions' random addresses; any other one gives the same figures within their noise."""
+"""Seed of the random addresses; any other seed gives the same figures within their noise."""
 _WARMUP_REQUESTS = 200
 _WARMUP_ROUNDS = 8
 
@@ -33,22 +33,26 @@ class ArrayUnderLoad:
 
     level: Level
     servers: tuple[Server, ...]
-    """One for each slot, failed ones too."""
+    """One per slot, including failed ones."""
     depth: int
     """Requests in flight."""
     write_share: float = 0.0
     """0: reads only, 1: writes only."""
     failed: frozenset[int] = frozenset()
-    """Slots whose member is gone."""
+    """Slots without a member."""
     is_rotational: bool = True
-    """Whether the members tell the kernel that they rotate; mirrors choose by that."""
+    """Whether the members are rotational for the kernel, by which mirrors choose the copy."""
     working_bytes: int | None = None
-    """Bytes of the array that the load covers; given, hits in md's stripe cache count."""
+    """Working set of the load on the array, in bytes; if given, hits in md's stripe cache are included."""
+    chunks: int = 1
+    """Number of chunks of one request."""
+    shares: tuple[float, ...] = ()
+    """Share of the requests of each member of a RAID 0 with unequal members; empty: equal shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """What the load gets."""
+    """Simulated performance of the load."""
 
     iops: float
     mean_seconds: float
@@ -56,7 +60,7 @@ class LoadFigures:
     p95_seconds: float
     p99_seconds: float
     busy_members: float
-    """How many members are at work on average."""
+    """Mean number of busy members."""
     reads_per_request: float
     """Member reads."""
     writes_per_request: float
@@ -65,9 +69,9 @@ class LoadFigures:
 
 @lru_cache(maxsize=4096)
 def play(load: ArrayUnderLoad, requests: int | None = None, seed: int = SEED) -> LoadFigures:
-    """Play ``requests`` requests through (None: as many as a prediction needs), after a warm-up.
+    """Simulate ``requests`` requests (None: as many as a prediction needs), after a warm-up.
 
-    Raises SpecError for a load without members or depth, a member without a service time, or a lost array.
+    Raises SpecError for a load without members or depth, a member without a service time, or a failed array.
     """
     _check(load)
     count = BASE_REQUESTS + REQUESTS_PER_DEPTH * load.depth if requests is None else requests
@@ -85,7 +89,7 @@ def _check(load: ArrayUnderLoad) -> None:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counters when the warm-up ended."""
+    """Counters at the end of the warm-up."""
 
     time: float = 0.0
     busy_seconds: float = 0.0
@@ -94,11 +98,11 @@ class _Tally:
 
 
 _Event = tuple[float, int, float, Stage | None, float]
-"""When a stage ends, a number to keep the order, when the request began, its stage after this one, its address."""
+"""End of a stage, a number that keeps the order, start of the request, its next stage, its address."""
 
 
 class _Run:
-    """One play: events in order of time, each the end of a request's stage."""
+    """One simulation: events in order of time, each the end of a request's stage."""
 
     def __init__(self, load: ArrayUnderLoad, requests: int, seed: int) -> None:
         self._load = load
@@ -117,18 +121,20 @@ class _Run:
             self._random,
             is_rotational=load.is_rotational,
             stripes=_stripes(load.level, members, load.working_bytes),
+            chunks=load.chunks,
+            shares=load.shares,
         )
         self._tables = (self._requests.table(is_write=False), self._requests.table(is_write=True))
         self._places = _shuffled_places(self._requests.places, self._last + load.depth, source)
         self._latencies: list[float] = []
 
     def figures(self) -> LoadFigures:
-        """Play to the end."""
+        """Run the simulation to its end."""
         begin, seconds = self._play()
         return self._sum_up(begin, seconds)
 
     def _play(self) -> tuple[_Tally, float]:
-        """The counters at the end of the warm-up, and how long the measured part took."""
+        """The counters at the end of the warm-up, and the duration of the measured part."""
         events: list[_Event] = [self._start(0.0, number) for number in range(self._load.depth)]
         heapq.heapify(events)
         start, replace, put, answered = self._start, heapq.heapreplace, self._servers.put, self._latencies.append
@@ -149,7 +155,7 @@ class _Run:
             replace(events, start(now, number))
 
     def _start(self, now: float, number: int) -> _Event:
-        """Send a request. Those before it that need no member, for md has all in memory, are answered at once."""
+        """Issue a request. Earlier ones that need no member I/O, as stripe cache hits, complete immediately."""
         requests, places = self._requests, self._places
         share = self._load.write_share
         is_write = share >= 1
@@ -181,17 +187,17 @@ class _Run:
 
 
 def _stripes(level: Level, members: int, working_bytes: int | None) -> int | None:
-    """Pages that the load covers on each member."""
+    """Pages of the load's working set on each member."""
     if working_bytes is None:
         return None
     return max(1, int(working_bytes / level.data_members(members)) // STRIPE_PAGE_BYTES)
 
 
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:
-    """At least ``count`` places in random order, each as often as the others.
+    """At least ``count`` places in random order, all with equal frequency.
 
-    Random for the queues, whose memory is far shorter; but the whole run meets every member equally often, so that
-    a short run gives the mean of a long one.
+    The order is random for the queues, whose memory is far shorter, but the whole run uses every member equally often,
+    so that a short run has the mean of a long one.
     """
     rounds = -(-2 * count // places)
     deck = list(range(places)) * rounds

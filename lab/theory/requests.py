@@ -1,7 +1,7 @@
-"""What md makes of one small request: which members it reads and writes, in which order, and when they have done it.
+"""md's member reads and writes for one small request: their members, order and completion times.
 
-The authority is the kernel's source, drivers/md of Linux 6.1: ``handle_stripe_dirtying`` and ``need_this_block`` of
-raid5.c for parity, ``read_balance`` of raid1.c and raid10.c for mirrors. Requests are smaller than a chunk.
+After the kernel's source, drivers/md of Linux 6.1: ``handle_stripe_dirtying`` and ``need_this_block`` of raid5.c for
+parity, ``read_balance`` of raid1.c and raid10.c for mirrors. Requests are smaller than a chunk.
 """
 
 from __future__ import annotations
@@ -20,29 +20,32 @@ Random = Callable[[], float]
 """Uniform in [0, 1)."""
 
 Stage = tuple[tuple[int, ...], bool]
-"""Slots that work side by side, and whether they write. The next stage starts when all of them have answered."""
+"""Slots with I/Os in parallel, and whether they are writes. The next stage starts when all of them are complete."""
 
 Pages = frozenset[int]
-"""Slots of a stripe whose pages md has in memory, up to date."""
+"""Slots of a stripe whose pages are in md's stripe cache and up to date."""
 
 _NOTHING: Pages = frozenset()
 
 
 class Balance(StrEnum):
-    """By what md chooses the copy to read."""
+    """md's policy for the copy to read."""
 
     HEAD = "head"
-    """An idle member, else the one whose head is nearest."""
+    """An idle member, else the one with the nearest head position."""
     PENDING = "pending"
-    """The member with the fewest I/Os unanswered."""
+    """The member with the fewest pending I/Os."""
     FIRST = "first"
     """The first copy, which has the lowest address."""
 
 
 STRIPE_CACHE_STRIPES = 256
-"""NR_STRIPES in raid5.c: stripes of one page a member that md keeps; the default of md/stripe_cache_size."""
+"""NR_STRIPES in raid5.c: cached stripes of one page per member; the default of md/stripe_cache_size."""
 
 STRIPE_PAGE_BYTES = 4096
+
+_SHARE_PLACES = 1000
+"""Number of places for a load with unequal shares of the members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +55,19 @@ class Server:
     read_seconds: float
     write_seconds: float
     concurrent_requests: int = 1
-    """How many I/Os it works on at a time."""
+    """Number of I/Os that it serves in parallel."""
 
 
 class Servers:
-    """The members of an array and what waits at them.
+    """The members of an array and their queues.
 
-    With service in order of arrival, the time at which an I/O ends is known when it is put in.
+    With service in order of arrival, the completion time of an I/O is known when it is queued.
     """
 
     def __init__(self, servers: Sequence[Server], *, follows_heads: bool) -> None:
         self._seconds = ([server.read_seconds for server in servers], [server.write_seconds for server in servers])
         self._free = [0.0] * len(servers)
-        """When each member has done all that waits for it, or with several at a time, when it can begin another."""
+        """Time when each member has served its queue or, with parallel I/Os, can start another one."""
         self._later = [[0.0] * (server.concurrent_requests - 1) for server in servers]
         self._is_simple = not follows_heads and all(server.concurrent_requests == 1 for server in servers)
         self._ends: list[deque[tuple[float, float]]] = [deque() for _ in servers]
@@ -75,7 +78,7 @@ class Servers:
 
     @property
     def busy_seconds(self) -> float:
-        """Time that all members together spent or will spend on what they were given."""
+        """Total service time of all queued I/Os over all members, past and future."""
         return sum(
             count * each
             for counts, seconds in zip(self.ios, self._seconds, strict=True)
@@ -83,7 +86,7 @@ class Servers:
         )
 
     def put(self, now: float, slots: tuple[int, ...], is_write: bool, address: float) -> float:
-        """Give each of these members an I/O; returns when the last one ends."""
+        """Queue an I/O at each of these members; returns the completion time of the last one."""
         free, seconds, ios = self._free, self._seconds[is_write], self.ios[is_write]
         last = 0.0
         for slot in slots:
@@ -104,45 +107,53 @@ class Servers:
             self._ends[slot].append((end, address))
 
     def pending(self, slot: int, now: float) -> int:
-        """I/Os that the member has not answered."""
+        """Number of pending I/Os of the member."""
         ends = self._ends[slot]
         while ends and ends[0][0] <= now:
             self._heads[slot] = ends.popleft()[1]
         return len(ends)
 
     def head(self, slot: int) -> float:
-        """Where the member's last answered I/O was, as a fraction of its size; ``pending`` brings it up to date."""
+        """Address of the member's last completed I/O, as a fraction of its size; updated by ``pending``."""
         return self._heads[slot]
 
 
 class Requests(ABC):
-    """Turns requests into stages of member I/Os. ``place`` says where on the layout's period a request falls."""
+    """Converts requests to stages of member I/Os. ``place`` is the position of a request in the layout's period."""
 
     places: int = 1
-    """How many different places a period of the layout has; each is as likely as any other."""
+    """Number of places in a period of the layout; all are equally likely."""
     address: float = 0.0
-    """Where on the members the last request was, as a fraction of their size; kept by mirrors only."""
+    """Address of the last request on the members, as a fraction of their size; set by mirrors only."""
 
     @abstractmethod
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
-        """The member I/Os of the next request; none if md has all it needs in memory."""
+        """The member I/Os of the next request; none if all pages are in the stripe cache."""
 
     def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
-        """The stages at every place, where they depend on nothing else."""
+        """The stages at every place, if they depend only on the place."""
         return None
 
     def copies_of(self, place: int) -> tuple[int, ...]:
-        """The slots among which md chooses for a read at this place; empty where it has no choice."""
+        """The slots among which md chooses for a read at this place; empty if there is no choice."""
         return ()
 
 
 class StripedRequests(Requests):
-    """A bare disk, or RAID 0: one I/O on one member."""
+    """A bare disk, or RAID 0: one I/O on each member that has chunks of the request.
 
-    def __init__(self, members: int) -> None:
-        self.places = members
+    Requests of several chunks are aligned to their size; chunks of one request on the same member are merged.
+    """
+
+    def __init__(self, members: int, chunks: int = 1, shares: Sequence[float] = ()) -> None:
+        if len(set(shares)) > 1:
+            slots = _slots_by_share(shares, chunks)
+        else:
+            starts = [place * chunks for place in range(members)]
+            slots = [tuple((start + index) % members for index in range(min(chunks, members))) for start in starts]
+        self.places = len(slots)
         self._stages: list[list[tuple[Stage, ...]]] = [
-            [(((slot,), is_write),) for slot in range(members)] for is_write in (False, True)
+            [((each, is_write),) for each in slots] for is_write in (False, True)
         ]
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
@@ -152,8 +163,22 @@ class StripedRequests(Requests):
         return self._stages[is_write]
 
 
+def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...]]:
+    """Places in proportion to each member's share of the requests, within 0.1 %.
+
+    Raises SpecError for requests of several chunks, which fall on different members in each zone.
+    """
+    if chunks > 1:
+        raise SpecError(
+            "no prediction for requests of several chunks on members of several sizes", hint="use smaller blocks"
+        )
+    ends = [round(_SHARE_PLACES * sum(shares[: slot + 1])) for slot in range(len(shares))]
+    starts = [0, *ends[:-1]]
+    return [(slot,) for slot, (start, end) in enumerate(zip(starts, ends, strict=True)) for _ in range(end - start)]
+
+
 class MirroredRequests(Requests):
-    """RAID 1 and RAID 10: a write goes to every copy, a read to the one that md likes best."""
+    """RAID 1 and RAID 10: a write goes to every copy, a read to the one that md prefers."""
 
     def __init__(
         self,
@@ -192,8 +217,29 @@ class MirroredRequests(Requests):
         return min(copies, key=lambda slot: abs(servers.head(slot) - self.address))
 
 
+class FullStripeRequests(Requests):
+    """Full stripes of RAID 4, 5 and 6: a read of every data member, or a write of every member without prior reads."""
+
+    def __init__(self, level: Level, members: int) -> None:
+        self.places = members
+        is_fixed = level.name is LevelName.RAID4
+        parities = [
+            {members - 1} if is_fixed else {(place + index) % members for index in range(level.parity_members)}
+            for place in range(members)
+        ]
+        slots = range(members)
+        self._reads: list[tuple[Stage, ...]] = [((tuple(s for s in slots if s not in own), False),) for own in parities]
+        self._writes: list[tuple[Stage, ...]] = [((tuple(slots), True),)] * members
+
+    def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
+        return (self._writes if is_write else self._reads)[place]
+
+    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
+        return self._writes if is_write else self._reads
+
+
 class ParityRequests(Requests):
-    """RAID 4, 5 and 6 with md's stripe cache, laid out left-symmetric."""
+    """RAID 4, 5 and 6 with md's stripe cache, in left-symmetric layout."""
 
     def __init__(self, level: Level, members: int, failed: frozenset[int], random: Random, stripes: int | None) -> None:
         self._parities = 2 if level.name is LevelName.RAID6 else 1
@@ -223,7 +269,7 @@ class ParityRequests(Requests):
         return [self._known(place, is_write, _NOTHING)[0] for place in range(self.places)]
 
     def _is_without_cache(self, is_write: bool) -> bool:
-        # chunk_aligned_read() goes past the stripe cache, on a healthy array only.
+        # chunk_aligned_read() bypasses the stripe cache, on a healthy array only.
         return self._periods is None or not (is_write or self._failed)
 
     def _known(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
@@ -234,7 +280,7 @@ class ParityRequests(Requests):
         return found
 
     def _work_out(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
-        """The stages for a stripe of which the slots in ``pages`` are in memory, and what is in memory afterwards."""
+        """The stages for a stripe with the slots in ``pages`` in the cache, and the cached slots afterwards."""
         data, parity = self._slots(place)
         if is_write:
             return self._write(data, parity, pages)
@@ -242,7 +288,7 @@ class ParityRequests(Requests):
             return (), pages
         if data not in self._failed:
             return (((data,), False),), pages | {data}
-        # fetch_block() reads whatever it has not, and computes the block when all else is there.
+        # fetch_block() reads all missing blocks, and computes the lost one when all others are present.
         missing = tuple(slot for slot in self._alive if slot not in pages)
         return ((missing, False),), frozenset(range(self._members))
 
@@ -264,15 +310,15 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """What md reads before it writes: the fewer of read-modify-write and reconstruct-write, ties to the latter."""
+        """Reads of md before a write: the fewer of read-modify-write and reconstruct-write, the latter if equal."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
-            # Parity must be computed anew, but a data block for it is lost: md reads all it can (need_this_block).
+            # Parity must be recomputed, but a data block for it is lost: md reads all it can (need_this_block).
             return tuple(slot for slot in self._alive if slot not in pages)
         modify = (parity | {data}) - pages
         reconstruct = others - pages
-        # A block that cannot be read counts as 2 * disks, more than any way without it.
+        # An unreadable block costs 2 * disks, more than any alternative without it.
         impossible = 2 * self._members
         modify_cost = sum(impossible if slot in failed else 1 for slot in modify)
         reconstruct_cost = sum(impossible if slot in failed else 1 for slot in reconstruct)
@@ -289,18 +335,31 @@ def requests_for(
     *,
     is_rotational: bool,
     stripes: int | None = None,
+    chunks: int = 1,
+    shares: Sequence[float] = (),
 ) -> Requests:
     """The request handling of a level.
 
-    ``stripes``: pages that the load covers on each member; with it, hits in the stripe cache count.
-    Raises SpecError for a lost array.
+    ``stripes``: pages of the working set on each member; if given, hits in the stripe cache are included.
+    ``chunks``: number of chunks of one request. ``shares``: each member's share of the requests of a RAID 0
+    (lab.theory.zones); empty: equal shares. Raises SpecError for a failed array, and for requests of several chunks
+    that are neither on RAID 0 nor a full stripe of a healthy array with parity.
     """
     if failed and not level.survives(failed, members):
         raise SpecError(
             f"{level.name} does not survive the loss of {len(failed)}", hint="no prediction for a lost array"
         )
-    if level.name in (LevelName.SINGLE, LevelName.RAID0):
+    if level.name is LevelName.RAID0:
+        return StripedRequests(members, chunks, shares)
+    if level.name is LevelName.SINGLE:
         return StripedRequests(members)
+    if level.has_chunk and chunks > 1:
+        if level.parity_members and chunks == level.data_members(members) and not failed:
+            return FullStripeRequests(level, members)
+        raise SpecError(
+            f"no prediction for requests of {chunks} chunks on {level.name.value} of {members}",
+            hint="use blocks within a chunk, or of a whole stripe",
+        )
     if level.name is LevelName.RAID1:
         balance = Balance.HEAD if is_rotational else Balance.PENDING
         return MirroredRequests([tuple(range(members))], failed, servers, random, balance)
@@ -310,7 +369,7 @@ def requests_for(
 
 
 def _balance(level: Raid10, is_rotational: bool) -> Balance:
-    """How raid10.c chooses: near copies by the head, far ones by the lowest address, solid-state members by pending."""
+    """Policy of raid10.c: near copies by the head, far ones by the lowest address, solid-state members by pending."""
     if not is_rotational:
         return Balance.PENDING
     return Balance.HEAD if level.layout is Raid10Layout.NEAR else Balance.FIRST

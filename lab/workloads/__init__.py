@@ -1,1 +1,1 @@
-"""What is run on an array: the catalogue of workloads, their fio jobs, and what fio says of them."""
+"""Workloads: the catalogue, their fio jobs, and the parser of fio's output."""

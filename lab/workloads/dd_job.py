@@ -1,7 +1,7 @@
-"""Published recipes that measure with dd: the command as it stands, and what dd says at its end.
+"""Published recipes that measure with dd: the unmodified command, and the parser of dd's output.
 
-dd (GNU coreutils, dd(1)) prints ``BYTES bytes (...) copied, SECONDS s, ...`` on standard error when it is done. It
-counts what it handed to the page cache, unless the recipe says oflag=direct or conv=fdatasync.
+dd (GNU coreutils, dd(1)) prints ``BYTES bytes (...) copied, SECONDS s, ...`` on standard error at its end. It counts
+the bytes written to the page cache, unless the recipe has oflag=direct or conv=fdatasync.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LONGEST_SECONDS = 1800.0
 
 
 def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """The recipe on this target; a count of blocks that does not fit is cut to what does.
+    """The recipe on this target; a count of blocks that does not fit is reduced.
 
-    Raises WorkloadError ``file-exceeds-fs`` if not even one block has room.
+    Raises WorkloadError ``file-exceeds-fs`` if there is no room for a single block.
     """
     size = job_bytes(workload, target)
     is_directory = target.kind is PathKind.DIRECTORY
@@ -32,9 +32,9 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
-    """The figures in dd's last words: no percentiles, and a mean time per block only.
+    """The figures in dd's output: no percentiles, and only a mean time per block.
 
-    Raises WorkloadError if dd failed or did not say how much it copied.
+    Raises WorkloadError if dd failed or did not report how much it copied.
     """
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:

@@ -1,14 +1,14 @@
-"""From a workload and a place to the fio commands that run it. Pure: nothing is started here.
+"""Translate a workload and a target to the fio commands that run it. Pure: no process is started here.
 
 Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
 
-- ``fio -`` takes the job file from standard input, so nothing has to be left on the machine.
+- ``fio -`` reads the job file from standard input, so no file is left on the machine.
 - ``directory`` with ``filename_format=raidlab.$jobnum`` gives each of ``numjobs`` jobs its own file;
   ``offset_increment`` = ``size`` gives each its own region of one device.
-- Neither ``verify_only`` nor ``rw=read`` with ``verify=crc32c`` notices a valid block of an *earlier* run at the same
-  place. So a verify workload first overwrites its file with plain random data: a lost write then shows as a bad header.
-- ``randseed`` chooses the addresses only with ``randrepeat=0``: up to fio 3.34 the default, 1, gives every run of a
-  random load the same ones, whatever the seed (lab.workloads.addresses).
+- Neither ``verify_only`` nor ``rw=read`` with ``verify=crc32c`` detects a valid block of an *earlier* run at the same
+  offset. So a verify workload first overwrites its file with plain random data: a lost write then has a bad header.
+- ``randseed`` sets the addresses only with ``randrepeat=0``: up to fio 3.34 the default, 1, gives every run of a
+  random load the same addresses, whatever the seed (lab.workloads.addresses).
 - A failed verification ends with status 1, ``"error": 84`` (EILSEQ) in the JSON and the block on standard error.
 """
 
@@ -30,7 +30,7 @@ from lab.workloads.window import SHORTEST_INTERVAL_SECONDS, MeasuredWindow, wind
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload
 
 DD_PREFIX = ("env", "LC_ALL=C", "dd")
-# dash reads bytes one by one and head not beyond what it is asked for, so the job is left for fio.
+# dash reads byte by byte, and head does not read beyond its count, so the job file remains for fio.
 _KEEP_TRACES = (
     'at=$1; shift; n=0; while read -r size && [ "$size" -gt 0 ]; do head -c "$size" >"$at.$n" || exit 1; n=$((n+1)); '
     'done; exec "$@"'
@@ -42,36 +42,36 @@ PERCENTILES = "50:95:99:99.9"
 FILE_PREFIX = "raidlab"
 _MARGIN_FRACTION = 0.02
 _SEEDS_OF_AN_EXPERIMENT = 1_000_000
-"""Far more than it has repeats, so that those of two experiments do not meet."""
+"""Far more than the number of repeats, so that the seeds of two experiments do not overlap."""
 _PREPARE_BLOCK_BYTES = MIB
 _STEP_SLACK_SECONDS = 300.0
 
 
 class PathKind(StrEnum):
-    """What the path of a target is."""
+    """Type of a target's path."""
 
     DEVICE = "device"
     DIRECTORY = "directory"
-    """A mounted file system; each job makes its own file there."""
+    """A mounted file system; each job creates its own file there."""
     FILE = "file"
-    """One file for all jobs, each on its own region."""
+    """One file for all jobs, with a region for each."""
 
 
 class FioPhase(StrEnum):
-    """Why fio is started."""
+    """Purpose of a fio process."""
 
     PREPARE = "prepare"
-    """Write everything once with random data: no read of a block that was never written, no stale checksums."""
+    """Write all data once with random content, to avoid reads of unwritten blocks and stale checksums."""
     MEASURE = "measure"
     WRITE = "write"
-    """The writing half of a verify workload."""
+    """The write phase of a verify workload."""
     VERIFY = "verify"
-    """The reading half."""
+    """The read phase of a verify workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobTarget:
-    """Where a workload runs.
+    """Target of a workload.
 
     ``available_bytes`` is the size of the device, or the free bytes of the file system *before* the job's files exist.
     """
@@ -80,17 +80,17 @@ class JobTarget:
     kind: PathKind
     available_bytes: int
     file_bytes: int | None = None
-    """Bytes per job; wins over the workload's own. Without either, the available bytes are shared out."""
+    """Bytes per job; overrides the workload's. Without both, the available bytes are divided between the jobs."""
     repeat: int = 0
     seed: int = 0
-    """Of the experiment: another one means other addresses, also in equal repeats."""
+    """Seed of the experiment: a different seed gives different addresses, also in the same repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One start of fio: ``argv`` with ``job_text`` on its standard input.
+    """One fio process: ``argv`` with ``job_text`` on its standard input.
 
-    Of dd (lab.workloads.dd_job) as well, which has no job text.
+    Also used for dd (lab.workloads.dd_job), which has no job text.
     """
 
     phase: FioPhase
@@ -98,15 +98,15 @@ class Invocation:
     job_text: str
     target: JobTarget
     expected_seconds: float
-    """Until it ends by itself; 0 where fio ends when all is covered."""
+    """Expected runtime; 0 if fio ends after covering its file."""
     writes: bool
     window: MeasuredWindow | None = None
-    """The stretch that is measured; None: all of the run."""
+    """The measured interval; None: the whole run."""
     traces: tuple[str, ...] = ()
-    """What each job replays: in front of the job on standard input, and in files when fio starts."""
+    """The trace of each job: on standard input before the job file, and in files when fio starts."""
 
     def __post_init__(self) -> None:
-        """The last gate: nothing else than this reaches a machine, whoever made the text. Raises SpecError."""
+        """Final check of every command before it reaches a machine, whatever its origin. Raises SpecError."""
         argv = self.argv[len(_TRACE_PREFIX) :] if self.argv[: len(_TRACE_PREFIX)] == _TRACE_PREFIX else self.argv
         file = _one_file(self.target)
         if argv[:3] == DD_PREFIX:
@@ -120,12 +120,12 @@ class Invocation:
 
     @property
     def stdin_text(self) -> str:
-        """All that the start reads on its standard input."""
+        """The complete standard input of the process."""
         before = "".join(f"{len(text)}\n{text}" for text in self.traces)
         return f"{before}0\n{self.job_text}" if self.traces else self.job_text
 
     def step(self) -> Step:
-        """The start as a step of a plan, for printing and for the guard."""
+        """The process as a step of a plan, for printing and for the guard."""
         is_raw_write = self.writes and self.target.kind is PathKind.DEVICE
         return Step(
             self.argv,
@@ -146,12 +146,12 @@ def fio_invocations(
     is_endless: bool = False,
     prepare: bool | None = None,
 ) -> tuple[Invocation, ...]:
-    """The starts of fio, in order, that carry out one repeat of ``workload`` on ``target``.
+    """The fio processes, in order, for one repeat of ``workload`` on ``target``.
 
-    ``prepare`` (by default for ``reread`` verify workloads only) puts a start first that writes every byte;
-    ``status_interval_seconds`` (0.1 or more): how often the measured start prints its counters, where once in a quarter
-    of the runtime is too seldom to look at; ``is_endless``: it is stopped before its runtime is over.
-    Raises SpecError for times that do not fit, WorkloadError ``file-exceeds-fs`` if the data have no room.
+    ``prepare`` (by default for ``reread`` verify workloads only) adds a first process that writes every byte;
+    ``status_interval_seconds`` (0.1 or more): maximum status interval of the measured process, for live values more
+    often than every quarter of the runtime; ``is_endless``: it is stopped before its runtime is over.
+    Raises SpecError for inconsistent times, WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds
@@ -170,7 +170,7 @@ def fio_invocations(
     phases = (FioPhase.WRITE, FioPhase.VERIFY) if workload.verify is Verify.REREAD else (FioPhase.MEASURE,)
     for phase in phases:
         traces = _traces(workload, target, size, runtime)
-        # A recipe is measured as its authors did, and a trace or a reread from its beginning to its end.
+        # A recipe is measured as its authors did; a trace or a reread is measured from beginning to end.
         is_cut = phase is FioPhase.MEASURE and not workload.recipe and not traces
         issue = runtime if is_endless else window.issue_seconds
         if traces:
@@ -205,9 +205,9 @@ def _window(runtime: float, warmup: float, interval: float | None, *, is_endless
 
 
 def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """The start that writes all files or regions of ``workload`` once, so that reads find data and no holes.
+    """The fio process that writes all files or regions of ``workload`` once, so reads do not hit unallocated space.
 
-    Raises WorkloadError ``file-exceeds-fs`` if the data have no room.
+    Raises WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     size = job_bytes(workload, target)
     lines = ["[global]", "ioengine=libaio", f"direct={int(workload.direct)}", "thread=1", "group_reporting=1"]
@@ -226,10 +226,10 @@ def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
 def job_bytes(workload: Workload, target: JobTarget) -> int:
     """Bytes of each job's file or region on this target, in whole blocks.
 
-    Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together are more than the place has room for.
+    Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together exceed the available bytes.
     """
     jobs = workload.region_count
-    # A file system needs room for its own records; a device is all data.
+    # A file system needs space for its metadata; a device is all data.
     margin = 0 if target.kind is PathKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
     room = target.available_bytes - margin
     wanted = target.file_bytes or workload.file_bytes
@@ -264,7 +264,7 @@ def _seed(workload: Workload, target: JobTarget) -> int:
 
 
 def _escaped(path: str) -> str:
-    """A path as fio's filename option wants it: ':' separates names there, and '$', '#', ';' or quotes act."""
+    """Escape a path for fio's filename option, where ':' separates names and '$', '#', ';' or quotes are special."""
     if not _PATH.fullmatch(path):
         raise SpecError(
             f"path {shortened(path)!r} has characters that fio reads in another way", hint="choose another path"
@@ -278,7 +278,7 @@ def _one_file(target: JobTarget) -> str:
 
 
 def _place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
-    """Own file or own region for each job, against contention for one inode's lock and overlapping data."""
+    """A file or region per job, to avoid contention for one inode's lock and overlapping data."""
     yield f"size={size_bytes}"
     if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"
@@ -312,7 +312,7 @@ def _global_lines(workload: Workload, target: JobTarget) -> Iterator[str]:
 
 
 def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
-    """One section for each stream: fio 3.33 crashes where clones of one job have traces of their own."""
+    """One section per stream: fio 3.33 crashes if the clones of one job have separate traces."""
     lines = [*_global_lines(workload, target), f"replay_redirect={_one_file(target)}"]
     lines += [f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
     for number in range(streams):
@@ -348,10 +348,10 @@ def _rw(workload: Workload) -> str:
 
 
 def _verify_lines(workload: Workload, phase: FioPhase) -> tuple[str, ...]:
-    """The checksum options; the verifying start repeats the writing one's pattern, so it checks every block."""
+    """The checksum options; the verify phase repeats the pattern of the write phase, so it checks every block."""
     if workload.verify is Verify.NONE:
         return ()
-    # Without the last, fio leaves local-*-verify.state files in the folder it was started in.
+    # Without verify_state_save=0 fio leaves local-*-verify.state files in its working directory.
     common = ("verify=crc32c", "verify_fatal=1", "verify_state_save=0")
     match phase:
         case FioPhase.WRITE:

@@ -1,12 +1,12 @@
-"""What fio's JSON says, as figures with units. Written for fio 3.28 to 3.39; unknown fields are let through.
+"""Parse fio's JSON to figures with units. For fio 3.28 to 3.39; unknown fields are ignored.
 
 Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
 
-- notes come on standard output before the JSON documents, or between them;
-- after an I/O error fio still prints a document, whose ``error`` says why; errors in the job file give none;
+- notes are printed on standard output before the JSON documents, or between them;
+- after an I/O error fio still prints a document, with its ``error``; errors in the job file give none;
 - SIGINT and SIGTERM give a complete last document and status 128;
 - ``verify_only`` reports writes that never happened;
-- reads done by ``verify_backlog`` have a runtime of next to nothing: their rate is taken over the time of the writes.
+- reads by ``verify_backlog`` have a runtime close to 0: their rate is computed over the time of the writes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FioJob(msgspec.Struct, frozen=True):
 
     @property
     def real_write(self) -> FioDirection:
-        """The writes that happened: ``verify_only`` counts those that it only replays."""
+        """The actual writes: ``verify_only`` also counts writes that it only replays."""
         return FioDirection() if "verify_only" in self.options else self.write
 
 
@@ -75,7 +75,7 @@ class FioDocument(msgspec.Struct, frozen=True):
 
 
 class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was measured in one direction. Latencies are those of ``latency_kind``; None where fio gave none."""
+    """Figures of one direction. Latencies are those of ``latency_kind``; None if fio reported none."""
 
     iops: Figure
     bandwidth_bytes_per_second: Figure
@@ -88,44 +88,44 @@ class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     p95_seconds: Figure | None = None
     p99_seconds: Figure | None = None
     p999_seconds: Figure | None = None
-    """Worth something from about 10 000 I/Os on."""
+    """Meaningful from about 10 000 I/Os on."""
     latency_kind: str = "total"
-    """``total``: from submission to completion; ``completion``: without the time that submitting took."""
+    """``total``: from submission to completion; ``completion``: without the submission latency."""
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one start of fio measured, reads and writes apart. A direction without I/O is None."""
+    """Figures of one fio process, separate for reads and writes. A direction without I/O is None."""
 
     job_name: str
     reads: DirectionFigures | None = None
     writes: DirectionFigures | None = None
     fio_user_cpu_percent: Figure | None = None
-    """Of the job's threads alone: md's kernel threads are not in it."""
+    """CPU time of the job's threads, without md's kernel threads."""
     fio_system_cpu_percent: Figure | None = None
     fio_version: str = ""
     interrupted: bool = False
-    """Ended by a signal before its time."""
+    """Terminated by a signal before its end."""
     notes: tuple[str, ...] = ()
-    """What fio printed beside its JSON."""
+    """Other output of fio on standard output."""
     window_begin_seconds: Figure | None = None
-    """When the measured stretch began, since the start of the load (lab.workloads.window). None: all of the run counts,
-    its ramp and the answers after its end too."""
+    """Begin of the measured interval, since the start of the load (lab.workloads.window). None: the whole run counts,
+    including its ramp time and the completions after its end."""
     raw_json: str = ""
-    """fio's document, word for word; of a stretch a list of two, and the figures are what lies between them."""
+    """fio's document, verbatim; for an interval a list of two, and the figures are the difference between them."""
 
 
 @dataclass(slots=True)
 class DocumentSplitter:
-    """Takes fio's standard output in pieces and gives back whole JSON documents.
+    """Splits fio's standard output, fed in pieces, into complete JSON documents.
 
-    fio prints documents one after the other, each from a line ``{`` to a line ``}``, with notes between them.
+    fio prints documents in sequence, each from a line ``{`` to a line ``}``, with notes between them.
     """
 
     _line: str = ""
     _document: list[str] | None = None
     _notes: list[str] | None = None
     torn_documents: int = 0
-    """Documents that began but never ended before the next one."""
+    """Number of documents without an end before the next one."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class DocumentSplitter:
 
     @property
     def is_inside_document(self) -> bool:
-        """Whether a document has begun and not ended."""
+        """Whether a document is incomplete so far."""
         return self._document is not None
 
     def feed(self, chunk: str) -> Iterator[str]:
@@ -144,7 +144,7 @@ class DocumentSplitter:
             yield from self._take(line)
 
     def finish(self) -> Iterator[str]:
-        """The document that ends with the text, without a line end."""
+        """The document that ends with the text, without a final line feed."""
         line, self._line = self._line, ""
         yield from self._take(line)
 
@@ -163,7 +163,7 @@ class DocumentSplitter:
 
 
 def decode_document(text: str) -> FioDocument:
-    """One document. Raises WorkloadError if it is not what fio prints."""
+    """Decode one document. Raises WorkloadError if it is not a document of fio."""
     try:
         return decode_json(text, FioDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -173,10 +173,10 @@ def decode_document(text: str) -> FioDocument:
 def parse_figures(
     text: str, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False
 ) -> JobFigures:
-    """The figures of one finished start of fio, from the last document on its standard output.
+    """The figures of one finished fio process, from the last document on its standard output.
 
-    Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), no or torn JSON, an
-    error of fio's own such as a failed verification, or more than one entry (group_reporting was not on).
+    Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), missing or incomplete
+    JSON, an error reported by fio such as a failed verification, or more than one entry (group_reporting was off).
     """
     splitter = DocumentSplitter()
     documents = [*splitter.feed(text), *splitter.finish()]
@@ -220,7 +220,7 @@ def _job_error(job: FioJob, said: str) -> str:
         reason = os.strerror(job.error)
     except (OverflowError, ValueError):
         reason = "unknown"
-    # fio says EILSEQ when a checksum does not match.
+    # fio reports EILSEQ if a checksum does not match.
     what = "data differ from what was written" if job.error == 84 else reason
     return f"fio's job '{job.jobname}' failed with error {job.error} ({what}): {said}"
 
@@ -257,7 +257,7 @@ def _percentile(latency: FioLatency, key: str) -> float | None:
 
 
 def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
-    """The latency in seconds below or at which ``percent`` of the samples lie, by fio's own rule; None without samples.
+    """The latency in seconds at or below which ``percent`` of the samples lie, by fio's rule; None without samples.
 
     ``bins`` maps a bin's latency in nanoseconds to its count.
     """
@@ -273,7 +273,7 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 
 
 def new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
-    """The histogram of the latencies that came between two documents: nanoseconds of a bin -> count."""
+    """Histogram of the latencies between two documents: nanoseconds of a bin -> count."""
     earlier = latency_section(before).bins
     new = {}
     for key, count in latency_section(after).bins.items():
@@ -284,16 +284,16 @@ def new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
 
 
 def answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
-    """How many I/Os were answered between two documents. ``block_bytes``: the size of each; None: they differ.
+    """Number of I/Os completed between two documents. ``block_bytes``: the size of each; None: they differ.
 
-    Bytes count answers, at the very moment of the document's clock. I/Os count requests, and later: on a busy computer
-    so much that some ten milliseconds lie between (stat.c). They are asked only where requests have several sizes.
+    fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and is
+    read later, by some ten milliseconds on a busy computer (stat.c). It is used only for requests of several sizes.
     """
     return (after.io_bytes - before.io_bytes) // block_bytes if block_bytes else after.total_ios - before.total_ios
 
 
 def latency_section(section: FioDirection) -> FioLatency:
-    """The latency that has a histogram: from submission to completion where fio gives it."""
+    """The latency section with a histogram: from submission to completion if fio reports it."""
     return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
 
 

@@ -1,17 +1,17 @@
-"""True values of the last moment while fio runs, from what ``--status-interval`` prints.
+"""Interval values while fio runs, from the output of ``--status-interval``.
 
 Each document is cumulative, so the values of an interval are differences of two documents; percentiles come from
 differences of the histogram bins, never from averages. Facts checked with fio 3.33 (Linux 6.18, 2026-11-21):
 
 - intervals of 100, 250 and 500 ms work with json+; documents are some 13 kB each with ``clat_percentiles=0``;
-- during ``ramp_time``, which a recipe may ask for, I/Os are counted, latencies are not (``N`` = 0, no bins); at its end
-  all counters start again at 0, but may have passed the last value seen by the next document, so bins that appear mark
-  a new start too;
-- the very first document can have I/Os with runtime 0: it has no rate yet;
-- after the run the last document is printed once more, with the same counters, or with a few ms more than the last
+- during ``ramp_time``, which a recipe may set, I/Os are counted but latencies are not (``N`` = 0, no bins); at its end
+  all counters are reset to 0, but may exceed their last value again by the next document, so the first bins also
+  indicate a reset;
+- the first document can have I/Os with runtime 0: it has no rate yet;
+- after the run the last document is printed again, with the same counters, or with a few ms more than the last
   interval's: such a sliver is held back until ``finish``;
-- or with less time than the one before, whose clock ran on after the last answer: 38 ms of 1.4 s (fio 3.39);
-- SIGINT and SIGTERM print one last complete document, after a note on a line of its own, and end with status 128.
+- or with less time than the one before, whose clock continued after the last completion: 38 ms of 1.4 s (fio 3.39);
+- on SIGINT and SIGTERM fio prints a last complete document, after a note on a separate line, and exits with status 128.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class LiveDirection:
     iops: float
     bandwidth_bytes_per_second: float
     ios: int
-    """Answered in the interval; requests where they have several sizes."""
+    """I/Os completed in the interval; I/Os issued if requests have several sizes."""
     p50_seconds: float | None
     p99_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveInterval:
-    """What happened between two documents."""
+    """Values between two documents."""
 
     time_seconds: float
     """End of the interval on fio's wall clock (seconds since 1970)."""
@@ -60,43 +60,43 @@ class LiveInterval:
     reads: LiveDirection | None
     writes: LiveDirection | None
     is_warmup: bool
-    """Before the measured stretch: not part of the result."""
+    """Before the measured interval: not part of the result."""
 
 
 @dataclass(slots=True)
 class LiveFeed:
-    """Fed with pieces of fio's standard output, gives back intervals, and at the end the figures.
+    """Converts fio's standard output, fed in pieces, to intervals, and at the end to figures.
 
-    Raises WorkloadError for JSON that is not fio's.
+    Raises WorkloadError for invalid JSON.
     """
 
     cut: WindowCut | None = None
-    """Which stretch counts; None: the whole run."""
+    """The measured interval; None: the whole run."""
     block_bytes: int | None = None
-    """The size of every request; None: they differ. fio tells only that of the last of several jobs."""
+    """The size of every request; None: they differ. fio reports only that of the last of several jobs."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
     last_document: str = ""
-    """The newest whole document, word for word: at the end of a run the one with its result."""
+    """The newest complete document, verbatim: at the end of a run the one with its result."""
     load_seconds: float = 0.0
     """From the first request to the newest document, by fio's clock."""
     is_due: Callable[[], bool] = lambda: True
-    """Whether an interval is wanted yet; what happens until then is part of the next one."""
+    """Whether to return an interval now; otherwise it is merged into the next one."""
     _before: FioDocument | None = None
     _held_back: FioDocument | None = None
 
     def feed(self, chunk: str) -> list[LiveInterval]:
-        """The intervals that ``chunk`` completes; often none."""
+        """The intervals that ``chunk`` completes, often none."""
         return self._intervals(list(self.splitter.feed(chunk)))
 
     def finish(self) -> list[LiveInterval]:
-        """The interval that the end of the text completes, however short, if there was I/O in it."""
+        """The interval that the end of the text completes, of any length, if it has I/O."""
         found = self._intervals(list(self.splitter.finish()))
         sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
         self._held_back = None
         return [*found, sliver] if sliver and _has_answers(sliver) else found
 
     def figures(self, *, exit_status: int, stderr_text: str, accept_interrupted: bool = False) -> JobFigures:
-        """What came of the whole run, or of its measured stretch. Raises WorkloadError as ``parse_figures`` does."""
+        """The figures of the whole run, or of its measured interval. Raises WorkloadError as ``parse_figures`` does."""
         if self.splitter.is_inside_document:
             raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke")
         text = "\n".join(self.splitter.notes) + "\n" + self.last_document
@@ -124,7 +124,7 @@ class LiveFeed:
 
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
-    """What happened between two cumulative documents of one run; None if no time passed between them."""
+    """The interval between two cumulative documents of one run; None if no time passed between them."""
     if before is None or _started_anew(before, after):
         before = FioDocument(jobs=())
     read, read_before = _sections(after, "read"), _sections(before, "read")
@@ -147,7 +147,7 @@ def _has_answers(interval: LiveInterval) -> bool:
 
 
 def _sections(document: FioDocument, name: str) -> FioDirection:
-    """The section of the only entry; entries without group_reporting are not live material."""
+    """The section of the only entry; documents without group_reporting have no live values."""
     if len(document.jobs) != 1:
         return _NOTHING
     return document.jobs[0].read if name == "read" else document.jobs[0].real_write
@@ -164,7 +164,7 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
     pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
-    # With the same bytes, less time is no new start: so is the last document of a run.
+    # Less time with the same bytes is not a reset: the last document of a run may be like that.
     return any(
         new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
         for old, new in pairs

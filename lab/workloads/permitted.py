@@ -1,11 +1,11 @@
-"""What a workload may run: fio and dd, with options that read and write their target and do nothing else.
+"""Permitted commands of a workload: fio and dd, with options that only read and write their target.
 
-The promise: whoever wrote a workload, what is started from it runs no other command, loads no code, and opens no file
-but its target. So options are those of a list, not all but those of a list, and each has a pattern for its value: fio
-has some hundred that name a file or a command, and expands variables, arithmetic and quotes in all of them
+The guarantee: whatever the origin of a workload, its processes run no other command, load no code, and open no file
+but their target. So options are checked against a list of allowed ones, each with a pattern for its value: fio has
+about a hundred options that name a file or a command, and expands variables, arithmetic and quotes in all of them
 (fio(1), "Job file parameters"; parse.c and init.c).
 
-A workload passes when it is read, and every single start once more right before it (lab.workloads.fio_job).
+A workload is checked when it is read, and every process again immediately before its start (lab.workloads.fio_job).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from lab.units import GIB, human_bytes
 
 RULE = "foreign-command"
 SYNCHRONOUS_ENGINES = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
-"""fio engines that wait for each I/O, so a queue depth above 1 means nothing to them (fio HOWTO, "I/O engine")."""
+"""Synchronous fio engines, which ignore a queue depth above 1 (fio HOWTO, "I/O engine")."""
 ENGINES = frozenset({*SYNCHRONOUS_ENGINES, "libaio", "io_uring", "posixaio"})
-"""Those that do I/O on the target alone. fio takes any other word for a library that it loads."""
+"""Engines with I/O on the target only. fio treats any other word as a library to load."""
 TRACE_PATH = "/run/raidlab-trace.log"
 FILE_FORMAT = "raidlab.$jobnum"
 MOST_BUFFER_BYTES = 2 * GIB
-"""Of all requests in flight together: that much memory fio takes."""
+"""Limit of the buffers of all requests in flight, which fio allocates."""
 _MOST_RUN_SECONDS = 3 * MOST_SECONDS
-"""With a warm-up, and a little more."""
+"""Includes the ramp time and a margin."""
 _LONGEST_LINE = 512
-"""fio reads 4,096 bytes at a time: the rest of a longer line, of a comment too, would be a line of its own."""
+"""fio reads 4,096 bytes at a time: the rest of a longer line, even of a comment, would be a separate line."""
 MOST_LINES = 500
 _PATHS = ("filename", "directory", "replay_redirect")
 _ANY_PATH = re.compile(r"[A-Za-z0-9/_.:@%+,=\\-]+")
@@ -79,8 +79,13 @@ def _options() -> dict[str, re.Pattern[str]]:
     return {name: re.compile(pattern) for pattern, names in _PATTERNS.items() for name in names.split()}
 
 
+def plays(name: str, value: str) -> bool:
+    """Whether a workload may use this fio option with this value."""
+    return _fits(name, value, has_value=True)
+
+
 def is_distribution(text: str) -> bool:
-    """Whether fio's random_distribution may be this."""
+    """Whether it is a permitted value of fio's random_distribution."""
     return _options()["random_distribution"].fullmatch(text) is not None
 
 
@@ -94,10 +99,10 @@ def require_permitted(problems: Iterable[str], what: str) -> None:
 
 
 def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, writes: bool = True) -> Iterator[str]:
-    """What is not permitted in a fio job file.
+    """Violations in a fio job file.
 
-    ``paths``: what the options that name a file may say; one that is not in it may not be there at all. None: any file,
-    for a job that is looked at and not run.
+    ``paths``: permitted values of the options that name a file; options not in it are forbidden. None: any file, for a
+    job that is checked but not run.
     ``writes``: whether the target may be changed.
     """
     lines = text.split("\n")
@@ -116,7 +121,7 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
             continue
         if line[0] == "[":
             name = line.removeprefix("[").removesuffix("]")
-            # fio takes every section whose name begins so for the global one (init.c).
+            # fio treats every section whose name begins with "global" as the global one (init.c).
             if line[-1] != "]" or not is_name(name) or (name.startswith("global") and name != "global"):
                 yield f"a section '{shortened(line)}'"
                 return
@@ -139,7 +144,7 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
 
 def _fits(key: str, value: str, *, has_value: bool) -> bool:
     pattern = _options().get(key, _NEVER)
-    # Without a value an option is switched on.
+    # An option without a value is enabled.
     return pattern.fullmatch(value if has_value else "1") is not None
 
 
@@ -168,7 +173,7 @@ def _job_problems(
 
 
 def buffer_problems(jobs: int, depth: int, block_bytes: int) -> Iterator[str]:
-    """Whether the requests in flight fit in memory."""
+    """Violation of the limit on the buffers of all requests in flight."""
     if jobs * depth * block_bytes > MOST_BUFFER_BYTES:
         yield (
             f"{jobs} jobs with {depth} requests of {human_bytes(block_bytes)} each would take more than "
@@ -182,12 +187,12 @@ def _is_read(words: str) -> bool:
 
 def _seconds(text: str) -> float:
     number, unit = re.fullmatch(r"([0-9]*)([a-z]*)", text).groups()  # type: ignore[union-attr]
-    # fio takes a bare thinktime for microseconds; then this is too long, and on the safe side.
+    # The default unit of thinktime is microseconds; this result is then too large, which is safe.
     return int(number) * {"us": 1e-6, "ms": 1e-3, "m": 60.0, "h": 3600.0}.get(unit, 1.0)
 
 
 def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *, writes: bool) -> Iterator[str]:
-    """What is not permitted in the operands of a dd. ``block_bytes``: what ``bs`` must say; None: any size."""
+    """Violations in the operands of dd. ``block_bytes``: required value of ``bs``; None: any size."""
     given: dict[str, str] = {}
     for operand in operands:
         key, _, value = operand.partition("=")

@@ -1,7 +1,7 @@
-"""Synthetic traces in fio's own format (fio(1), "Trace file format v2"): made from a seed, never recorded anywhere.
+"""Synthetic traces in fio's own format (fio(1), "Trace file format v2"): generated from a seed, not recorded.
 
-Checked with fio 3.33: ``wait`` takes milliseconds since fio's start, whatever the manual says; while an asynchronous
-job waits it takes no completion, so latencies would be those of its waits. Hence several synchronous jobs.
+Checked with fio 3.33: ``wait`` is in milliseconds since fio's start, contrary to the manual; an asynchronous job reaps
+no completions while it waits, so its latencies would include the waits. Hence several synchronous jobs are used.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HEAD_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class TraceKind:
-    """What a synthetic trace is like.
+    """Parameters of a synthetic trace.
 
-    Requests come in bursts. Most go to a part of the data that is used often; some are runs of large requests.
+    Requests arrive in bursts. Most go to a hot part of the data; some are sequential runs of large requests.
     """
 
     mean_per_second: float
     burst_factor: float
-    """How much faster requests come within a burst."""
+    """Ratio of the request rate within a burst to the mean rate."""
     burst_seconds: float
     write_share: float
     sizes: tuple[tuple[int, float], ...]
@@ -37,7 +37,7 @@ class TraceKind:
     hot_space_share: float
     hot_request_share: float
     run_share: float
-    """Of the requests, those that begin a run."""
+    """Share of the requests that begin a run."""
     run_bytes: int
     run_requests: int
 
@@ -62,17 +62,17 @@ KINDS = {
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
-    """The trace over the first ``space_bytes`` of a device, its requests dealt out to at most so many streams.
+    """The trace over the first ``space_bytes`` of a device, with its requests distributed to at most ``streams``.
 
-    Only streams with a request: fio refuses a trace without any. Raises SpecError for an unknown kind, too little
-    space, or a time in which no request comes.
+    Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError for an unknown kind, too
+    little space, or a time without any request.
     """
     if kind not in KINDS:
         raise unknown_word("synthetic trace", kind, KINDS)
     if space_bytes < LEAST_SPACE_BYTES:
         raise SpecError(f"a trace needs 16 MiB to work on, not {space_bytes} bytes", hint="use a larger array")
     dealt: list[list[str]] = [["fio version 2 iolog", "data add", "data open"] for _ in range(streams)]
-    # Not for secrets: the same seed must give the same trace.
+    # Not cryptographic: the same seed must give the same trace.
     requests = _requests(KINDS[kind], seconds, space_bytes, random.Random(seed))
     for number, (milliseconds, is_write, offset, length) in enumerate(requests):
         word = "write" if is_write else "read"
@@ -88,7 +88,7 @@ def _requests(
 ) -> Iterator[tuple[int, bool, int, int]]:
     now = 0.0
     burst_ends = 0.0
-    # Within a burst requests come burst_factor times as fast; between bursts nothing comes, so the mean is as asked.
+    # The rate is burst_factor times the mean within bursts and 0 between them, which gives the requested mean.
     while now < seconds:
         if now >= burst_ends:
             now += draw.expovariate(1 / (kind.burst_seconds * (kind.burst_factor - 1)))

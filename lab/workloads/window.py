@@ -1,11 +1,11 @@
-"""The measured stretch of a run: what fio did between two of its own documents, both printed in steady flight.
+"""The measured interval of a run: I/O between two of fio's status documents, both printed at full queue depth.
 
-fio divides by the time until the last answer: after the end of its runtime it waits for all requests in flight, and
-those are the fewer the longer it waits. Of a run of 0.8 s with 32 requests in flight on drives of 13 ms that is a
-quarter (fio 3.33). With ``ramp_time`` it leaves out, at the other edge, what was in flight when the ramp ended. So fio
-does neither for us: it sends requests for longer than is asked for, prints its counters now and then
-(``--status-interval``), and the figures are the difference between two such documents. A document costs about 20 ms of
-the embedded kernel's processor, hence they are few.
+fio divides by the time until the last completion: after its runtime it waits for all requests in flight, with a
+decreasing queue depth. In a run of 0.8 s with 32 requests in flight on drives of 13 ms this is a quarter of the time
+(fio 3.33). At the other end, ``ramp_time`` excludes the requests in flight at the end of the ramp. So neither is used:
+fio issues requests for longer than requested, prints its counters periodically (``--status-interval``), and the figures
+are the difference between two such documents. A document costs about 20 ms of CPU time in the embedded kernel, so there
+are few.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ from lab.workloads.fio_output import (
 )
 
 SHORTEST_INTERVAL_SECONDS = 0.1
-"""fio's helper thread looks at its clock no more often (helper_thread.c)."""
+"""fio's helper thread does not check its clock more often (helper_thread.c)."""
 LONGEST_INTERVAL_SECONDS = 2.0
 _SLICES = 4
 _EARLY_FRACTION = 0.2
-"""Of an interval: a document that comes so much before an edge of the stretch is still that edge."""
+"""Fraction of an interval by which a document may precede an edge of the window and still count as that edge."""
 _LATE_SECONDS = 0.1
-"""fio's helper thread may be late by so much."""
+"""Maximum delay of fio's helper thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredWindow:
-    """Which stretch of one start of fio is measured; times count from the start of the load."""
+    """The measured interval of one fio process; times count from the start of the load."""
 
     warmup_seconds: float
     seconds: float | None
     """None: until it is stopped."""
     interval_seconds: float
-    """Between two documents."""
+    """Time between two documents."""
 
     @property
     def issue_seconds(self) -> float:
-        """How long fio sends requests: until a document has come for certain that ends the stretch."""
+        """Time for which fio issues requests: until the document that ends the window is certain to be printed."""
         if self.seconds is None:
             return math.inf
         return self.warmup_seconds + self.seconds + self.interval_seconds + _LATE_SECONDS
 
     @property
     def early_seconds(self) -> float:
-        """By which an edge may come before its time."""
+        """Time by which a document may precede an edge."""
         return _EARLY_FRACTION * self.interval_seconds
 
 
 def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
-    """A stretch of so many seconds, cut into four by documents, or more where it is long."""
+    """A window of ``seconds``, divided by documents into four parts, or more if it is long."""
     each = seconds / max(_SLICES, math.ceil(seconds / LONGEST_INTERVAL_SECONDS))
-    # Whole milliseconds, since that is what fio is told.
+    # Whole milliseconds, the unit of fio's option.
     return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
 
 
 @dataclass(slots=True)
 class WindowCut:
-    """Is shown every document of a run and keeps the two between which the stretch lies."""
+    """Receives every document of a run and stores the two at the edges of the window."""
 
     window: MeasuredWindow
     _begin: str = ""
@@ -78,14 +78,14 @@ class WindowCut:
     _begin_seconds: float = 0.0
     _newest: str = ""
     _before_end: str = ""
-    """The document before the one that ends the stretch so far."""
+    """The document before ``_end``."""
     _is_full: bool = False
 
     def see(self, text: str, document: FioDocument) -> None:
-        """The next document of this run, word for word and decoded."""
+        """Process the next document of the run, given verbatim and decoded."""
         window, clock = self.window, load_seconds(document)
         if window.seconds is None and self._newest and self._newest is not self._begin:
-            # The last document of all comes when fio was stopped, so it is never an edge.
+            # The last document is printed after fio was stopped, so it is never an edge.
             self._end = self._newest
         if not self._begin:
             if window.warmup_seconds - window.early_seconds <= clock <= window.issue_seconds and clock > 0:
@@ -97,13 +97,13 @@ class WindowCut:
             self._is_full = clock >= self._begin_seconds + window.seconds - window.early_seconds
 
     def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
-        """The figures of the stretch, from those of the whole run. ``block_bytes``: as `LiveFeed` has it.
+        """The figures of the window, from those of the whole run. ``block_bytes``: as in `LiveFeed`.
 
-        A load that was stopped before its stretch began keeps those of the whole run.
-        Raises MeasurementDisturbed if fio gave no documents to cut at, WorkloadError if it did nothing between them.
+        A load that was stopped before its window began has the figures of the whole run.
+        Raises MeasurementDisturbed if fio printed no documents at the edges, WorkloadError without I/O between them.
         """
         if whole.interrupted and not self._is_full and self.window.seconds is not None:
-            # It was told to stop, and drained its queue before it printed the last document.
+            # It was stopped, and drained its queue before it printed the last document.
             self._end = self._before_end
         if not self._end:
             if whole.interrupted:
@@ -120,7 +120,7 @@ class WindowCut:
         if reads is None and writes is None:
             raise WorkloadError(
                 f"not one I/O was answered in the {seconds:.3g} s that were measured",
-                hint="measure longer: 'raidlab lint' tells how long the expected latency asks for",
+                hint="measure longer: 'raidlab lint' says how long, for the expected latency",
             )
         return msgspec.structs.replace(
             whole,
@@ -132,7 +132,7 @@ class WindowCut:
 
 
 def load_seconds(document: FioDocument) -> float:
-    """Time since the start of the load, as fio counts it."""
+    """Time since the start of the load, by fio's clock."""
     return max((max(job.read.runtime, job.real_write.runtime) for job in document.jobs), default=0) / 1000
 
 

@@ -1,4 +1,4 @@
-"""One workload: what is read and written, how, and what it shows. Entries of the catalogue are these, in TOML."""
+"""One workload: its I/O pattern and its purpose. The catalogue contains workloads as TOML files."""
 
 from __future__ import annotations
 
@@ -29,53 +29,53 @@ from lab.workloads import permitted
 from lab.workloads.permitted import SYNCHRONOUS_ENGINES
 
 COUNT = re.compile(r"\{count:([0-9]{1,18})\}")
-"""In dd's recipe: so many blocks, or as many as fit."""
+"""In a dd recipe: this number of blocks, or as many as fit."""
 
 
 class Direction(StrEnum):
-    """Which way the data go."""
+    """Direction of the data transfer."""
 
     READ = "read"
     WRITE = "write"
     MIX = "mix"
-    """Both at once, on purpose."""
+    """Reads and writes at the same time."""
     VERIFY = "verify"
     """Written with checksums, then read back and checked."""
 
 
 class AccessPattern(StrEnum):
-    """Where on the file the next I/O goes."""
+    """Order of the offsets in the file."""
 
     RANDOM = "random"
     SEQUENTIAL = "sequential"
 
 
 class Verify(StrEnum):
-    """How data are checked."""
+    """Verification of the data."""
 
     NONE = "none"
     REREAD = "reread"
     """Write every block once, then read every block."""
     UNDER_LOAD = "under-load"
-    """Keep writing and check soon after, for the whole runtime: load that notices damage while faults happen."""
+    """Write and verify shortly afterwards, for the whole runtime: a load that detects corruption during faults."""
 
 
 class LoadProgram(StrEnum):
-    """What does the I/O."""
+    """The program that does the I/O."""
 
     FIO = "fio"
     DD = "dd"
-    """For a published recipe only: dd tells nothing but bytes and seconds."""
+    """For published recipes only: dd reports only bytes and seconds."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) for values that contradict each other."""
+    """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) for inconsistent values."""
 
     id: str
-    """Name on the command line and in results; also fio's job name."""
+    """Name on the command line, in results, and of the fio job."""
     title: str
     shows: str
-    """What a student can learn from it, in a sentence."""
+    """What students learn from it, in one sentence."""
     direction: Direction
     pattern: AccessPattern
     block_bytes: BlockBytes
@@ -87,32 +87,32 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Parallel jobs, each on its own file or region."""
     engine: str = "libaio"
     direct: bool = True
-    """O_DIRECT: past the page cache."""
+    """O_DIRECT: bypass the page cache."""
     runtime_seconds: Seconds = 30.0
     """Measured time; a verify workload that re-reads ends when its file is covered instead."""
     warmup_seconds: SecondsOrZero = 10.0
-    """Time before it, left out of the figures (fio's ramp_time)."""
+    """Time before the measurement, excluded from the figures (fio's ramp_time)."""
     distribution: str = "random"
     """fio's random_distribution, such as ``zipf:1.1``."""
     random_data: bool = True
-    """New random data in every buffer: parity of repeated or zero data is not parity work."""
+    """New random data in every buffer: repeated or zero data would not exercise the parity computation."""
     seed: Seed = 20_260
-    """Seed of the offsets; the same on every array."""
+    """Seed of the offsets, equal on every array."""
     vary_seed: bool = True
-    """Add the repeat's number to the seed, so that repeats differ and arrays do not."""
+    """Add the number of the repeat to the seed, so that repeats differ and arrays do not."""
     verify: Verify = Verify.NONE
     file_bytes: SizeBytes | None = None
-    """Bytes per job; without it, the experiment or the free space decides."""
+    """Bytes per job; None: set by the experiment or the free space."""
     recipe: str = ""
-    """A published fio job or dd command, run as it is. Filled in: {filename}; for fio {size} and {runtime}; for dd
+    """A published fio job or dd command, run unmodified. Placeholders: {filename}; for fio {size} and {runtime}; for dd
     {count:N}, the published count of blocks or as many as fit."""
     program: LoadProgram = LoadProgram.FIO
     trace: str = ""
-    """A synthetic trace by name (lab.workloads.traces), replayed in its own time; ``runtime_seconds`` is its length.
+    """A synthetic trace by name (lab.workloads.traces), replayed with its timing; ``runtime_seconds`` is its length.
 
-    Its requests are dealt out to ``jobs``, each of which waits for one at a time: so many are in flight at most."""
+    Its requests are distributed to ``jobs`` synchronous jobs, so at most that many are in flight."""
     source: str = ""
-    """Where a recipe was published."""
+    """Publication of a recipe."""
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):
@@ -125,17 +125,17 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def writes(self) -> bool:
-        """Whether it changes what is on the array."""
+        """Whether it changes data on the array."""
         return self.direction is not Direction.READ
 
     @property
     def request_bytes(self) -> int | None:
-        """The size of every request; None where they may differ."""
+        """The size of every request; None if they may differ."""
         return None if self.recipe or self.trace else self.block_bytes
 
     @property
     def region_count(self) -> int:
-        """Files, or regions of a device: one for each job, but recipes and traces have all jobs on one."""
+        """Number of files, or of regions of a device: one per job; recipes and traces have one for all jobs."""
         return 1 if self.recipe or self.trace else self.jobs
 
     @property
@@ -145,7 +145,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def changed(workload: Workload, **changes: object) -> Workload:
-    """The workload with other values, checked as one that is read. Raises SpecError."""
+    """The workload with changed values, validated like one that is read from a file. Raises SpecError."""
     try:
         return convert({**msgspec.structs.asdict(workload), **changes}, Workload)
     except msgspec.ValidationError as error:
@@ -155,7 +155,7 @@ def changed(workload: Workload, **changes: object) -> Workload:
 
 
 def _recipe_problems(workload: Workload) -> Iterator[str]:
-    """What a recipe holds that no workload may run; ``{filename}`` stands for its target."""
+    """Violations in a recipe; ``{filename}`` is the placeholder of its target."""
     if workload.program is LoadProgram.DD:
         program, *operands = COUNT.sub(r"\1", workload.recipe).split() or [""]
         if program != "dd":
@@ -213,7 +213,7 @@ BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
 def load_folder(folder: Path) -> dict[str, Workload]:
-    """Every ``*.toml`` of a folder by id, sorted. Raises SpecError for a bad file or an id that is given twice."""
+    """Every ``*.toml`` of a folder by id, sorted. Raises SpecError for an invalid file or a duplicate id."""
     found: dict[str, Workload] = {}
     for path in sorted(folder.glob("*.toml")):
         workload = read_toml(path, Workload)
@@ -232,7 +232,7 @@ def all_workloads() -> dict[str, Workload]:
 def find_workload(name: str) -> Workload:
     """A workload by id, or by the path of a ``.toml`` file.
 
-    Raises SpecError for an unknown name, with the nearest known one.
+    Raises SpecError for an unknown name, which names the nearest known one.
     """
     if name.endswith(".toml"):
         return read_toml(Path(name), Workload)

@@ -20,13 +20,13 @@ main() {
   mkdir "$new" "$work/box"
   # Compressed inside, so that it stays small in the user's storage pool too; the tar around it then needs no compression.
   qemu-img convert -c -O qcow2 -W -m 4 "$work/machine/lab.qcow2" "$work/box/box.img"
-  gib="$(qemu-img info --output=json "$work/box/box.img" | python3 -c 'import json, sys; print(json.load(sys.stdin)["virtual-size"] >> 30)')"
+  gib="$(qemu-img info --output=json "$work/box/box.img" | python3 -I -c 'import json, sys; print(json.load(sys.stdin)["virtual-size"] >> 30)')"
   printf '{"provider": "libvirt", "format": "qcow2", "virtual_size": %d}\n' "$gib" >"$work/box/metadata.json"
   cp "$packer_folder/box/Vagrantfile" "$repository"/provision/vagrant/lab{_vm.rb,-vm.yml} "$work/box/"
   tar -cf "$new/$box" --sort=name --owner=0 --group=0 --numeric-owner -C "$work/box" .
   (cd "$new" && sha256sum "$box" >"$box.sha256")
   manifest "$image" "$(<"$work/inputs")" $(($(date +%s) - started)) "$accelerator" "$work/facts" >"$new/manifest.json"
-  python3 -m json.tool "$new/manifest.json" >/dev/null
+  python3 -I -m json.tool "$new/manifest.json" >/dev/null
   # Folders change places as a whole; between the two renames recover.sh knows the old one by its name.
   sync -f "$new"
   [[ ! -e $output/$image ]] || mv -T "$output/$image" "$output/.old-$image"

@@ -4,13 +4,16 @@
 set -euo pipefail
 
 readonly home=/opt/raidlab
+umask 022
+# shellcheck disable=SC2086
+unset ${!PYTHON@}
 
 say() { printf 'raidlab: %s\n' "$*" >&2; }
 
 choose_python() {
   local candidate
   for candidate in /usr/bin/python3 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11; do
-    if "$candidate" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if "$candidate" -I -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       printf '%s\n' "$candidate"
       return
     fi
@@ -38,15 +41,16 @@ install_into() {
     rm -f "$venv/complete"
     sed -i --follow-symlinks "s|$(dirname "$alike")|$venv|" "$venv/pyvenv.cfg"
   else
-    "$python" -m venv --without-pip "$venv"
+    "$python" -I -m venv --without-pip "$venv"
   fi
-  PYTHONPATH="$pip" "$venv/bin/python" -m pip install --quiet --no-input \
+  # -P: this folder is not looked in for modules, only the wheel of pip is.
+  PYTHONPATH="$pip" "$venv/bin/python" -P -s -m pip install --quiet --no-input \
     --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --no-index --find-links "$wheelhouse" \
     --no-compile ${alike:+--force-reinstall} ${alike:+--no-deps} raidlab
   if [[ -n $alike ]]; then code=("$venv"/lib/python3*/site-packages/{lab,tui}); else code=("$venv/lib"); fi
   # Here and not by pip, which uses one processor: emulated, this takes longest of all. Nobody imports the packages' tests;
   # a file that does not compile is one that nobody imports either.
-  "$venv/bin/python" -m compileall -q -j 0 -x '/tests/' "${code[@]}" >/dev/null 2>&1 || true
+  "$venv/bin/python" -I -m compileall -q -j 0 -x '/tests/' "${code[@]}" >/dev/null 2>&1 || true
   # An incomplete environment must not pass for a finished one.
   "$venv/bin/raidlab" --version >/dev/null
   # On the disk before it counts: a power cut would leave empty files.

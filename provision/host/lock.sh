@@ -25,7 +25,7 @@ main() {
   cd "$(dirname "${BASH_SOURCE[0]}")/../.."
   scratch="$(mktemp -d)"
   trap 'rm -rf "$scratch"' EXIT
-  python3 -m venv "$scratch"
+  python3 -I -m venv "$scratch"
   "$scratch/bin/pip" install --quiet "uv==$uv_version"
   lock requirements/runtime.txt --extra build --extra web --extra classroom --extra report
   lock requirements/cluster.txt --extra build --extra web --extra classroom --extra report --extra cluster \

@@ -7,6 +7,9 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
 readonly os_release="${RAIDLAB_OS_RELEASE:-/etc/os-release}" cpuinfo="${RAIDLAB_CPUINFO:-/proc/cpuinfo}"
 
+# Others never may write in what is made here: it is executed later.
+umask go-w
+
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 is_at_least() { [[ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" == "$1" ]]; }

@@ -5,10 +5,16 @@ set -euo pipefail
 
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly venv=.venv
+# Others never may write in what is made here. What Python loads is not for variables of the environment to decide, nor for
+# the user's own packages, in the processes that pip starts either.
+umask go-w
+# shellcheck disable=SC2086
+unset ${!PYTHON@}
+export PYTHONNOUSERSITE=1
 
 say() { printf 'python: %s\n' "$*" >&2; }
 
-is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+is_new_enough() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 # The system's own first: a version manager's may lie in a folder that the embedded kernel's user cannot read.
 choose_python() {
@@ -39,8 +45,7 @@ is_ready() {
 
 pip_install() {
   # Without compiled files every start of raidlab takes a second longer.
-  env -u PYTHONDONTWRITEBYTECODE -u PYTHONPATH "$venv/bin/python" -m pip install --quiet --no-input \
-    --disable-pip-version-check "$@" >&2
+  "$venv/bin/python" -I -m pip install --quiet --no-input --disable-pip-version-check "$@" >&2
 }
 
 make_venv() {
@@ -49,15 +54,15 @@ make_venv() {
   say "setting up $venv ($kind) with $python"
   # Marks go first: an interrupted set-up must not look like a finished one.
   rm -f "$venv"/ready-*
-  if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/python" -m pip --version 2>/dev/null | grep -qF "$PWD/$venv/"; then
-    "$python" -m venv --clear "$venv"
+  if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/python" -I -m pip --version 2>/dev/null | grep -qF "$PWD/$venv/"; then
+    "$python" -I -m venv --clear "$venv"
   fi
   pip_install --require-hashes --only-binary=:all: -r "requirements/$kind.txt" || {
     say "the requirements could not be installed; next: look at the network (or a proxy's settings), then run make again"
     return 1
   }
   pip_install --no-deps --no-build-isolation --no-index --editable .
-  env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -m compileall -q lab tui >&2 || true
+  "$venv/bin/python" -I -m compileall -q lab tui >&2 || true
   inputs_hash "$kind" >"$venv/ready-$kind"
 }
 
@@ -65,7 +70,7 @@ main() {
   local kind="$1"
   # Two makes at once, one set-up: the lock is on the folder itself and goes with the process.
   exec 9<.
-  flock 9
+  flock 9 || say "without a lock, since this file system has none: do not run two of these at once"
   case $kind in
   runtime) is_ready runtime cluster dev || make_venv runtime ;;
   cluster) is_ready cluster dev || make_venv cluster ;;

@@ -10,7 +10,12 @@ readonly cache="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/wheels"
 
 say() { printf 'wheels: %s\n' "$*" >&2; }
 
-pip() { env -u PYTHONPATH .venv/bin/python -m pip --quiet --no-input --disable-pip-version-check "$@" >&2; }
+umask go-w
+# shellcheck disable=SC2086
+unset ${!PYTHON@}
+export PYTHONNOUSERSITE=1
+
+pip() { .venv/bin/python -I -m pip --quiet --no-input --disable-pip-version-check "$@" >&2; }
 
 # Everything that the downloads follow from.
 key() { cat requirements/runtime.txt provision/host/wheelhouse.sh | sha256sum | cut -c 1-16; }

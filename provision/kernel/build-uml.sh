@@ -7,6 +7,8 @@
 # FLAVOUR-VERSION. modules is what the kernel looks for in /lib/modules/RELEASE. With virtual time there are quick_clock.so and
 # fio as well, by which fio starts sooner.
 set -euo pipefail
+# Others never may write in what is made here: it is executed later.
+umask go-w
 
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 readonly repository
@@ -175,6 +177,17 @@ prepare() {
 
 count() { total="$1"; }
 
+# What others may have written is neither built on nor taken for a finished kernel.
+require_own() {
+  local folder private=()
+  # The group of a user's own name has nobody else in it.
+  [[ "$(id -gn)" != "$(id -un)" ]] || private=(! -gid "$(id -g)")
+  for folder in "$cache" "$cache/.build"; do
+    [[ -O $folder && -z "$(find "$folder" -maxdepth 0 \( -perm /002 -o -perm /020 "${private[@]}" \))" ]] ||
+      fail "$folder is another user's, or others may write in it; next: remove it, or if all in it is yours: chmod -R go-w $folder"
+  done
+}
+
 # A line of make's: what is done, in one line of a terminal, otherwise every tenth part.
 show() {
   [[ $1 == '  CC '* ]] || return 0
@@ -255,12 +268,14 @@ main() {
   unset MAKEFLAGS MFLAGS MAKELEVEL KBUILD_OUTPUT CROSS_COMPILE
   require_tools
   mkdir -p "$cache/.build"
+  require_own
   trap 'interrupted 130' INT
   trap 'interrupted 143' TERM
   trap 'interrupted 129' HUP
   exec 9>"$cache/lock"
   build="$cache/.build"
-  flock --nonblock 9 || {
+  flock --nonblock --conflict-exit-code 75 9 || {
+    (($? == 75)) || fail "the file system of $cache has no locks; next: choose a local disk with XDG_CACHE_HOME=FOLDER"
     say "another build is under way; waiting for its end"
     run : flock 9
   }

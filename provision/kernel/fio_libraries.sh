@@ -3,6 +3,7 @@
 # time. This makes stand-ins for those, which end the program with a word if they are called. Usage: fio_libraries.sh FOLDER
 # FOLDER/for says of which fio they are (size and time of change), since another may ask for more. Without fio: no folder.
 set -euo pipefail
+umask go-w
 
 # What fio needs for the disks of this computer.
 readonly kept='^(lib(c|m|dl|rt|pthread|z|numa|aio|uring)|ld-linux-x86-64)\.so'

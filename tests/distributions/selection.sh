@@ -4,7 +4,7 @@
 set -euo pipefail
 
 main() {
-  local files=(tests/kernel/test_{breaking,grow,disks,machine,mechanical_drives,rebuild,filesystem_and_workloads,cli}.py)
+  local files=(tests/kernel/test_{grow,disks,machine,filesystem_and_workloads,cli}.py)
   cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
   make lab EXPERIMENT=tests/distributions/short.toml
   .venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder -m kernel "${files[@]}"

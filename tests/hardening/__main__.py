@@ -1,4 +1,4 @@
-"""``python -m tests.hardening``: each promise in a line, and whether it holds. Status 1 if one does not."""
+"""``.venv/bin/python -I -m tests.hardening``: each promise in a line, and whether it holds. Status 1 if not."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Student:
 
     async def confirm(self) -> None:
         """Run the plan that a key has brought up; the screen closes when it has run."""
-        await self.until(lambda: isinstance(self.app.screen, PlanScreen), "a plan")
+        await self.until(lambda: isinstance(self.app.screen, PlanScreen) and self.app.screen.is_shown, "a plan")
         await self.press("r")
         await self.until(lambda: not isinstance(self.app.screen, PlanScreen), "the plan is carried out")
 

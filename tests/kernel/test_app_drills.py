@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import OptionList
 
 from lab.drills.case import DrillStore
 from lab.drills.desk import RESET_LINE
@@ -20,6 +21,7 @@ from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, un
 from tests.tui.talk import Typist
 from tui.app import RaidlabApp
 from tui.screens.drills import DebriefScreen, DrillsScreen, MakingScreen
+from tui.screens.plan import PlanScreen
 
 pytestmark = pytest.mark.kernel
 SAVES = """
@@ -44,7 +46,12 @@ def in_lab(app: RaidlabApp, lines: str) -> None:
 
 async def begin(app: RaidlabApp, pilot: Pilot[object]) -> None:
     await pilot.press("9")
-    await until(pilot, lambda: bool(app.drills.items), "the drills are listed")
+    # Listed is not yet shown, and Enter begins what is shown.
+    await until(
+        pilot,
+        lambda: any(each.highlighted is not None for each in app.screen.query("#drill-list").results(OptionList)),
+        "the drills are shown",
+    )
     await pilot.press("enter")
     await until(pilot, lambda: isinstance(app.screen, MakingScreen), "the making is covered")
     await until(pilot, lambda: app.drills.view is not None and isinstance(app.screen, DrillsScreen), "it is made")
@@ -67,6 +74,7 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path, monkeyp
         await pilot.press("c")
         await until(pilot, lambda: app.drills.view is not None and app.drills.view.is_committed, "committed")
         in_lab(app, SAVES)
+        in_lab(app, "mdadm --stop /dev/md0; overlays up $members; dmsetup remove_all || true")
         await pilot.press("t")
         assert app.drills.hides_time
         assert "min" not in dict(app.drills.view.standing if app.drills.view else ()).get("time", "")
@@ -75,8 +83,29 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path, monkeyp
         (outcome,) = DrillStore(app.client.host).all()
         assert (outcome.verdict, outcome.hints, outcome.resets) == (DrillVerdict.SAVED, 1, 1)
         assert "What an expert would have done" in app.drills.page
-        await pilot.press("escape")
+        assert outcome.mistakes == ()
+        # What it left is taken off the disks by one key, after a look at the plan.
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen), "what will be lost is shown")
+        await pilot.press("r")
+        await until(pilot, lambda: app.drills.left is None, "the disks are blank")
         await until(pilot, lambda: app.drills.view is None and app.drills.items[0].is_saved, "listed as saved")
+
+
+async def test_a_drill_in_which_nothing_was_done_is_ended_by_the_second_key_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with student(tmp_path, monkeypatch) as (app, pilot):
+        await begin(app, pilot)
+        await pilot.press("d")
+        await until(pilot, lambda: app.drills._may_end, "it is said that nothing runs")
+        assert not DrillStore(app.client.host).all()
+        assert app.drills.view is not None
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, DebriefScreen), "the debriefing")
+        (outcome,) = DrillStore(app.client.host).all()
+        assert (outcome.verdict, outcome.kept_percent) == (DrillVerdict.STOPPED, 100.0)
+        assert [each.id for each in outcome.mistakes] == ["nothing-runs"]
 
 
 async def test_the_drill_goes_on_after_the_machine_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +156,9 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
     talk.type("! echo nobody counts this")
     talk.hear("nobody counts this\nnobody counts this")
     talk.type("drill list")
-    assert "1: Members dropped out, one after the other (20 minutes). Not tried yet." in talk.hear("makes the first.")
+    assert "1: Members dropped out, one after the other (20 minutes). Not tried yet." in talk.hear("sets up the first.")
     talk.type("drill start 1")
-    talk.hear("The disaster is being made.")
+    talk.hear("The drill is being set up.")
     made = talk.hear("! LINE runs LINE on the machine.")
     assert "The file server was moved to another room." in made
     assert "md0 appeared" not in made
@@ -165,11 +194,11 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
 
     # Another one needs blank disks, and asks first.
     talk.type("drill start 1 --seed ana")
-    talk.hear("everything on the lab's disks will be lost.")
+    talk.hear("whatever is on the lab's disks will be lost.")
     talk.hear("Type yes to run it")
     talk.type("no")
     talk.hear("left as it was.")
     talk.type("drill list")
-    assert "(20 minutes). Saved, 100 % (tried once)." in talk.hear("makes the first.")
+    assert "(20 minutes). Saved, 100 % (tried once)." in talk.hear("sets up the first.")
     talk.type("")
     talk.hear("md0: raid")

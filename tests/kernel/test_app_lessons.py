@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from lab.actions.action import Action
 from lab.disks import DiskKind, specs
-from lab.lessons.actions import LessonAction
 from lab.lessons.ready import make_action
 from lab.machine import Host
 from lab.results.store import ResultStore
@@ -150,7 +150,7 @@ async def test_a_measurement_decides_a_prediction(tmp_path: Path, monkeypatch: p
 
 def do(app: RaidlabApp, *written: dict[str, object]) -> None:
     """What a student does elsewhere in the app."""
-    actions: list[LessonAction] = [make_action(each, where="test") for each in written]
+    actions: list[Action] = [make_action(each, where="test") for each in written]
 
     def work(session: LabSession) -> None:
         for action in actions:

@@ -32,7 +32,7 @@ async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_scre
         await student.press("w")
         await student.until(lambda: isinstance(student.app.screen, MenuScreen), "the workloads")
         await student.press("enter")
-        await student.told("f fails it")
+        await student.told("press f to fail it")
         await student.until(lambda: lab.load and lab.load.newest, "live figures of the load")
 
         await student.to_disk("disk02")

@@ -74,14 +74,14 @@ async def test_a_volume_is_built_failed_and_rebuilt_with_keys(tmp_path: Path) ->
             await student.confirm()
             await student.told("a adds disk04")
             told = [event.sentence for event in lab.events]
-            assert told.count("adapt0 lost disk02 in 2 of 2 arrays") == 1
+            assert told.count("adapt0 lost disk02 (/dev/ubdb) in 2 of 2 arrays") == 1
 
             await student.press("a")
             await student.confirm()
             await student.until(lambda: not volume_of(student).is_degraded, "the volume is whole again")
             told = [event.sentence for event in lab.events]
             assert told.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
-            assert [words for words in told if "joined" in words] == ["disk04 has joined adapt0"]
+            assert [words for words in told if "joined" in words] == ["disk04 (/dev/ubdd) has joined adapt0"]
             assert "adapt0 is whole again" in told
             await student.until(lambda: lab.marks["adapt0"].verdict, "the verdict, unasked")
             verdict = lab.marks["adapt0"].verdict

@@ -12,6 +12,7 @@ from lab.fault_lab.campaign_record import begun_campaign
 from lab.fault_lab.findings import FindingStore
 from lab.fault_lab.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
 from lab.fault_lab.history_play import Arena, replayed
+from lab.fault_lab.history_steps import Purpose
 from lab.fault_lab.known import NEW_PART
 from lab.fault_lab.oracle_controls import failed_controls
 from lab.fault_lab.place import with_own_kernel
@@ -61,6 +62,14 @@ def test_a_known_bug_of_md_shows_and_is_told_by_its_name(arena: Arena) -> None:
     outcome = replayed(arena, FaultHistory(5, shape, acts))
     assert outcome.differences == ()
     assert outcome.explained[str(NEW_PART)] > 0
+
+
+def test_a_scrub_that_takes_the_place_of_an_interrupted_sync_is_no_finding(arena: Arena) -> None:
+    """RAID 1 of three made larger, stopped and started: the repair syncs the new part, and counts it."""
+    outcome = replayed(arena, history_of(parse_id("c1-l1-5180-s1_3_4_5"))[0])
+    counts = [seen["state"]["mismatch_cnt"] for step, seen in outcome.documents if step.purpose is Purpose.SCRUBBED]
+    assert counts == ["512"]
+    assert outcome.differences == ()
 
 
 @pytest.mark.planted

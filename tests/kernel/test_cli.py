@@ -56,6 +56,17 @@ def shown(state: Path, name: str = "md0") -> dict[str, Any]:
     return value
 
 
+def test_a_file_is_said_to_be_outside_only_if_the_machine_has_none(state: Path) -> None:
+    assert Path("/mnt").is_dir()
+    said = raidlab(state, "exec", "--", "ls", "/mnt", "/mnt/none", status=2)
+    assert "No such file" in said.stdout
+    assert "on this computer" not in said.stderr, "the machine has a folder /mnt as well"
+    outside = state / "outside"
+    outside.touch()
+    said = raidlab(state, "exec", "--", "ls", str(outside), status=2)
+    assert f"'{outside}' is on this computer, not in the machine" in said.stderr
+
+
 def test_an_array_lives_from_command_to_command(state: Path) -> None:
     created = raidlab(state, "array", "create", "--level", "raid5", "--disks", "3", "--chunk", "64K", "--wait")
     assert "$ mdadm --create /dev/md0" in created.stderr

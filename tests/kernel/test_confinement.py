@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,8 @@ WAYS = {
     "fifo": "mkfifo $H/fifo",
     "device": "mknod $H/device b 98 0",
     "symbolic link": "ln -s $V/symlink $W/symlink; echo in >> $W/symlink",
-    "hard link": "ln $V/hardlink $W/hardlink; echo in >> $W/hardlink",
+    "hard link": "mkdir $L/all; mount -t hostfs none $L/all; ln $L/all$V/hardlink $L/all$W/hardlink;"
+    " echo in >> $W/hardlink",
     "loop disk": "dev=$(losetup --show -f $H/loop); dd if=/dev/zero of=$dev bs=4k count=1 conv=fsync; losetup -d $dev",
     "device mapper": "dev=$(losetup --show -f $H/mapped); echo 0 8 linear $dev 0 | dmsetup create mapped;"
     " dd if=/dev/zero of=/dev/dm-0 bs=4k count=1 conv=fsync; dmsetup remove mapped; losetup -d $dev",
@@ -52,7 +54,8 @@ ROOTS_WAYS = {"device"}
 # Newer mount programs would name hostfs's folder in a way that mount(2) does not need (mount(8)).
 NAMES = "export LIBMOUNT_FORCE_MOUNT2=always; V={victim} H=/run/intruder W={folder}/uml L=/run; "
 PREPARE = (
-    "modprobe -a loop dm_mod raid1; umount -l /tmp; mount -o remount,rw /; mkdir -p $H; mount -t hostfs -o $V none $H;"
+    "modprobe -a loop dm_mod raid1; umount -l /tmp; for place in / $V ${W%/uml}; do mount -o remount,rw $place; done;"
+    " mkdir -p $H; mount -t hostfs -o $V none $H;"
     " ulimit -c unlimited"
 )
 
@@ -91,7 +94,8 @@ def layers_of(state: Path) -> list[str]:
 def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Machine, str, Path]]:
     """A machine that its root has prepared, and the start of each script."""
     state = victim.parent / "state"
-    options = EmbeddedOptions(disks=sparse_disks(victim.parent, 1), layers=layers)
+    # In sight: here it is about writing.
+    options = EmbeddedOptions(disks=sparse_disks(victim.parent, 1), layers=layers, shown=(victim,))
     with open_machine(parse_target("uml:"), host_at(state), embedded=options) as machine:
         (folder,) = (state / "machines").glob("[0-9]*")
         names = NAMES.format(victim=victim, folder=folder)
@@ -153,3 +157,58 @@ def test_confined_none_of_it_has_an_effect(victim: Path, layers: tuple[str, ...]
         machine.run(["dd", "if=/dev/urandom", "of=/dev/ubda", "bs=1M", "count=2", "conv=fsync"])
     image = victim.parent / "disk0"
     assert image.read_bytes()[: 2 << 20] != bytes(2 << 20)
+
+
+SECRET = "BEGIN-OPENSSH-PRIVATE-KEY"
+# Each prints the secret if it can be had; $S is its path.
+READS = {
+    "by its path": "cat $S",
+    "own hostfs mount": "mkdir -p /run/all; mount -t hostfs none /run/all; cat /run/all$S",
+    "hostfs of its folder": "mkdir -p /run/part; mount -t hostfs -o ${S%/*} none /run/part; cat /run/part/${S##*/}",
+    "loop disk": "modprobe loop; dev=$(losetup --show -rf /run/all$S); head -c 64 $dev; losetup -d $dev",
+    "search": "grep -rs --include=${S##*/} BEGIN-OPENSSH /home /root /tmp /mnt /opt /srv /run/all/home /run/all/tmp",
+    "name of an array": "modprobe loop; truncate -s 20M /run/member; dev=$(losetup --show -f /run/member);"
+    ' mdadm --create /dev/md77 --run --force -l 1 -n 2 $dev missing --name="$(cat $S /run/all$S)";'
+    " mdadm --examine $dev | grep -i name; mdadm --stop /dev/md77; losetup -d $dev",
+    "other processes": "cat /run/all/proc/[0-9]*/environ /run/all/proc/[0-9]*/cmdline | tr '\\0' '\\n'",
+}
+
+
+@pytest.mark.parametrize("layers", [None, ("namespace",), ("landlock", "seccomp")])
+def test_confined_no_file_of_the_user_is_read(tmp_path: Path, layers: tuple[str, ...] | None) -> None:
+    secret = tmp_path / "a home/.ssh/id_rsa"
+    secret.parent.mkdir(parents=True)
+    secret.write_text(SECRET)
+    options = EmbeddedOptions(layers=layers)
+    witness = ["sleep", f"{60 + os.getpid()}"]
+    with (
+        subprocess.Popen(witness, env={**os.environ, "LEAK": SECRET}) as process,
+        open_machine(parse_target("uml:"), host_at(tmp_path / "state"), embedded=options) as machine,
+    ):
+        try:
+            for way, script in READS.items():
+                said = machine.run(
+                    ["sh", "-c", f"export LIBMOUNT_FORCE_MOUNT2=always S='{secret}'; {script}"], check=False
+                )
+                assert SECRET not in said.stdout + said.stderr, way
+                assert witness[1] not in said.stdout, way
+            # The places where people look first are there, and empty.
+            assert machine.run(["ls", "-A", "/mnt", "/media", "/srv", "/opt", "/root"]).stdout.split() == [
+                *("/media:", "/mnt:", "/opt:", "/root:", "/srv:")
+            ]
+            assert machine.run(["sh", "-c", "echo x > ~/note && cat ~/note"]).stdout == "x\n"
+        finally:
+            process.kill()
+
+
+def test_what_is_shown_is_read_and_no_more(tmp_path: Path) -> None:
+    script, other = tmp_path / "shown/job.sh", tmp_path / "other.sh"
+    script.parent.mkdir()
+    for path in (script, other):
+        path.write_text("echo from outside")
+    target = parse_target(f"uml:?show={script.parent}")
+    with open_machine(target, host_at(tmp_path / "state")) as machine:
+        assert machine.run(["sh", str(script)]).stdout == "from outside\n"
+        assert machine.run(["sh", "-c", f"echo x >> {script}"], check=False).status != 0
+        assert machine.run(["test", "-e", str(other)], check=False).status == 1
+    assert script.read_text() == "echo from outside"

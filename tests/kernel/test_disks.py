@@ -16,7 +16,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.guard import Guard
-from lab.disks.inventory import READ_HEADS, read_heads
+from lab.disks.inventory import READ_HEADS, DiskEnds, read_ends, read_heads
 from lab.errors import CommandTimedOut, DeviceRefused
 from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.plans import Danger, Plan, Step
@@ -204,11 +204,11 @@ def test_superblocks_are_read_past_the_page_cache(lab: Lab, rig: Rig) -> None:
     spec = rig.create("raid1", 3)
     first = spec.members[0]
     lab.machine.run(("dd", f"if={first}", "of=/dev/null", "bs=8192", "count=1", "status=none"))
-    before = superblocks_in(read_heads(lab.machine, spec.members, MD_HEAD_BYTES))
+    before = superblocks_in(read_ends(lab.machine, spec.members, MD_HEAD_BYTES))
     lab.execute(operations.fail(spec.name, spec.members[2]))
     through_the_cache = lab.machine.run(("sh", "-c", f"head -c 8192 {first} | base64 -w0")).stdout
-    stale = superblocks_in({first: base64.b64decode(through_the_cache)})[first]
-    now = superblocks_in(read_heads(lab.machine, spec.members, MD_HEAD_BYTES))
+    stale = superblocks_in({first: DiskEnds(base64.b64decode(through_the_cache))})[first]
+    now = superblocks_in(read_ends(lab.machine, spec.members, MD_HEAD_BYTES))
     assert stale.events == before[first].events < now[first].events
 
 
@@ -225,6 +225,6 @@ def silent_disk(lab: Lab, rig: Rig) -> Iterator[str]:
 
 def test_a_disk_that_does_not_answer_holds_up_nothing_else(lab: Lab, rig: Rig, silent_disk: str) -> None:
     with pytest.raises(CommandTimedOut):
-        lab.machine.call(READ_HEADS, ("4096", silent_disk), timeout_seconds=0.5)
+        lab.machine.call(READ_HEADS, ("4096", "0", silent_disk), timeout_seconds=0.5)
     assert lab.machine.run(("echo", "here")).stdout == "here\n"
     assert read_heads(lab.machine, [rig.nodes[1]], 4096) == {rig.nodes[1]: bytes(4096)}

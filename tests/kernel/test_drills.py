@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from lab.drills.desk import DrillDesk
 from lab.drills.disks import run_lines
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.telling import debriefing
-from lab.drills.verdict import DrillVerdict, end_drill, judge
+from lab.drills.verdict import DrillVerdict, NothingRuns, end_drill, judge
 from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
 from lab.gates.own import read_own_json
@@ -124,8 +125,9 @@ def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
         outcome = judge(desk, outcome_id="x")
         total = desk.case.record.blocks
         assert total > 0
-        assert (outcome.verdict, outcome.blocks) == (DrillVerdict.LOST, {"missing": total})
-        assert f"**0 %** of {total} blocks of 4 KiB ({total} missing)" in debriefing(outcome, desk.case.drill, {})
+        assert (outcome.verdict, outcome.blocks) == (DrillVerdict.STOPPED, {"missing": total})
+        assert (outcome.kept_percent, [each.id for each in outcome.mistakes]) == (100.0, ["nothing-runs"])
+        assert f"**0 %** of {total} blocks of 4 KiB ({total} missing)" in debriefing(outcome, desk.case.drill)
 
 
 def test_the_outcome_knows_the_drills_file(made: Host) -> None:
@@ -136,6 +138,53 @@ def test_the_outcome_knows_the_drills_file(made: Host) -> None:
         desk.case.change(drill_file="made from another")
         assert judge(desk, outcome_id="x").drill_file == CHANGED_FILE
         desk.case.change(drill_file=begun)
+
+
+def test_its_superblocks_tell_when_each_member_was_last_in_use(made: Host) -> None:
+    with working(made) as (session, desk):
+        now = int(session.machine.run(("date", "+%s")).stdout)
+        assert abs(now - time.time()) < 600, "the clock is right again"
+        pictures = desk.case.record.before
+        stale, late = (str(VALUES[name]) for name in ("stale", "late"))
+        days = {name: (now - _moment(pictures[name].updated)) / 86400 for name in (stale, late)}
+        assert days[stale] > 50
+        assert 0 < days[late] < 2
+        assert (now - _moment(pictures[late].created)) / 86400 > 700
+
+
+def _moment(text: str) -> float:
+    """Of mdadm's ``Thu Nov 26 20:01:10 2026``, in a zone that makes no difference of days."""
+    return time.mktime(time.strptime(text))
+
+
+def test_overlays_say_what_holds_a_disk(made: Host) -> None:
+    with working(made) as (session, desk):
+        node = desk.environment()["late"]
+        # What a start leaves that has only collected members.
+        by_hand(session, desk, "mdadm --stop --scan; mdadm --incremental $late")
+        refused = session.machine.run(("overlays", "up", node), check=False)
+        assert refused.status == 1
+        held = rf"overlays: {node.removeprefix('/dev/')} is held by (md\d+) \(inactive\): mdadm --stop /dev/\1 first\n"
+        assert re.fullmatch(held, refused.stderr)
+        by_hand(session, desk, "mdadm --stop --scan; overlays up $members")
+
+
+def test_what_was_put_right_and_does_not_run_is_started_first(made: Host) -> None:
+    with working(made) as (session, desk):
+        desk.commit()
+        by_hand(session, desk, f"{_RIGHT}\nmdadm --stop /dev/md0")
+    with working(made, resets=False) as (_, desk):
+        outcome = judge(desk, outcome_id="x")
+        assert (outcome.verdict, outcome.saved_percent, outcome.mistakes) == (DrillVerdict.SAVED, 100.0, ())
+        desk.reset()
+
+
+def test_a_drill_in_which_nothing_runs_is_not_ended_by_the_way(made: Host) -> None:
+    with working(made) as (_, desk):
+        with pytest.raises(NothingRuns) as caught:
+            end_drill(desk, is_final=False)
+        assert "--as-it-is" in caught.value.hint
+        assert DrillCase.find(made.state.lab_folder("default")) is not None
 
 
 _BY_HAND = """
@@ -194,7 +243,7 @@ def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
         run_lines(session, f"set -e{_HALF}", desk.environment())
         outcome = judge(desk, outcome_id="x")
         assert (outcome.verdict, outcome.saved_percent) == ("saved, unfinished", 100)
-        assert "the array lies on the disks themselves, not on overlays" in outcome.missing
+        assert "required: the array lies on the disks themselves; found: it lies on overlays" in outcome.missing
         desk.reset()
 
 
@@ -265,6 +314,7 @@ def _kernel_of(host: Host) -> int:
     return int(read_own_json(record, dict[str, Any])["kernel_group"])
 
 
+@pytest.mark.wide
 def test_made_anew_it_tells_nothing_of_the_disaster_before(
     made: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -290,7 +340,8 @@ mdadm --wait /dev/md0 || true
 """
 
 
-def test_the_end_is_kept_with_all_that_was_typed(made: Host) -> None:
+@pytest.mark.wide
+def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     with working(made) as (session, desk):
         desk.note_command("mdadm --examine x")
         desk.commit()
@@ -312,5 +363,17 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host) -> None:
     assert {name for name, picture in outcome.after.items() if picture.has_superblock} == {
         *str(VALUES["members"]).split(",")
     }
-    with open_session(TARGET, made) as session:
+    told: list[str] = []
+    with open_session(TARGET, made, on_notice=told.append) as session:
         assert open_desk(session) is None
+    assert [line for line in told if "drill" in line] == [
+        "the drill 'Members dropped out, one after the other' left server:data on disk01 to disk06; "
+        "'raidlab drill clear' makes these disks blank"
+    ]
+    monkeypatch.setenv("RAIDLAB_STATE", str(made.state.root))
+    try:
+        assert run(["drill", "clear"]) == 0
+        assert run(["drill", "clear"]) != 0
+        assert run(["exec", "--", "blkid /dev/ubd?"]) != 0
+    finally:
+        use_options(Options())

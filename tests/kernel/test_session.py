@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
-from lab.errors import LabError, MachineLost
+from lab.disks.inventory import READ_HEADS
+from lab.errors import ArrayError, LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
+from lab.machine import AgentProgram
 from lab.measure.job import Measured
 from lab.measure.programs import DataVerdict
 from lab.session import breaking
@@ -17,6 +21,7 @@ from lab.session.events import EventKind
 from lab.session.history import Measure
 from lab.session.load import Load, LoadPhase, predict
 from lab.session.session import LabSession
+from lab.session.site import load_target
 from lab.units import KIB, MIB
 from lab.workloads.live import LiveInterval
 from tests.kernel.sessions import DISKS, D, by_hand, create, do, session, watching
@@ -25,6 +30,7 @@ __all__ = ["DISKS", "session"]
 pytestmark = pytest.mark.kernel
 
 
+@pytest.mark.wide
 def test_the_monitor_follows_what_is_typed_by_hand(session: LabSession) -> None:
     with watching(session) as watched:
         nodes = " ".join(session.node(name) for name in D[:3])
@@ -136,7 +142,12 @@ def test_a_mark_whose_replacement_breaks_off_calls_nothing_changed(
     first = write_mark(session, "md0")
     assert mark_of(session, "md0") == first
 
-    def lost(*_: object, **_more: object) -> str:
+    call = session.machine.call
+
+    def lost(program: AgentProgram, arguments: Sequence[str] = (), **more: float) -> str:
+        # What lies on the array is looked at first.
+        if program is READ_HEADS:
+            return call(program, arguments, **more)
         raise MachineLost("the machine was killed while the mark was being written")
 
     with monkeypatch.context() as patch:
@@ -148,6 +159,7 @@ def test_a_mark_whose_replacement_breaks_off_calls_nothing_changed(
     assert verify_mark(session, write_mark(session, "md0")).is_intact
 
 
+@pytest.mark.wide
 def test_a_load_on_a_file_system_mounts_it_and_a_mark_is_a_file_there(session: LabSession) -> None:
     nodes = tuple(session.node(name) for name in D[:2])
     do(session, session.creation(ArraySpec("raid1", nodes, assume_clean=True), FileSystem.EXT4))
@@ -162,6 +174,7 @@ def test_a_load_on_a_file_system_mounts_it_and_a_mark_is_a_file_there(session: L
     assert (found.verdict, found.changed) == (DataVerdict.CHANGED, ((12 * KIB, 8 * KIB),))
 
 
+@pytest.mark.wide
 def test_a_spindle_slows_down_and_recovers_while_a_load_runs(session: LabSession) -> None:
     rates: list[float] = []
     ends: list[object] = []
@@ -210,3 +223,23 @@ def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSes
     do(session, session.array("md0").destroy())
     create(session, "raid5", D[:3])
     assert predict(session, "md0", "rand-write-4k").iops is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"),
+    [
+        ("parted -s /dev/md0 mklabel gpt mkpart a 1MiB 100%", "gpt"),
+        # blkid calls this ambivalent, and says nothing.
+        ("mkfs.ext4 -q /dev/md0; printf hsqs | dd of=/dev/md0 conv=notrunc status=none", "ext4"),
+    ],
+)
+def test_what_lies_on_an_array_and_is_no_file_system_of_the_labs_is_not_overwritten(
+    session: LabSession, lines: str, word: str
+) -> None:
+    create(session, "raid1", D[:2])
+    by_hand(session, lines)
+    before = session.machine.run(("sha256sum", "/dev/md0")).stdout
+    with pytest.raises(ArrayError, match=word) as caught:
+        load_target(session, "md0")
+    assert "does not overwrite" in caught.value.message
+    assert session.machine.run(("sha256sum", "/dev/md0")).stdout == before

@@ -181,7 +181,8 @@ def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Pa
         disk.path.touch()
         os.truncate(disk.path, 32 << 20)
     environment = f"PYTHONPATH={sources}"
-    options = EmbeddedOptions(disks=disks)
+    # In a user namespace the system's files would seem to be another user's, and be refused as programs.
+    options = EmbeddedOptions(disks=disks, shown=(sources,), layers=())
     with open_machine(parse_target("uml:"), host_at(tmp_path / "state"), embedded=options) as machine:
         machine.run(["modprobe", "raid1"])
         # The guest's files are this computer's, and so are its Python and its packages.

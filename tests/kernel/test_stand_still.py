@@ -53,7 +53,7 @@ def kept_as_lost(state: Path, why: str) -> Iterator[None]:
 def test_a_stopped_kernel_is_recognised_and_its_console_kept(state: Path) -> None:
     with open_machine(parse_target("uml:"), host_at(state)) as machine:
         os.kill(record_of(state)["kernel_group"], signal.SIGSTOP)
-        with kept_as_lost(state, r"stands still: its process is stopped"):
+        with kept_as_lost(state, r"is hung: its process is stopped"):
             machine.run(["sleep", "1000"], timeout_seconds=2000)
     assert processes_of(state) == []
     assert list((state / "machines").glob("[0-9]*")) == []
@@ -65,7 +65,7 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
     with open_machine(parse_target("uml:"), host_at(state)) as machine:
         machine.run(["true"])
         # Loading it runs what stands in it, on the agent's only thread.
-        with kept_as_lost(state, r"stands still: it runs, but its agent"):
+        with kept_as_lost(state, r"is hung: it runs, but its agent"):
             machine.call(AgentProgram(hanging, "hanging"), ())
     kept = next((state / KEPT_FOLDER).iterdir()).read_text(encoding="utf-8")
     assert "management console, version: Linux raidlab" in kept

@@ -162,6 +162,7 @@ def test_fio_starts_without_the_libraries_of_other_engines(lab: Lab) -> None:
     assert "librados.so.2 is not loaded in virtual time" in unloaded.stderr
 
 
+@pytest.mark.wide
 def test_a_guest_that_computes_without_end_does_not_hold_its_client() -> None:
     """Nothing preempts it where computing takes no time, and the agent never has its turn."""
     begin = time.monotonic()
@@ -243,7 +244,11 @@ def test_the_same_gives_the_same_to_the_last_bit(tmp_path: Path) -> None:
         os.sched_setaffinity(0, processors)
     assert list(differences(first, second)) == []
     assert {cell.array for cell in first.cells} == {"raid1", "raid5"}
-    assert list(differences(first, run_at(tmp_path / "c", seed=6))) != []
+
+
+@pytest.mark.wide
+def test_another_seed_gives_other_figures(tmp_path: Path) -> None:
+    assert list(differences(run_at(tmp_path / "a"), run_at(tmp_path / "c", seed=6))) != []
 
 
 def test_the_programs_that_figures_depend_on_are_those_of_the_machine() -> None:

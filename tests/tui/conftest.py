@@ -155,6 +155,9 @@ async def idle(pilot: AppPilot, app: RaidlabApp) -> None:
     await until(pilot, lambda: bool(done), "the queue is empty")
     app.show_now()
     await pilot.pause()
+    if isinstance(screen := app.screen, PlanScreen):
+        # Nobody can agree to it before.
+        await until(pilot, lambda: screen.is_shown, "the plan is on the screen")
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from lab.sweep.desk import SweepStand, SweepWork
+from lab.sweep.desk import SweepStatus, SweepWork
 from lab.sweep.store import LatestCell, SweepProgress
 from tests.tui.conftest import until
 from tui.app import RaidlabApp
@@ -21,7 +21,13 @@ LATEST = (
 
 
 def work(**changes: Any) -> SweepWork:
-    values: dict[str, Any] = {"lines": ("about 3 min on 2 workers",), "cells": 48, "there": 0, "run_id": "", "lack": ""}
+    values: dict[str, Any] = {
+        "lines": ("about 3 min on 2 workers",),
+        "cells": 48,
+        "there": 0,
+        "run_id": "",
+        "missing_dependency": "",
+    }
     return SweepWork(**(values | changes))
 
 
@@ -44,9 +50,9 @@ def going() -> SweepView:
     return SweepView(NAME, progress())
 
 
-def stand(**changes: Any) -> SweepStand:
+def stand(**changes: Any) -> SweepStatus:
     values: dict[str, Any] = {"progress": progress(), "is_running": False, "tables": ()}
-    return SweepStand(**(values | changes))
+    return SweepStatus(**(values | changes))
 
 
 async def sweeping(

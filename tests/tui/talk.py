@@ -7,8 +7,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from lab.cli import main as command_line
+from lab.cli.app import make_app
+from lab.cli.verbs import typed_verb
 from tests.tui.fake_lab import FakeLab
 from tui.client.client import LabClient
 from tui.frontend import ClientMaker
@@ -27,6 +30,8 @@ class Typist:
         self.app = TextApp(
             "uml:",
             run_line=lambda argv: command_line.run(argv),
+            read_verb=partial(typed_verb, make_app()),
+            commands=("lesson", "results", "load", "workloads", "array"),
             read=self._lines.get,
             write=self.said,
             make_client=make_client,

@@ -308,3 +308,24 @@ async def test_what_the_session_finds_on_the_disks_is_shown_unasked(app_on: AppM
         await until(pilot, lambda: bool(app.lab.resting_arrays), "the app knows of the array")
         assert [array.name for array in app.lab.resting_arrays] == ["md0"]
         assert len(app.lab.free_disks) == len(blank)
+
+
+async def test_the_palette_has_every_command_once(app_on: AppMaker) -> None:
+    app = app_on()
+    async with running(app):
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert titles.count("App: Help") == 1
+        assert len(titles) == len(set(titles))
+
+
+async def test_the_line_of_keys_offers_to_put_a_failed_member_back(app_on: AppMaker, fake_lab: FakeLab) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        for label, is_offered in (("raid5-failed", True), ("raid6-failed", False)):
+            fake_lab.show(label)
+            await looked(pilot, app, fake_lab)
+            app.select(disk="disk02")
+            await looked(pilot, app, fake_lab)
+            offered = {each.binding.key for each in app.screen.active_bindings.values() if each.binding.show}
+            assert ("r" in offered) is is_offered, "only a bitmap tells what it missed"
+            assert "x" in offered

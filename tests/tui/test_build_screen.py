@@ -8,11 +8,15 @@ import pytest
 from textual.message import Message
 from textual.pilot import Pilot
 
+from lab.arrays.preview import ArrayPreview
 from lab.arrays.spec import ArraySpec
 from lab.plans import Plan
+from tests.tui.conftest import AppMaker, looked, running
+from tests.tui.fake_lab import FakeLab
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
 from tui.drafts import LEVELS, Draft
+from tui.level_rows import survives_words
 from tui.screens.build import BuildScreen
 from tui.widgets.choices import Choices
 from tui.widgets.frame import HintLine
@@ -232,3 +236,28 @@ def test_the_next_step_is_that_of_what_is_shown(tmp_path: Path) -> None:
         assert "builds it" in str(screen.query_one(HintLine).visual)
 
     run_app(still_app(tmp_path, "build"), act)
+
+
+async def test_the_screen_proposes_the_first_free_disks_until_somebody_chooses(
+    app_on: AppMaker, fake_lab: FakeLab
+) -> None:
+    fake_lab.show("raid5")
+    app = app_on()
+    async with running(app) as pilot:
+        await looked(pilot, app, fake_lab)
+        await pilot.press("2")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, BuildScreen)
+        held = len(app.lab.disks) - len(app.lab.free_disks)
+        assert screen.draft.disks[0] == f"disk{held + 1:02d}"
+        fake_lab.show(None)
+        await looked(pilot, app, fake_lab)
+        assert list(screen.draft.disks) == ["disk01", "disk02", "disk03", "disk04"]
+        await pilot.press("tab", "n", "end", "space")
+        await looked(pilot, app, fake_lab)
+        assert list(screen.draft.disks) == ["disk09"]
+
+
+def test_a_level_without_redundancy_survives_no_disk() -> None:
+    assert survives_words(ArrayPreview(problems=(), usable_bytes=1)) == "0 disks"

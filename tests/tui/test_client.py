@@ -5,8 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from lab.disks import Lab
 from lab.host.clock import HostClock, wait_for
 from tests.tui.fake_lab import FakeLab
 from tui import messages
@@ -75,3 +78,40 @@ def test_a_job_that_comes_while_the_machine_is_lost_fails_and_does_not_wait_for_
         client.close()
     assert [each.job for each in told(messages.JobFailed)] == [late]
     assert [each.job for each in told(messages.JobStarted)] == [next_one]
+
+
+def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(fake_lab: FakeLab) -> None:
+    may_open, is_opening, has_closed = threading.Event(), threading.Event(), threading.Event()
+
+    @contextmanager
+    def open_slowly(*given: Any, **more: Any) -> Iterator[Lab]:
+        is_opening.set()
+        assert may_open.wait(10)
+        with fake_lab.open(*given, **more) as lab:
+            yield lab
+        has_closed.set()
+
+    seen: list[bool] = []
+
+    def work() -> None:
+        for _ in range(2):
+            with client.released():
+                seen.append(has_closed.is_set())
+                has_closed.clear()
+
+    client = LabClient("uml:", lambda _: None, make_host=lambda: fake_lab.host, opener=open_slowly)
+    working = threading.Thread(target=work)
+    client.start()
+    try:
+        assert is_opening.wait(10)
+        working.start()
+        # Long enough to be done, if nothing kept it.
+        working.join(0.3)
+        assert seen == []
+        may_open.set()
+        working.join(20)
+    finally:
+        may_open.set()
+        client.close()
+    # The second time the machine is about to open anew.
+    assert seen == [True, True]

@@ -282,3 +282,27 @@ def test_figures_fit_by_having_fewer_digits() -> None:
     found = figures(1.2345e-7)
     assert dict(figure_lines(WEEKS, found, 100))["any loss, 5 years"] == "1.23e-5 % [1.11e-5–1.36e-5]"
     assert dict(figure_lines(WEEKS, found, 44))["any loss, 5 years"] == "1.2e-5 % [1.1e-5–1.4e-5]"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_what_is_counted_and_mttdl_by_hand_are_on_the_screen(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        await all_known(app, pilot)
+        text = text_of(app)
+        left = " ".join(" ".join(line.split("││", 1)[0] for line in text.splitlines()).replace("│", " ").split())
+        assert "(553,949 h)² ÷ (6 × 5 × 72 h)" in left
+        assert "Here: " in left
+        assert "Replaced" in left
+        assert "after 24 h" in left
+        if size[1] > 30:
+            assert "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs." in flat(app)
+
+    run_app(still_app(tmp_path, "fleet"), act, size)
+
+
+def test_the_time_until_a_drive_is_replaced_is_a_knob() -> None:
+    choice = FleetChoice()
+    later = choice.changed("replaced", "after 72 h")
+    assert later.replaced_hours == 72.0
+    assert change_words("replaced", choice, later) == "drives replaced after 72 h instead of after 24 h"
+    assert choice.changed("replaced", "at once").replaced_hours == 0.0

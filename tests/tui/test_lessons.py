@@ -94,10 +94,23 @@ async def test_a_step_ends_with_the_reason_and_goes_on_when_that_is_read(
         assert "Lesson done: First" in text_of(app)
 
 
+async def test_what_the_lab_does_for_the_student_is_shown(
+    app_on: AppMaker, fake_lab: FakeLab, lesson: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_on()
+    async with running(app) as pilot:
+        await begin_on_its_screen(app, pilot, fake_lab, lesson)
+        said: list[str] = []
+        monkeypatch.setattr(app, "say", lambda text, **more: said.append(text))
+        await pilot.press("o")
+        assert said[0].startswith("raidlab array create md0 --level raid5")
+
+
 async def test_a_mistake_is_recognised(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
     app = app_on()
     async with running(app) as pilot:
         await begin(app, pilot, fake_lab, lesson)
+        app.guide.answer("no")
         fake_lab.show("raid0")
         await looked(pilot, app, fake_lab)
         await shown(app, pilot)
@@ -179,7 +192,7 @@ async def test_a_number_is_typed_and_what_is_none_is_told_where_it_was_typed(
         assert "'lots' is no number" in text_of(app)
         await pilot.press(*(["backspace"] * 4), *"125", "enter")
         await shown(app, pilot)
-        assert "125 TB is not what is there" in text_of(app)
+        assert "125 TB is not the right number" in text_of(app)
         assert view_of(app).done_count == 0
         await pilot.press("t")
         await pilot.pause()
@@ -252,7 +265,7 @@ async def test_the_lessons_options_are_none_of_the_screen_below(
     app = app_on()
     async with running(app) as pilot:
         await begin(app, pilot, fake_lab, lesson)
-        await pilot.press("4")
+        await pilot.press("3")
         await shown(app, pilot)
         screen = app.screen
         monkeypatch.setattr(

@@ -12,8 +12,9 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.experiments.progress import RunProgress
+from lab.results.journal import RECORD_NAME
 from lab.results.record import RunStatus
-from lab.results.store import RECORD_NAME, ResultStore, decode_record
+from lab.results.store import ResultStore, decode_record
 from tests.tui.results import STEADY, keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.lint.test_theory_checks import FILES, cpu
@@ -325,6 +326,6 @@ def test_columns_that_do_not_fit_are_a_few_keys_away(tmp_path: Path, store: Resu
         await pilot.press("right", "right", "right")
         await see(app, pilot, "p99")
         await pilot.press("left", "left", "left")
-        await see(app, pilot, "workload")
+        await see(app, pilot, "IOPS  theory")
 
     show(tmp_path, act, (80, 24))

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
+from lab.actions.loads import USUAL_LOADS, Load
 from lab.errors import RunCancelled, WorkloadError
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import built_in_names
@@ -18,6 +20,7 @@ from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui import messages as happened
 from tui.app import RaidlabApp
 from tui.experiments import ExperimentView
+from tui.runs import workload_items
 from tui.screens.run import RunScreen
 
 pytestmark = pytest.mark.tui
@@ -190,3 +193,17 @@ def test_it_works_on_every_terminal(tmp_path: Path, size: tuple[int, int]) -> No
         assert "20 s left" in text_of(app) or size < (80, 24)
 
     run_app(still_app(tmp_path, "run"), act, size)
+
+
+def test_the_usual_workloads_come_first_here_and_in_the_menu() -> None:
+    items, choices = [item.id for item in workload_items()], [choice.id for choice in Load.choices()]
+    assert items == choices
+    assert tuple(items[: len(USUAL_LOADS)]) == USUAL_LOADS
+
+
+def test_the_job_says_where_its_seconds_go() -> None:
+    item = next(item for item in workload_items() if item.id == "rand-read-4k")
+    words = item.details[0]
+    seconds = [float(word) for word in re.findall(r"([0-9.]+) s", words)]
+    assert seconds[0] == pytest.approx(sum(seconds[1:]))
+    assert any(f"runtime={seconds[0] * 1000:.0f}ms" in line for line in item.details)

@@ -114,8 +114,8 @@ async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.Mon
 
 
 def test_each_tab_runs_the_app_on_the_chosen_machine() -> None:
-    assert serve.app_command("ssh:box").endswith(" -m tui ssh:box")
-    assert serve.app_command(None).endswith(" -m tui")
+    assert serve.app_command("ssh:box").endswith(" -I -m tui ssh:box")
+    assert serve.app_command(None).endswith(" -I -m tui")
 
 
 async def test_the_page_and_its_styles_name_no_foreign_host(tmp_path: Path) -> None:
@@ -138,3 +138,4 @@ def test_the_unaltered_page_of_textual_serve_does_name_one() -> None:
     page = (Path(find_spec("textual_serve").origin).parent / "templates/app_index.html").read_text()  # type: ignore[union-attr, arg-type]
     assert "fonts.googleapis.com" in page
     assert "fonts.googleapis.com" not in serve.own_page(page, "http://127.0.0.1:1")
+    assert "keys.focus()" in serve.own_page("<body></body>", "http://127.0.0.1:1")

@@ -134,6 +134,7 @@ def test_a_sweep_is_planned_run_ended_and_gone_on_with(tmp_path: Path, desk: Des
 
 
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.wide
 def test_one_of_another_process_is_watched_and_not_touched(tmp_path: Path, desk: Desk, size: tuple[int, int]) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         screen = await choose(app, pilot)
@@ -158,7 +159,7 @@ def test_one_of_another_process_is_watched_and_not_touched(tmp_path: Path, desk:
 
 def test_without_dask_the_command_that_brings_it_stands_there(tmp_path: Path) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await sweeps.sweeping(pilot, app, SweepLook(sweeps.work(lack="make cluster")))
+        await sweeps.sweeping(pilot, app, SweepLook(sweeps.work(missing_dependency="make cluster")))
         assert "DASK IS MISSING" in flat(app)
         assert "Install it: make cluster" in flat(app)
         assert isinstance(app.screen, RunScreen)

@@ -20,7 +20,9 @@ _ENTERED, _LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
 _CURSOR_SHOWN, _MOUSE_OFF, _PASTE_OFF = b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"
 # Port 9 of this computer answers nobody: the machine does not start, the app does.
 _RUN = "from lab.cli.main import run; import sys; sys.exit(run(['--on', 'ssh:nobody@127.0.0.1:9']))"
-_CRASH = "from tui.app import RaidlabApp; RaidlabApp.action_next_theme = lambda self: 1 / 0; " + _RUN
+_PATCH = "from tui.app import RaidlabApp; RaidlabApp.action_next_theme = lambda self: "
+_CRASH = f"{_PATCH}self.call_later(lambda: 1 / 0); {_RUN}"
+_BUG_OF_A_KEY = f"{_PATCH}1 / 0; {_RUN}"
 
 
 class Terminal:
@@ -36,6 +38,7 @@ class Terminal:
             **os.environ,
             "RAIDLAB_STATE": str(state),
             "RAIDLAB_CONFIG": str(state),
+            "TMPDIR": str(state),
             "TERM": "xterm-256color",
         }
         self.process = subprocess.Popen(
@@ -108,3 +111,12 @@ def test_after_a_crash(started: Terminal) -> None:
     assert started.end() != 0
     started.assert_as_before()
     assert b"ZeroDivisionError" in started.output
+
+
+@pytest.mark.parametrize("started", [_BUG_OF_A_KEY], indirect=True)
+def test_a_bug_of_a_key_is_told_and_ends_nothing(started: Terminal) -> None:
+    started.type(b"\x14")  # Ctrl+T
+    started.read_until(b"this should not happen")
+    started.type(b"\x11")
+    assert started.end() == 0
+    started.assert_as_before()

@@ -9,6 +9,7 @@ import pytest
 from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
 from tests.unit.fakes import Scripted
+from tui.actions import KEY_ACTIONS, selection_of
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_disk_is_selected_by_its_number_and_failed_with_f(talk: Talk, fake_lab
     talk.type("2")
     talk.hear("selected: disk02: 500 MiB file, member in md0, slot 1.")
     talk.type("?")
-    assert "f: Fail." in talk.hear("help explains the rest.")
+    assert "f or fail: Fail." in talk.hear("help explains the rest.")
     talk.type("f")
     talk.hear("mdadm --manage /dev/md0 --fail /dev/ubdb")
 
@@ -143,6 +144,68 @@ def test_the_command_line_can_be_typed(talk: Talk, capsys: pytest.CaptureFixture
     talk.hear("ended with status 2.")
 
 
+@pytest.mark.parametrize("line", ["raidlab array fail md0 disk02", "array fail md0 disk02"])
+def test_a_command_that_changes_arrays_acts_on_the_open_lab(talk: Talk, fake_lab: FakeLab, line: str) -> None:
+    fake_lab.show("raid5-checking")
+    talk.hear("runs.")
+    talk.look()
+    talk.type(line)
+    talk.hear("mdadm --manage /dev/md0 --fail /dev/ubdb")
+    talk.hear("Type yes to run it")
+    talk.type("yes")
+    talk.hear("done: ")
+    assert ("mdadm", "--manage", "/dev/md0", "--fail", "/dev/ubdb") in fake_lab.machine.runs
+    assert fake_lab.opened == 1
+
+
+def test_waiting_for_an_array_holds_nothing_up(talk: Talk, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5-checking")
+    talk.hear("runs.")
+    talk.look()
+    talk.type("array wait md0")
+    talk.hear("md0: the end of its check will be reported.")
+    talk.type("array wait md7")
+    talk.hear("md7 does not run.")
+    fake_lab.finish_sync()
+    talk.look()
+    talk.type("array wait md0")
+    talk.hear("md0 waits for nothing.")
+    talk.type("q")
+    talk.wait(lambda: talk.status == [0], "the end")
+
+
+def test_what_is_wrong_with_such_a_command_is_said_at_once(talk: Talk, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5")
+    talk.hear("runs.")
+    talk.look()
+    talk.type("array scrub md0 polish")
+    talk.hear("problem: there is no action 'polish'. next: known: check, repair, stop")
+    talk.type("array fail md0 disk09")
+    talk.hear("problem: ")
+    talk.type("array create md1")
+    talk.hear("'raidlab array create --help' shows what can be written")
+    talk.type("array fial md0 disk01")
+    talk.hear("did you mean 'raidlab array fail'?")
+    assert fake_lab.opened == 1
+
+
+def test_options_that_only_the_command_line_has_are_the_command_lines(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def run(argv: list[str]) -> int:
+        seen.append(argv)
+        return 0
+
+    monkeypatch.setattr("lab.cli.main.run", run)
+    talk.hear("runs.")
+    talk.look()
+    talk.type("array fail md0 disk02 --plan")
+    talk.hear("ended with status 0.")
+    assert seen == [["--on", "uml:", "array", "fail", "md0", "disk02", "--plan"]]
+
+
 def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
     talk: Talk, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,10 +218,10 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
     monkeypatch.setattr("lab.cli.main.run", run)
     talk.hear("runs.")
     talk.look()
-    talk.type("raidlab lesson list")
+    talk.type("raidlab lesson show")
     talk.wait(lambda: talk.said.getvalue().count("The machine uml: runs.") == 2, "the lab is open again")
     talk.wait(lambda: "ended with status 3." in talk.said.getvalue(), "the status")
-    assert seen == [(["--on", "uml:", "lesson", "list"], True)]
+    assert seen == [(["--on", "uml:", "lesson", "show"], True)]
     assert fake_lab.opened == 2
 
 
@@ -175,3 +238,76 @@ def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: Fak
     talk.hear(f"{line}: ended with status 0.")
     assert fake_lab.opened == 1
     assert talk.app.lab.is_open
+
+
+def test_a_question_mark_lists_words_with_their_meaning(talk: Talk, fake_lab: FakeLab) -> None:
+    fake_lab.show("raid5-checking")
+    talk.hear("runs.")
+    talk.look()
+    talk.type("disk02")
+    talk.type("?")
+    heard = talk.hear("help explains the rest.")
+    for line in ("f or fail: Fail. Mark the selected disk", "build: Put an array together", "drill: Disasters", "b: "):
+        assert line in heard
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("blah", "blah is not a word here; ? lists what there is."),
+        ("m", "m is not possible now: there is no array yet."),
+        ("f", "f is not possible now: disk01 is no working member of an array."),
+        ("debrief", "debrief is not possible now: no drill is open."),
+    ],
+)
+def test_a_word_that_does_nothing_says_why(talk: Talk, line: str, said: str) -> None:
+    talk.hear("runs.")
+    talk.look()
+    talk.type("disk01")
+    talk.type(line)
+    talk.hear(said)
+
+
+def test_every_action_that_does_not_apply_has_a_reason(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    for label in (None, "raid5-checking", "raid0"):
+        fake_lab.show(label)
+        talk.look()
+        state = talk.app.lab
+        state.selected_disk = "disk09"
+        obstacles = {action: action.obstacle(selection_of(state)) for action in KEY_ACTIONS}
+        assert any(obstacles.values())
+        for action, reason in obstacles.items():
+            assert reason == reason.strip(), action
+            assert "  " not in reason
+            assert not reason.startswith(" "), action
+
+
+def test_a_question_mark_at_a_question_explains_it(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    talk.look()
+    talk.type("b")
+    talk.hear("Type yes to run it")
+    talk.type("?")
+    talk.hear("yes runs exactly these commands.")
+    talk.type("yes")
+    talk.hear("done: Create md0")
+
+
+def test_an_answer_that_comes_before_its_question_is_for_that_question(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("runs.")
+    talk.look()
+    talk.type("b")
+    talk.type("yes")
+    talk.hear("done: Create md0")
+
+
+def test_commands_need_no_word_in_front(talk: Talk, fake_lab: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    talk.hear("runs.")
+    talk.look()
+    talk.type("workloads")
+    talk.hear("raidlab workloads: ended with status 0.")
+    talk.type("lesson list")
+    talk.hear("raidlab lesson list: ended with status 0.")
+    assert "rand-mix-4k" in capsys.readouterr().out
+    assert fake_lab.opened == 1

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
-from lab.drills.case import CaseRecord, DrillCase, DrillOutcome, DrillStore
+from lab.drills.case import CaseRecord, DrillCase, DrillOutcome
 from lab.drills.schema import find_drill, read_drill
+from lab.plain_page import page_lines
 from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
-from tui.text_words import page_lines, words_wrapped
+from tests.unit.drills.outcomes import put_outcome
+from tui.text_words import words_wrapped
 
 ID = "01-dropped-members"
 OUTCOME = DrillOutcome(
@@ -57,10 +60,10 @@ def case_of(lab: FakeLab) -> DrillCase | None:
 
 
 def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) -> None:
-    DrillStore(fake_lab.host).keep(OUTCOME)
+    put_outcome(fake_lab.host, OUTCOME)
     talk.hear("runs.")
     talk.type("drill")
-    heard = talk.hear("drill start 1 makes the first.")
+    heard = talk.hear("drill start 1 sets up the first.")
     assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (tried once).\n" in heard
     assert "11: A second error during the rebuild (40 minutes). Not tried yet.\n" in heard
 
@@ -72,7 +75,7 @@ def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
         talk.type(f"drill {word}")
         talk.hear("No drill is open in this lab.")
     talk.type("hint")
-    talk.hear("hint: nothing that can be done now.")
+    talk.hear("hint is not possible now: no drill is open.")
     talk.type("drill start 99")
     talk.hear("problem: there is no drill '99'.")
     talk.type("drill debrief latest")
@@ -83,7 +86,7 @@ def test_what_is_no_word_of_drills_is_explained(talk: Talk) -> None:
     talk.hear("runs.")
     for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
         talk.type(line)
-        talk.hear("drill start 1     make one on blank disks")
+        talk.hear("drill start 1     set one up on blank disks")
 
 
 def test_a_drill_goes_on_and_its_words_need_no_other(in_drill: Talk, fake_lab: FakeLab) -> None:
@@ -119,7 +122,7 @@ def test_only_one_drill_is_open_and_it_can_be_left(in_drill: Talk, fake_lab: Fak
     in_drill.hear("! LINE runs LINE on the machine.")
     in_drill.type("drill list")
     assert "1: Members dropped out, one after the other (20 minutes). Open now.\n" in in_drill.hear(
-        "drill status tells"
+        "drill status shows"
     )
     in_drill.type("drill start 2")
     in_drill.hear("Drill 1 is open. drill debrief ends it, drill leave gives it up.")
@@ -134,12 +137,12 @@ def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab
     talk.hear("runs.")
     talk.look()
     talk.app.drills.on_making(True)
-    talk.hear("The disaster is being made.")
+    talk.hear("The drill is being set up.")
     fake_lab.show("raid5")
     talk.look()
     for line in ("", "log", "! cat /proc/mdstat", "raidlab array show"):
         talk.type(line)
-        assert "md0" not in talk.hear("The disaster is being made.")
+        assert "md0" not in talk.hear("The drill is being set up.")
     assert not talk.app.shell.output
     talk.app.drills.on_making(False)
     talk.type("")
@@ -147,17 +150,17 @@ def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab
 
 
 def test_the_last_page_is_told_in_words_without_marks(talk: Talk, fake_lab: FakeLab) -> None:
-    DrillStore(fake_lab.host).keep(OUTCOME)
+    put_outcome(fake_lab.host, OUTCOME)
     talk.hear("runs.")
     talk.type("raidlab drill debrief latest")
     heard = talk.hear("is rebuilt from the others.")
     assert "Members dropped out: partly lost\n" in heard
     assert "data saved: 62.5 %" in heard
     # Each disk's strip stands on a line of its own.
-    strips = [line.split() for line in heard.splitlines() if "█" in line]
+    strips = [line.split() for line in heard.splitlines() if re.match(r" *disk.* differ$", line)]
     assert [(words[0], *words[2:]) for words in strips] == [
-        ("disk01", "4", "KiB", "changed"),
-        ("disk02", "512", "B", "changed"),
+        ("disk01", "4", "KiB", "differ"),
+        ("disk02", "512", "B", "differ"),
     ]
     assert not set("`*#") & set(heard)
     assert fake_lab.opened == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,14 +11,15 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-import tui
+from lab.actions import ACTIONS
 from lab.cli.app import make_app
+from lab.drills.verbs import VERBS as DRILL_VERBS
+from lab.lessons.verbs import VERBS as LESSON_VERBS
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
-from tui.actions import ACTIONS
 from tui.app import RaidlabApp
-from tui.commands import CLOCK_IDS, own_bindings
-from tui.parity import DOES, VIEWS
+from tui.commands import CLOCK_IDS
+from tui.keys import CommandKey, classes_with_keys, known_ids, own_bindings
 from tui.registry import SCREENS
 from tui.screens.help import HelpScreen, key_table
 from tui.screens.mode import ModeScreen
@@ -29,20 +28,7 @@ from tui.settings import Settings
 _NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}
 
 
-def classes() -> list[type[DOMNode]]:
-    """Every screen, widget and app that this package defines."""
-    for module in pkgutil.walk_packages(tui.__path__, "tui."):
-        import_module(module.name)
-    found: list[type[DOMNode]] = []
-    waiting: list[type[DOMNode]] = [DOMNode]
-    while waiting:
-        subclasses = waiting.pop().__subclasses__()
-        waiting += subclasses
-        found += [each for each in subclasses if each.__module__.startswith("tui.")]
-    return sorted(set(found), key=lambda each: f"{each.__module__}.{each.__qualname__}")
-
-
-CLASSES = classes()
+CLASSES = classes_with_keys()
 BINDINGS: list[tuple[type[DOMNode], Binding]] = list(own_bindings(CLASSES))
 
 
@@ -70,16 +56,16 @@ def test_no_id_means_two_things() -> None:
     assert {each: actions for each, actions in meanings.items() if len(actions) > 1} == {}
 
 
-@pytest.mark.parametrize("binding_id", sorted({binding.id or "" for _, binding in BINDINGS}))
-def test_every_key_either_only_looks_or_has_a_command(binding_id: str) -> None:
-    assert (binding_id in DOES) != (binding_id in VIEWS), "tui/parity.py says what it is on the command line"
+VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)
+COMMANDS = {binding.command for _, binding in BINDINGS if isinstance(binding, CommandKey)}
 
 
-def test_every_action_either_shows_a_plan_or_does_something() -> None:
-    assert [action.name for action in ACTIONS if bool(action.plan) == bool(action.do)] == []
+def test_every_verb_that_has_a_key_is_on_a_screen() -> None:
+    assert len(COMMANDS) > 30
+    assert {each.words for each in VERBS if each.key} <= COMMANDS
 
 
-@pytest.mark.parametrize("words", sorted(set(DOES.values()) | {action.cli for action in ACTIONS}))
+@pytest.mark.parametrize("words", sorted(COMMANDS | {each.words for each in VERBS}))
 def test_the_command_line_can_do_what_the_app_can(words: str) -> None:
     command: Any = make_app()
     for word in words.split():
@@ -110,7 +96,7 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(
             # Within the terminal F1 is its programs' key.
             await pilot.press("f12")
         screen = app.screen
-        known = DOES.keys() | VIEWS
+        known = known_ids()
         live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
         own = {binding.id for _, binding in own_bindings([type(screen)])}
         assert own, "the screen has keys of its own"

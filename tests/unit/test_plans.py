@@ -28,6 +28,21 @@ def test_one_dangerous_step_makes_a_dangerous_plan() -> None:
     assert not Plan("Test", (FIRST,)).destroys_data
 
 
+def test_an_array_that_ends_is_no_loss_of_data() -> None:
+    ending = Step(("mdadm",), "Why.", danger=Danger.ARRAY)
+    assert Plan("Test", (FIRST, ending)).ends_array
+    assert not Plan("Test", (FIRST, ending)).destroys_data
+    both = Plan("Test", (ending, Step(("rm",), "Why.", danger=Danger.DATA)))
+    assert both.destroys_data
+    assert not both.ends_array
+
+
+def test_on_blank_disks_nothing_is_lost() -> None:
+    plan = Plan("Test", (Step(("mkfs",), "Why.", danger=Danger.DATA, writes_devices=("/dev/ubda",)),))
+    assert not plan.on_blank_disks().destroys_data
+    assert plan.on_blank_disks().lines() == plan.lines()
+
+
 @pytest.mark.parametrize("text", ["check", "1000", "it's $HOME; `id`"])
 def test_a_value_is_written_as_it_stands(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a file"

@@ -1,9 +1,9 @@
-"""House rules that no linter knows: who waits, opens /proc and /sys and talks, how long a module may be, its names."""
+"""House rules that no linter knows: who waits, opens /proc and /sys and prints, and how long a function may be."""
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +19,7 @@ STAND_ALONE = {"lab/disks/pace_program.py"} | {
     )
 }
 WAITS = {"lab/host/clock.py"} | STAND_ALONE
-OPENS_KERNEL_FILES = {"lab/host/files.py"} | STAND_ALONE
-MODULE_LINES = 400
+OPENS_KERNEL_FILES = {"lab/host/files.py", "lab/host/signals.py"} | STAND_ALONE
 FUNCTION_LINES = 60
 QUESTIONS_OF_KIND = 10
 
@@ -67,11 +66,6 @@ def trees() -> dict[str, ast.Module]:
 
 
 Trees = dict[str, ast.Module]
-
-
-def test_a_module_is_short() -> None:
-    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
-    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
 
 
 def test_a_function_is_short(trees: Trees) -> None:
@@ -129,13 +123,89 @@ def test_only_the_host_modules_open_files_of_the_running_kernel(trees: Trees) ->
     assert opened == []
 
 
-def test_a_public_class_name_stands_for_one_thing(trees: Trees) -> None:
-    places = defaultdict(list)
-    for name, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{name}:{node.lineno}")
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+BESIDE = sorted(path for folder in ("benchmarks", "docs") for path in (REPOSITORY / folder).rglob("*.py"))
+STARTS_PYTHON = re.compile(r"\bpython3?\b['\"]?,? +['\"]?-(m|c)\b")
+"""``python -m x`` in a line of a shell, or as words of a list; with ``-I`` before it the folder does not count."""
+
+
+def test_python_is_started_by_one_function(trees: Trees) -> None:
+    """What it imports is then not for the current folder, the environment or the user's site-packages to decide."""
+    everywhere = trees | {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in BESIDE}
+    asked = [
+        f"{name}:{node.lineno}"
+        for name, tree in everywhere.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and dotted(node) == "sys.executable" and name != "lab/host/python.py"
+    ]
+    assert asked == [], "lab.host.python.isolated_python starts Python"
+    # lab.host.pool starts what is isolated if this process is.
+    assert called(everywhere, {"multiprocessing.Process", "runpy.run_module"}) == []
+
+
+def test_no_line_that_is_written_down_starts_python_in_the_current_folder() -> None:
+    endings = (".md", ".sh", ".toml", ".rb", ".py", ".yml", ".hcl", ".in", "run", "raidlab", "file")
+    folders = ("lab", "tui", "provision", "packer", "benchmarks", "docs", ".ci")
+    inner = [path for folder in folders for path in (REPOSITORY / folder).rglob("*")]
+    found = [path for path in (*REPOSITORY.iterdir(), *inner) if path.is_file() and path.name.endswith(endings)]
+    assert REPOSITORY / "provision/host/venv.sh" in found
+    wrong = [
+        f"{name}:{number}"
+        for path in found
+        if (name := name_of(path)) != "CHANGELOG.md"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if STARTS_PYTHON.search(line)
+    ]
+    assert not wrong, f"write python -I -m: {wrong}"
+
+
+# plain_stack.py is one of the programs of the machine.
+WRITES_FILES = {"lab/host/files.py", "lab/gates/files.py", "lab/disks/drive/plain_stack.py"} | STAND_ALONE
+LOCKS_FILES = {"lab/host/locks.py"}
+WRITING_METHODS = {"write_text", "write_bytes", "touch", "hardlink_to", "symlink_to"}
+WRITING_FUNCTIONS = {
+    *("os.link", "os.symlink", "os.mkfifo", "os.mknod", "os.replace", "os.rename", "os.creat"),
+    *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move", "tempfile.mktemp"),
+}
+READING_FLAGS = {"O_RDONLY", "O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"}
+
+
+def writes_a_file(name: str, call: ast.Call) -> bool:
+    """Whether a call makes a file, or opens one to write into it."""
+    last = name.rpartition(".")[2]
+    if name == "text.write_text":
+        # Of lab.cli.microscope_text, which makes text of a write.
+        return False
+    if name in WRITING_FUNCTIONS or (last in WRITING_METHODS and not isinstance(call.func, ast.Name)):
+        return True
+    if name == "os.open":
+        # /dev/null and the like are there.
+        is_device = "devnull" in ast.dump(call.args[0])
+        flags = {
+            each.attr for each in ast.walk(call.args[1]) if isinstance(each, ast.Attribute) and each.attr[:2] == "O_"
+        }
+        return not is_device and (not flags or not flags <= READING_FLAGS)
+    if last == "open" and name not in ("os.open", "zipfile.ZipFile.open"):
+        modes = [*call.args, *(each.value for each in call.keywords if each.arg == "mode")]
+        return any(set(leading_text(each)) & set("wax+") for each in modes if len(leading_text(each)) in (1, 2, 3))
+    return False
+
+
+def test_files_are_written_by_one_module(trees: Trees) -> None:
+    """A name that nobody can foresee, no pipe or link of somebody else's, nothing half written."""
+    wrong = [
+        f"{place}:{call.lineno} {name}"
+        for place, tree in trees.items()
+        # Programs run on the machine, as root, in folders that are root's.
+        if place not in WRITES_FILES and not place.endswith("_program.py")
+        for name, call in calls(tree)
+        if writes_a_file(name, call)
+    ]
+    assert not wrong, f"lab.host.files writes files: {wrong}"
+
+
+def test_locks_are_taken_by_one_module(trees: Trees) -> None:
+    others = {name: tree for name, tree in trees.items() if name not in LOCKS_FILES}
+    assert called(others, {"fcntl.flock", "fcntl.lockf"}) == []
 
 
 def asks_for_a_kind(node: ast.AST) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 IMAGE = "debian-12-local"
@@ -51,23 +53,44 @@ class Computer:
         cwd: Path | None = None,
     ) -> Done:
         """Run a command in the clone. Fails the test with what it printed if its status is not 0 and ``check``."""
+        done = self._finish(argv, env=env, timeout=timeout, cwd=cwd, stderr=subprocess.STDOUT)
+        assert done.returncode == 0 or not check, f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}"
+        return Done(done.returncode, done.stdout)
+
+    def json(self, *argv: str, timeout: float = 300, cwd: Path | None = None) -> Any:
+        """The JSON document that a command prints on standard output; its notices go to standard error."""
+        done = self._finish(argv, timeout=timeout, cwd=cwd, stderr=subprocess.PIPE)
+        said = f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, said
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise AssertionError(said) from None
+
+    def _finish(
+        self,
+        argv: Sequence[str],
+        *,
+        stderr: int,
+        env: Mapping[str, str] | None = None,
+        timeout: float,
+        cwd: Path | None = None,
+    ) -> subprocess.CompletedProcess[str]:
         if argv[:1] == ("vagrant",) and argv[1:2] != ("ssh-config",):
             # It may give the machine another address or key.
             for known in self.folder.glob("ssh-*"):
                 known.unlink()
-        done = subprocess.run(
+        return subprocess.run(
             self.command(argv, cwd=cwd),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             errors="replace",
             env={**self.environment, **(env or {})},
             timeout=timeout,
             check=False,
         )
-        assert done.returncode == 0 or not check, f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}"
-        return Done(done.returncode, done.stdout)
 
     def command(self, argv: Sequence[str], *, cwd: Path | None = None) -> list[str]:
         """The arguments that run a command inside."""
@@ -93,10 +116,17 @@ class Computer:
 
     def ssh(self, line: str, *, node: str = "raidlab", timeout: float = 300, check: bool = True) -> Done:
         """Run a shell line in the virtual machine as ``vagrant ssh -c`` does, without waiting for Vagrant to start."""
+        return self.run(*self._ssh(node), line, timeout=timeout, check=check)
+
+    def ssh_json(self, line: str, *, timeout: float = 300) -> Any:
+        """The JSON document that a shell line prints in the virtual machine on standard output."""
+        return self.json(*self._ssh("raidlab"), line, timeout=timeout)
+
+    def _ssh(self, node: str) -> tuple[str, ...]:
         known = self.folder / f"ssh-{node}"
         if not known.exists():
             known.write_text(self.run("vagrant", "ssh-config", node).text)
-        return self.run("ssh", "-F", str(known), node, line, timeout=timeout, check=check)
+        return ("ssh", "-F", str(known), node)
 
     @property
     def volumes_folder(self) -> Path:

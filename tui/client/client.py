@@ -125,6 +125,9 @@ class LabClient:
         self._closing = threading.Event()
         self._has_let_go = threading.Event()
         """Set while no session is open or about to be."""
+        self._is_settled = threading.Event()
+        """Set while a session is open, or none is about to be."""
+        self._is_settled.set()
         self._thread = threading.Thread(target=self._live, name="lab")
         self._helpers: list[Callable[[], None]] = []
 
@@ -140,7 +143,7 @@ class LabClient:
 
     def start(self) -> None:
         """Begin to open the lab; returns at once."""
-        self._wake.set()
+        self.restart()
         self._thread.start()
 
     def submit(self, job: Job[Any]) -> None:
@@ -154,11 +157,18 @@ class LabClient:
 
     def restart(self) -> None:
         """Open the lab anew, after it was lost or could not be opened. Does nothing while it is open."""
-        self._wake.set()
+        with self._at_the_door:
+            if self.session is None and not self._closing.is_set():
+                self._is_settled.clear()
+                self._wake.set()
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Close the session meanwhile, for work that opens the same machine itself. Not on the app's own thread."""
+        """Close the session meanwhile, for work that opens the same machine itself. Not on the app's own thread.
+
+        One that is about to open is waited for: it has the lab's lock already.
+        """
+        self._is_settled.wait()
         session = self.session
         if session is None:
             yield
@@ -172,8 +182,10 @@ class LabClient:
 
     def close(self) -> None:
         """Close the lab and wait for it. The machine may be starting: then it is let finish that first."""
-        self._closing.set()
-        self._wake.set()
+        with self._at_the_door:
+            self._closing.set()
+            self._wake.set()
+            self._is_settled.set()
         self._queue.put(Stop())
         self._stop_helpers()
         if self._thread.ident is not None:
@@ -209,7 +221,8 @@ class LabClient:
             error = self._one_session()
             with self._at_the_door:
                 was_open, self.session = self.session is not None, None
-            self._wake.clear()
+                self._wake.clear()
+                self._is_settled.set()
             self._fail_waiting(error or MachineLost("the lab was closed"))
             if self._closing.is_set():
                 self._wake.set()
@@ -254,7 +267,9 @@ class LabClient:
             on_end=lambda error: self._queue.put(Stop(error, session=session)) if error else None,
         )
         stack.callback(self._stop_helpers)
-        self.session = session
+        with self._at_the_door:
+            self.session = session
+            self._is_settled.set()
         self._post(messages.SessionOpened(session.lab.machine.facts, session.lab.disks, session.found))
         self._tell_marks(session)
         monitor.start()

@@ -15,7 +15,7 @@ from lab.errors import LabError
 from lab.machine.target import target_words
 from tui.experiments import request_of
 from tui.lessons.disk_look import DiskLook
-from tui.lessons.view import CourseItem, LessonView
+from tui.lessons.view import CourseItem, FaultToRead, LessonView, StepCard
 from tui.messages import LabLooked, LabMessage
 
 if TYPE_CHECKING:
@@ -31,13 +31,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LESSONS_MODE = "lessons"
-BLANK_NOTE = "A lesson begins with blank disks: everything on the lab's disks will be lost."
+PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows what was seen"}
+"""Mode in which a number is looked up -> the key, as markup."""
+BLANK_NOTE = "A lesson begins with blank disks: whatever is on the lab's disks will be lost."
 
 
 class Guide:
-    """The student's desk in the app; ``on_passed`` is called when a step is done."""
+    """The student's desk in the app.
 
-    def __init__(self, frontend: Frontend, *, on_passed: Callable[[], object]) -> None:
+    Args:
+        on_passed: called when a step is done.
+        waits: whether the lab's arrays are none of the lesson's: those of an open drill.
+    """
+
+    def __init__(
+        self, frontend: Frontend, *, on_passed: Callable[[], object], waits: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._waits = waits
         self._frontend = frontend
         self._on_passed = on_passed
         self._desk: Student | None = None
@@ -109,6 +119,9 @@ class Guide:
         seat, state = self._seat, self._frontend.lab
         step = seat.step if seat else None
         if seat is None or step is None or state.look is None or self._is_elsewhere:
+            return
+        if self._waits():
+            self._watched = ""
             return
         if step.id != self._watched or self._since is None or state.look.time_seconds < self._since.time_seconds:
             self._watched, self._since, self._events = step.id, state.look, []
@@ -194,9 +207,41 @@ class Guide:
         if view.step.must_measure:
             return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]r[/b] measures."
         if view.step.must_read_off:
-            return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]t[/b] types the number."
+            there = PLACES.get(view.step.read_at, "")
+            look = f"{there}; " if there else ""
+            return f"{where}, step {view.done_count + 1}: {look}[b]F6[/b], then [b]t[/b] types the number."
         count = f"{view.step.passed_count}/{len(view.step.checks)}"
         return f"{where}, step {view.done_count + 1}, {count}; next: {escape(view.next_line)}"
+
+    @property
+    def fault_to_read(self) -> FaultToRead | None:
+        """The fault whose outcome the open lesson asks a number of; None: it asks for none, or none was played yet."""
+        step = self._step_to_read
+        return step.read_fault if step else None
+
+    @property
+    def result_to_read(self) -> str:
+        """Id of the result that the open lesson asks a number of; empty: it asks for none, or it was not measured."""
+        step = self._step_to_read
+        return step.read_result if step else ""
+
+    @property
+    def _step_to_read(self) -> StepCard | None:
+        """The step of which nothing but its number is missing."""
+        view = self.view
+        if view is None or view.step is None or view.explanation or view.elsewhere:
+            return None
+        return view.step if view.step.must_read_off else None
+
+    def reading_line(self, mode: str) -> str | None:
+        """What is to be read off on the screen of this mode for the open lesson; None: nothing."""
+        view, step = self.view, self._step_to_read
+        if view is None or step is None or step.reading is None or step.read_at != mode:
+            return None
+        unit = f" ({step.reading.unit})" if step.reading.unit else ""
+        return (
+            f"[b]F6[/b], [b]t[/b] types the number. Lesson {view.number}: {escape(step.reading.question)}{escape(unit)}"
+        )
 
     def other_mode(self, mode: str) -> str:
         """From a screen to the lesson in full, or back to where the student came from."""
@@ -215,7 +260,7 @@ class Guide:
         try:
             before = desk.resume(lesson_id)
         except LabError as error:
-            self._frontend.tell(error)
+            self._frontend.show_error(error)
             return
         if before is not None and before.step is not None:
             self._sit(before)
@@ -232,7 +277,7 @@ class Guide:
             language = desk.language_for(files, None)
             ready = files.ready(desk.state.seed if seed is None else seed, language)
         except LabError as error:
-            self._frontend.tell(error)
+            self._frontend.show_error(error)
             return
 
         def sit() -> None:
@@ -246,7 +291,7 @@ class Guide:
 
             return clearing_plan(session, ready)
 
-        self._frontend.look_up(check, on_done=lambda plan: self._clear_then(plan, sit))
+        self._frontend.ask(check, note=BLANK_NOTE, on_done=sit)
 
     def again(self) -> None:
         """Begin the open lesson anew: blank disks, the same seed."""
@@ -261,15 +306,7 @@ class Guide:
             self._try(seat.restart)
             self._sit(seat)
 
-        self._frontend.look_up(
-            lambda session: session.reset_all(), on_done=lambda found: self._clear_then(found, restart)
-        )
-
-    def _clear_then(self, plan: Plan | None, then: Callable[[], None]) -> None:
-        if plan is None or not plan.steps:
-            then()
-        else:
-            self._frontend.show_plan(plan, note=BLANK_NOTE, on_done=then)
+        self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
 
     def answer(self, text: str) -> str:
         """Predict, or type the number that the step asks for; the sentence that says what is wrong with it, or none."""
@@ -344,6 +381,8 @@ class Guide:
             session.rescan()
 
         self._try(seat.note_help)
+        lines = "\n".join(action.by_hand() for action in step.do)
+        self._frontend.say(lines, title="The lab runs")
         self._frontend.job(f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", work)
 
     def measure(self) -> bool:
@@ -368,7 +407,7 @@ class Guide:
 
         def failed(error: LabError) -> None:
             self._show_activity("")
-            self._frontend.tell(error)
+            self._frontend.show_error(error)
 
         def advanced(progress: RunProgress) -> None:
             self._show_activity(name, progress.fraction)
@@ -390,5 +429,5 @@ class Guide:
         try:
             return work()
         except LabError as error:
-            self._frontend.tell(error)
+            self._frontend.show_error(error)
             return None

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.lessons.engine import CheckView, StepView
+    from lab.lessons.engine import StepView
+    from lab.lessons.readings import Source
     from lab.lessons.ready import ReadyStep
     from lab.lessons.student import CourseLine, LessonSession
 
@@ -80,6 +81,16 @@ class ReadingCard:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultToRead:
+    """What was seen of a fault, and has the number that a step asks for."""
+
+    item: str
+    """Of the faults' list."""
+    parts: tuple[str, ...]
+    """Titles of the variants that it is about."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepCard:
     """What is to be done now."""
 
@@ -101,6 +112,11 @@ class StepCard:
     can_be_done: bool
     """The lab could do it for the student."""
     reading: ReadingCard | None = None
+    read_at: str = ""
+    """Mode of the app in which the number is looked up; empty: the text says where."""
+    read_fault: FaultToRead | None = None
+    read_result: str = ""
+    """Id of the result that has the number."""
 
     @property
     def passed_count(self) -> int:
@@ -203,11 +219,8 @@ def explanation_of(seat: LessonSession, number: int) -> Explanation:
     chosen = seat.progress.in_step(step.id).answer
     if step.ask is None or chosen not in step.ask.options:
         return why
-    told, right = words.say("predicted", answer=step.ask.options[chosen]), step.ask.answer
-    if not right:
-        return replace(why, told=told)
-    verdict = words.say("right") if chosen == right else words.say("wrong", answer=step.ask.options[right])
-    return replace(why, told=f"{told} – {verdict}", is_right=chosen == right)
+    is_right = chosen == step.ask.answer if step.ask.answer else None
+    return replace(why, told=words.predicted(step.ask, chosen), is_right=is_right)
 
 
 def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
@@ -222,9 +235,12 @@ def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
 
 def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
     """The step at its last look."""
+    from lab.lessons.telling import is_predicted, tell
     from tui.lessons.wording import in_app, steps_in_app
 
     progress = seat.progress.in_step(step.id)
+    told = tell(seat.words, look) if look else None
+    read = step.read if is_predicted(step, progress) else None
     solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
     hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
     return StepCard(
@@ -233,20 +249,40 @@ def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView 
         question=step.ask.question if step.ask else "",
         options=tuple(Option(key, text) for key, text in step.ask.options.items()) if step.ask else (),
         answer=progress.answer,
-        checks=tuple(_check_line(seat, check) for check in look.checks) if look else (),
-        mistake=in_app(look.mistake.hint.strip()) if look and look.mistake else "",
+        checks=tuple(CheckLine(each.wanted, each.found, each.is_passed) for each in told.checks) if told else (),
+        mistake=in_app(told.mistake.hint.strip()) if told and told.mistake else "",
         hints=hints,
         hint_count=len(step.hints),
         measures=tuple(action.told for action in step.apart),
         can_be_done=bool(step.do),
-        reading=ReadingCard(in_app(step.read.question), step.read.unit, progress.reading) if step.read else None,
+        reading=ReadingCard(in_app(read.question), read.unit, progress.reading) if read else None,
+        read_at=_read_at(step) if read else "",
+        read_fault=_read_fault(read.source) if read else None,
+        read_result=_read_result(seat, read.source) if read else "",
     )
 
 
-def _check_line(seat: LessonSession, check: CheckView) -> CheckLine:
-    words = seat.words
-    found = words.find(check.outcome.said, check.outcome.facts) if check.outcome else ""
-    is_figure = bool(check.outcome and check.outcome.said.startswith(("ratio", "reading")))
-    return CheckLine(
-        words.want(check.name, check.facts), found if is_figure or not check.is_passed else "", check.is_passed
-    )
+def _read_result(seat: LessonSession, source: Source) -> str:
+    record = seat.results.get(getattr(source, "measure", ""))
+    return record.id if record else ""
+
+
+def _read_fault(source: Source) -> FaultToRead | None:
+    from lab.lessons.faults import FaultFigure, FaultRatio, PointsFigure
+
+    match source:
+        case FaultFigure():
+            return FaultToRead(f"scenario-{source.scenario}", (source.variant,))
+        case FaultRatio():
+            return FaultToRead(f"scenario-{source.scenario}", (source.of, source.to))
+        case PointsFigure():
+            return FaultToRead(f"points-{source.configuration}", ())
+    return None
+
+
+def _read_at(step: ReadyStep) -> str:
+    from lab.lessons.actions import RunMeasurement
+    from lab.lessons.faults import PlayScenario, TryPoints
+
+    places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
+    return next((places[type(action)] for action in step.apart if type(action) in places), "")

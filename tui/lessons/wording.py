@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from lab.actions.action import Action
+from lab.actions.arrays import Grow, Replace, Scrub, ScrubAction, Wait
+from lab.actions.create import Create
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.level_names import parse_level
 from lab.arrays.spec import ConsistencyPolicy
 from lab.gates.numbers import parse_bytes
-from lab.lessons import actions, blocks, faults
-from lab.lessons.actions import LessonAction
+from lab.lessons.actions import ApartAction, ShellLine
 from lab.units import human_bytes
-from tui.actions import ACTIONS
+from tui.actions import KEY_ACTIONS
 from tui.drafts import title_of
 
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
 _LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
-_COMMANDS, _FAULTS, _STRIPE, _FLEET = "5 Commands", "7 Faults", "8 Stripe", "0 Fleet"
-_KEYS = {action.cli: action for action in ACTIONS}
+_COMMANDS, _FAULTS, _STRIPE = "5 Commands", "7 Faults", "8 Stripe"
+_KEYS = {each.words: each for each in reversed(KEY_ACTIONS)}
+TYPED = ("fleet",)
+"""Commands for a terminal of their own: the app has no equivalent."""
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
     "array wait": (_LAB, ""),
@@ -33,18 +38,18 @@ _ELSEWHERE = {
     "lesson hint": (_LESSONS, "h"),
     "results show": (_RESULTS, ""),
     "run": (_RUN, ""),
-    "fleet": (_FLEET, ""),
     "array map": (_STRIPE, "g"),
     "array inspect": (_STRIPE, "g"),
-    "fault run": (_FAULTS, "r"),
-    "fault points": (_FAULTS, "r"),
+    # With the seed of the lesson: screen 7 plays with its own.
+    "fault run": (_LESSONS, "r"),
+    "fault points": (_LESSONS, "r"),
     "fault show": (_FAULTS, ""),
     "fault list": (_FAULTS, "a"),
 }
 
 
 def in_app(text: str) -> str:
-    """A text of a lesson with every quoted ``raidlab`` command told as the app's screen and key for it.
+    """A text of a lesson with the app's screen and key in place of every quoted ``raidlab`` command.
 
     Only names of screens and keys take its place, so it is right in every language.
     """
@@ -76,9 +81,41 @@ def key_for(command: str) -> tuple[str, str]:
     return "", ""
 
 
-def steps_in_app(done: Iterable[LessonAction]) -> tuple[str, ...]:
+def steps_in_app(done: Iterable[Action]) -> tuple[str, ...]:
     """How a step's own solution is done in the app, one line for each action."""
-    return tuple(_DONE[type(action)](action) for action in done)
+    return tuple(map(_in_app, done))
+
+
+def _in_app(action: Action) -> str:
+    match action:
+        case Create() if action.disks and kind_of_level(action.level) is kinds()[0]:
+            return _create(action)
+        case Wait():
+            return f"{_LAB}: → 100 %"
+        case Scrub() if action.action is not ScrubAction.STOP:
+            which = "Repair" if action.action is ScrubAction.REPAIR else "Check"
+            return f"{_LAB}: {_pressed(action)} → {which} → 100 %"
+        case Replace():
+            return f"{_LAB}: {_disks(action.disk)} → {_pressed(action)} → {action.new}"
+        case Grow() if action.members and not action.members.isdecimal() and not action.level:
+            return _grow(action)
+        case ShellLine():
+            return f"{_COMMANDS}:\n```\n{action.line}\n```"
+        case ApartAction():
+            return f"{_LESSONS}: **r** Measure"
+        case _ if any(action.option_words()) and not getattr(action, action.asks or "-", False):
+            # The keys have no such option.
+            return f"`{action.by_hand()}`"
+        case _ if action.key and not action.picks and (disk := getattr(action, "disk", "")):
+            return f"{_LAB}: {_disks(disk)} → {_pressed(action)}"
+        case _ if action.key and not action.picks:
+            return f"{_LAB}: {_pressed(action)}"
+        case _:
+            return f"`{action.by_hand()}`"
+
+
+def _pressed(action: Action) -> str:
+    return f"**{_key(action.words)}** {action.label}"
 
 
 def _key(cli: str) -> str:
@@ -86,8 +123,7 @@ def _key(cli: str) -> str:
     return {"delete": "Del"}.get(key, key)
 
 
-def _create(action: LessonAction) -> str:
-    assert isinstance(action, actions.Create)
+def _create(action: Create) -> str:
     parts = [title_of(parse_level(action.level).name), _disks(action.disks)]
     if action.chunk:
         parts.append(f"chunk {human_bytes(parse_bytes(action.chunk))}")
@@ -95,8 +131,8 @@ def _create(action: LessonAction) -> str:
         parts.append("near 2")
     if action.bitmap_chunk:
         parts.append(f"bitmap {human_bytes(parse_bytes(action.bitmap_chunk))}")
-    if action.policy is not ConsistencyPolicy.RESYNC:
-        parts.append(f"policy {action.policy.value}")
+    if action.policy not in (None, ConsistencyPolicy.RESYNC):
+        parts.append(f"policy {action.policy}")
     if action.file_system is not FileSystem.RAW:
         parts.append(action.file_system.value)
     if action.spares:
@@ -104,57 +140,12 @@ def _create(action: LessonAction) -> str:
     return f"{_BUILD}: {'; '.join(parts)} → **b**"
 
 
-def _on_disk(cli: str) -> Callable[[LessonAction], str]:
-    return lambda action: f"{_LAB}: {_disks(getattr(action, 'disk', ''))} → **{_key(cli)}** {_KEYS[cli].label}"
-
-
-def _on_array(cli: str) -> Callable[[LessonAction], str]:
-    return lambda _: f"{_LAB}: **{_key(cli)}** {_KEYS[cli].label}"
-
-
-def _scrub(action: LessonAction) -> str:
-    which = "Repair" if isinstance(action, actions.Scrub) and action.repair else "Check"
-    return f"{_LAB}: **{_key('array scrub')}** Scrub → {which} → 100 %"
-
-
-def _replace(action: LessonAction) -> str:
-    assert isinstance(action, actions.Replace)
-    return f"{_on_disk('array replace')(action)} → {action.new}"
-
-
-def _grow(action: LessonAction) -> str:
-    assert isinstance(action, actions.Grow)
-    add = f"mdadm /dev/{action.array} --add /dev/lab/{action.disk}"
-    return f"{_COMMANDS}: `{add}; mdadm --grow /dev/{action.array} --raid-devices={action.members}`"
-
-
-def _shell_line(action: LessonAction) -> str:
-    assert isinstance(action, actions.ShellLine)
-    return f"{_COMMANDS}:\n```\n{action.line}\n```"
+def _grow(action: Grow) -> str:
+    disks = action.members.split(",")
+    add = f"mdadm /dev/{action.array} --add {' '.join(f'/dev/lab/{disk}' for disk in disks)}"
+    count = f"$(($(cat /sys/block/{action.array}/md/raid_disks) + {len(disks)}))"
+    return f"{_COMMANDS}: `{add}; mdadm --grow /dev/{action.array} --raid-devices={count}`"
 
 
 def _disks(words: str) -> str:
     return words.replace(",", ", ")
-
-
-_DONE: dict[type[LessonAction], Callable[[LessonAction], str]] = {
-    actions.Create: _create,
-    actions.Destroy: _on_array("array destroy"),
-    actions.Fail: _on_disk("array fail"),
-    actions.Remove: _on_disk("array remove"),
-    actions.Add: _on_disk("array add"),
-    actions.ReAdd: _on_disk("array re-add"),
-    actions.Scrub: _scrub,
-    actions.Wait: lambda _: f"{_LAB}: → 100 %",
-    actions.Corrupt: _on_disk("array corrupt"),
-    actions.WriteMark: _on_array("array mark"),
-    actions.VerifyMark: _on_array("array verify"),
-    blocks.BadBlock: _on_disk("array bad-block"),
-    faults.PlayScenario: lambda _: f"{_LESSONS}: **r** Measure",
-    faults.TryPoints: lambda _: f"{_LESSONS}: **r** Measure",
-    actions.StopArray: _on_array("array stop"),
-    actions.Replace: _replace,
-    actions.Grow: _grow,
-    actions.ShellLine: _shell_line,
-    actions.RunMeasurement: lambda _: f"{_LESSONS}: **r** Measure",
-}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,6 +17,7 @@ from textual.widgets import Static
 from lab.arrays.preview import ArrayPreview
 from lab.units import human_bytes
 from tui.drafts import FIRST_MEMBERS, Draft, inner_names, next_array_name
+from tui.keys import CommandKey
 from tui.level_rows import NARROW_SYSTEM_TITLES, SYSTEM_TITLES, level_rows, survives_words, system_rows
 from tui.more_disks import ask_for_larger, larger_command
 from tui.screens.mode import ModeScreen
@@ -32,6 +35,7 @@ from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.words import titled
 
 _HIGH_ROWS = 34
+_DISK_NAMES = re.compile(r"\bdisk\d{2,3}\b")
 _MUCH_UNUSED = 0.01
 """Of all: what rounding to whole chunks leaves over is not worth a word."""
 
@@ -47,10 +51,31 @@ class BuildScreen(ModeScreen):
         "Nothing is touched until you say so, on a screen that shows these commands once more."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "create", "Build it", id="build.create", tooltip="Show the commands once more, then build"),
+        CommandKey(
+            "b",
+            "create",
+            "Build it",
+            id="build.create",
+            tooltip="Show the commands once more, then build",
+            command="array create",
+        ),
         Binding("c", "copy", "Copy", id="build.copy", tooltip="Copy the commands, to run them by hand"),
         Binding("x", "what_if", "What if", id="build.what-if", tooltip="See what is left without this disk"),
-        Binding("u", "larger", "Larger disks", id="build.larger", tooltip="Give the lab two disks of twice the size"),
+        CommandKey(
+            "u",
+            "larger",
+            "Larger disks",
+            id="build.larger",
+            tooltip="Give the lab two disks of twice the size",
+            command="disks add",
+        ),
+        Binding(
+            "t",
+            "lesson_disks",
+            "Lesson's disks",
+            id="build.lesson-disks",
+            tooltip="Take the disks that the open lesson speaks of",
+        ),
         Binding("plus", "level(1)", "Next level", show=False, id="build.next-level", tooltip="The next RAID level"),
         Binding("minus", "level(-1)", "Level before", show=False, id="build.level", tooltip="The RAID level before"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="build.next", tooltip="Form, disks, commands"),
@@ -62,7 +87,8 @@ class BuildScreen(ModeScreen):
         self._draft = Draft()
         self._preview = ArrayPreview(problems=())
         self._shown: tuple[object, ...] = ()
-        self._has_begun = False
+        self._has_chosen = False
+        """Whether the user has chosen disks since the last array was built; until then the screen proposes some."""
         self._lost: frozenset[str] = frozenset()
         """Members that are thought away, to see what is left."""
         self._awaited: tuple[str, ...] = ()
@@ -108,17 +134,24 @@ class BuildScreen(ModeScreen):
     def show_state(self, state: LabState) -> None:
         bays = bays_of(state)
         free = [bay.name for bay in bays if bay.state is BayState.FREE and not bay.note]
-        if not self._has_begun and free:
-            self._has_begun = True
-            self._draft = self._draft.with_disks(free[:FIRST_MEMBERS])
         if self._awaited and set(self._awaited) <= set(free):
             self._draft, self._awaited = self._draft.with_disks((*self._draft.disks, *self._awaited)), ()
+            self._has_chosen = True
         self._draft = self._draft.only(free)
+        if not self._has_chosen:
+            self._draft = self._draft.with_disks(self._lesson_disks(free) or free[:FIRST_MEMBERS])
         rack = self.query_one(Rack)
         rack.show([self._with_role(bay) for bay in bays])
         rack.choose(self._draft.disks)
-        rack.border_subtitle = f"{len(self._draft.disks)} of {len(free)} free chosen" if bays else ""
+        rack.border_subtitle = f"{len(self._draft.disks)} of {len(free)} free, Space toggles" if bays else ""
         self._show_preview(state)
+
+    def _lesson_disks(self, free: Collection[str]) -> list[str]:
+        """The disks that the open lesson's step speaks of, where all of them are free; nothing without a lesson."""
+        view = self.app.guide.view
+        text = view.step.text if view and view.step else ""
+        named = list(dict.fromkeys(_DISK_NAMES.findall(text)))
+        return named if set(named) <= set(free) else []
 
     def _with_role(self, bay: Bay) -> Bay:
         role = self._draft.role(bay.name)
@@ -142,7 +175,8 @@ class BuildScreen(ModeScreen):
         self._show_tiles(shown)
         self._show_verdict()
         self._show_drawing(shown)
-        self.query_one(PlanView).show(shown.plan)
+        # Only free disks can be chosen, and the plan that runs is made after a look at them.
+        self.query_one(PlanView).show(shown.plan.on_blank_disks() if shown.plan else None)
         self._show_comparison(shown)
         self.refresh_bindings()
 
@@ -196,7 +230,7 @@ class BuildScreen(ModeScreen):
     def _can_use_larger(self) -> bool:
         """Whether all free disks are of one size, so that a volume gains nothing from any of them."""
         state = self.app.lab
-        return bool(state.is_open and not self._draft.kind.suits(state.free_disks))
+        return bool(state.is_open and not self._draft.kind.suits(state.blank_disks))
 
     def _show_tiles(self, shown: ArrayPreview) -> None:
         usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)
@@ -224,6 +258,7 @@ class BuildScreen(ModeScreen):
             self._take(self._draft.changed(event.key, value))
 
     def on_rack_toggled(self, event: Rack.Toggled) -> None:
+        self._has_chosen = True
         kept = [name for name in self._draft.disks if name not in event.removed]
         self._take(self._draft.with_disks(tuple(dict.fromkeys((*kept, *event.added)))))
 
@@ -253,11 +288,16 @@ class BuildScreen(ModeScreen):
 
         ask_for_larger(self.app, added)
 
+    def action_lesson_disks(self) -> None:
+        self._has_chosen = False
+        self.update_from(self.app.lab)
+
     def action_create(self) -> None:
         name, file_system = self.array_name, self._draft.file_system
         spec = self._draft.spec(name, self.app.lab.disks)
 
         def built() -> None:
+            self._has_chosen = False
             self.app.select(array=name)
             self.app.switch_mode("lab")
 
@@ -269,6 +309,8 @@ class BuildScreen(ModeScreen):
         if action == "what_if":
             bay = self.query_one(Rack).current
             return True if bay and bay.name in self._draft.members and self._preview.can_be_built else None
+        if action == "lesson_disks":
+            return bool(self._lesson_disks([disk.name for disk in self.app.lab.free_disks]))
         if action == "larger":
             return "utilisation" in self._draft.options and self.app.lab.is_open
         return True
@@ -281,4 +323,4 @@ class BuildScreen(ModeScreen):
             return "Tab to the disks, then Space takes one into the array"
         if not self._preview.can_be_built:
             return escape(self._preview.problems[0].partition(" (")[0])
-        return "[b]b[/b] builds it; every change on the left shows on the right at once"
+        return "[b]b[/b] builds it. [b]Tab[/b] goes to the disks, [b]Space[/b] takes one or leaves it out."

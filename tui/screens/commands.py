@@ -11,6 +11,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from tui.glyphs import glyphs_of
+from tui.keys import CommandKey
 from tui.screens.mode import LessonSide, ModeScreen
 from tui.state import CommandEntry, LabState, Origin
 from tui.widgets.terminal import TerminalView
@@ -39,14 +40,26 @@ class CommandsScreen(ModeScreen):
         Binding("f2", "all", "All/steps", id="commands.all", tooltip="Show what the lab runs for itself too, or not"),
         Binding("f3", "copy", "Copy", id="commands.copy", tooltip="Copy the selected command, else the newest"),
         Binding("f4", "copy_all", "Copy all", id="commands.copy-all", tooltip="Copy all commands shown, one a line"),
-        Binding("f12", "terminal", "Terminal", id="commands.terminal", tooltip="To the terminal on the machine"),
-        Binding(
-            "ctrl+right_square_bracket", "terminal", "Terminal", id="commands.terminal-too", show=False,
+        CommandKey(
+            "f12",
+            "terminal",
+            "Terminal",
+            id="commands.terminal",
+            tooltip="To the terminal on the machine",
+            command="shell",
+        ),
+        CommandKey(
+            "ctrl+right_square_bracket",
+            "terminal",
+            "Terminal",
+            id="commands.terminal-too",
+            show=False,
             tooltip="As F12",
+            command="shell",
         ),
         Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal over the whole screen, and back"),
         Binding("escape", "leave", "Lab", id="commands.leave", show=False, tooltip="Back to the Lab screen"),
-    ]  # fmt: skip
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +144,7 @@ class CommandsScreen(ModeScreen):
         """The rest of the screen gives way, and comes back."""
         is_full = not self.has_class("-full")
         self.set_class(is_full, "-full")
-        self.query_one(LessonSide).show(None if is_full else self.app.guide.view)
+        self.query_one(LessonSide).show(None if is_full else self.lesson_beside)
         self.query_one(TerminalView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -12,7 +12,9 @@ from textual.content import Content
 from textual.widgets import Footer, Markdown, OptionList, Static
 from textual.widgets.option_list import Option
 
+from lab.drills.verbs import ClearDisks, Commit, Debrief, DrillHint, LeaveDrill, ResetDrill, StartDrill
 from tui.glyphs import glyphs_of
+from tui.keys import key_for
 from tui.screens.modal import Modal
 from tui.screens.mode import ModeScreen, PaletteEntry
 from tui.widgets.words import numbered, titled
@@ -47,27 +49,24 @@ class DrillsScreen(ModeScreen):
     CSS_PATH = "drills.tcss"
     AREA = "Drills"
     HELP = (
-        "Disasters to practise on. An array is in trouble; you are told what an administrator would be told, and have "
+        "Disasters to practise on. An array does not work; you are told what an administrator would be told, and have "
         "what an administrator has: screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
         "Until you press c (commit), the disks themselves should stay as they are: 'overlays up DEVICE…' in the "
         "terminal lays overlays over them. z puts everything back in seconds. d ends the drill: how much of the data "
         "was saved, and what an expert would have done."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("h", "hint", "Hint", id="drills.hint", tooltip="One more hint; it costs nothing, and is noted"),
-        Binding("c", "commit", "Commit", id="drills.commit",
-                tooltip="From now on you write on the disks themselves"),
-        Binding("z", "reset", "Reset", id="drills.reset",
-                tooltip="The disks as they were when the drill began"),
-        Binding("d", "debrief", "Debrief", id="drills.debrief",
-                tooltip="End the drill: the verdict on the data, and what an expert would have done"),
+        key_for(DrillHint, "hint", id="drills.hint"),
+        key_for(Commit, "commit", id="drills.commit"),
+        key_for(ResetDrill, "reset", id="drills.reset"),
+        key_for(Debrief, "debrief", id="drills.debrief"),
         Binding("space,pagedown", "page(1)", "More", id="drills.down", tooltip="Scroll the drill down"),
         Binding("pageup", "page(-1)", "Up", show=False, id="drills.up", tooltip="Scroll the drill up"),
         Binding("t", "time", "Timer", show=False, id="drills.time", tooltip="Hide the timer, or show it"),
-        Binding("v", "variant", "Variant", id="drills.variant",
-                tooltip="Type a word, such as your name: it makes another case of the same disaster"),
+        key_for(StartDrill, "variant", id="drills.variant"),
         Binding("l", "last", "Last page", id="drills.last", tooltip="The last debriefing once more"),
-        Binding("x", "leave", "Give up", id="drills.leave", tooltip="Close the drill without a verdict"),
+        key_for(ClearDisks, "clear", id="drills.clear"),
+        key_for(LeaveDrill, "leave", id="drills.leave"),
         Binding("escape", "back", "Back", id="drills.back", show=False, tooltip="To the screen that you came from"),
     ]  # fmt: skip
 
@@ -106,7 +105,7 @@ class DrillsScreen(ModeScreen):
     def hint(self, state: LabState) -> str | None:
         view = self.drills.view
         if view is None:
-            return "[b]Enter[/b] makes the disaster. Everything on this lab's disks will be lost."
+            return "[b]Enter[/b] begins the drill. Everything on this lab's disks will be lost."
         if view.is_committed:
             return "Committed: [b]5[/b] is the terminal. [b]d[/b] ends the drill, [b]z[/b] puts the disks back."
         return "[b]5[/b] is the terminal: look, try on overlays. [b]c[/b] before you write on disks."
@@ -196,6 +195,8 @@ class DrillsScreen(ModeScreen):
                 return view is not None
             case "variant":
                 return bool(view or self._current) and self.app.lab.is_open
+            case "clear":
+                return view is None and self.drills.left is not None
             case "last":
                 return bool(self.drills.page)
             case _:
@@ -214,7 +215,10 @@ class DrillsScreen(ModeScreen):
         self.drills.debrief(lambda _: self.action_last())
 
     def action_last(self) -> None:
-        self.app.push_screen(DebriefScreen(self.drills.page))
+        self.app.push_screen(DebriefScreen(self.drills.page), lambda clears: self.drills.clear() if clears else None)
+
+    def action_clear(self) -> None:
+        self.drills.clear()
 
     def action_time(self) -> None:
         self.drills.toggle_time()
@@ -242,17 +246,17 @@ class DrillsScreen(ModeScreen):
 
 
 class MakingScreen(Modal[None]):
-    """Lies above everything while a disaster is made."""
+    """Lies above everything while a drill is set up."""
 
     CSS_PATH = "drills.tcss"
     AREA = "Drills"
-    HELP = "The disaster is being made on the lab's disks. It takes some seconds; how it is made is not shown."
+    HELP = "The drill is being set up on the lab's disks. It takes some seconds; what is done is not shown."
 
     def compose(self) -> ComposeResult:
-        yield Static("The disaster is being made. In a moment you are called.", id="making")
+        yield Static("The drill is being set up. Its description is shown in a moment.", id="making")
 
 
-class DebriefScreen(Modal[None]):
+class DebriefScreen(Modal[bool]):
     """The verdict as a page.
 
     Args:
@@ -264,6 +268,12 @@ class DebriefScreen(Modal[None]):
     HELP = "How much of the data was saved, what was done to each member, and what an expert would have done."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "close", "Close", id="debriefing.close", tooltip="Back to the drills"),
+        key_for(
+            ClearDisks,
+            "clear",
+            id="debriefing.clear",
+            tooltip="Make the disks blank that the drill used, for the next one or an array of your own",
+        ),
     ]
 
     def __init__(self, page: str) -> None:
@@ -280,4 +290,7 @@ class DebriefScreen(Modal[None]):
         self.query_one("#debrief-box").focus()
 
     def action_close(self) -> None:
-        self.dismiss()
+        self.dismiss(False)
+
+    def action_clear(self) -> None:
+        self.dismiss(True)

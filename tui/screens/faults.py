@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 
 from tui.faults import FaultItem, Line, all_items
 from tui.glyphs import glyphs_of
+from tui.keys import CommandKey
 from tui.screens.mode import ModeScreen
 from tui.widgets.words import titled
 
@@ -28,6 +29,7 @@ class FaultsScreen(ModeScreen):
     CSS_PATH = "faults.tcss"
     AREA = "Faults"
     USES_LAB = False
+    LESSON_FROM_CELLS = 160
     HELP = (
         "Each scenario breaks an array in one way, on blank drives of a machine of its own, and ends with a verdict on "
         "the data: what was written, what the array gives now, and whether that is what md promises.\n\n"
@@ -35,8 +37,10 @@ class FaultsScreen(ModeScreen):
         "other. Nothing of the lab's own arrays is touched; they can be used meanwhile."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", id="faults.run", tooltip="Try what is selected in the list"),
-        Binding("s", "stop", "Stop", id="faults.stop", tooltip="End what runs, at its next step"),
+        CommandKey("r", "run", "Run", id="faults.run", tooltip="Try what is selected in the list", command="fault run"),
+        CommandKey(
+            "s", "stop", "Stop", id="faults.stop", tooltip="End what runs, at its next step", command="fault run"
+        ),
         Binding("a", "about", "About", id="faults.about", tooltip="What must hold; again: what was seen"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="faults.next", tooltip="To the text"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="faults.previous", tooltip="To the list"),
@@ -47,7 +51,7 @@ class FaultsScreen(ModeScreen):
         self._items: dict[str, FaultItem] = {}
         self._item: FaultItem | None = None
         self._is_about = False
-        self._drawn: tuple[str, int, bool, Line | None] | None = None
+        self._drawn: tuple[object, ...] | None = None
 
     def body(self) -> ComposeResult:
         with Horizontal(id="faults"):
@@ -67,6 +71,14 @@ class FaultsScreen(ModeScreen):
         choose.highlighted = 1
         choose.focus()
 
+    def on_screen_resume(self) -> None:
+        """A lesson or a command may have played something meanwhile, and a lesson may ask for a number of it."""
+        self.app.faults.read_stored()
+        wanted = self.app.guide.fault_to_read
+        choose = self.query_one("#fault-list", OptionList)
+        if wanted and any(option.id == wanted.item for option in choose.options):
+            choose.highlighted = choose.get_option_index(wanted.item)
+
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self._item, self._is_about = self._items.get(event.option.id or ""), False
         self.update_from(self.app.lab)
@@ -76,13 +88,15 @@ class FaultsScreen(ModeScreen):
             self.action_run()
 
     def show_state(self, state: LabState) -> None:
-        item, view = self._item, self.app.faults.view
+        item = self._item
         if item is None:
             return
-        is_run = view is not None and view.item == item.id and not self._is_about
-        lines = list(view.lines) if view and is_run else list(item.about)
-        outcome = view.outcome if view and is_run else None
-        drawn = (item.id, len(lines), is_run, outcome)
+        view = None if self._is_about else self.app.faults.shown(item.id)
+        wanted = self.app.guide.fault_to_read
+        first = wanted.parts if wanted and wanted.item == item.id else ()
+        lines = view.lines_from(first) if view else list(item.about)
+        outcome, is_run = view.outcome if view else None, view is not None
+        drawn = (item.id, len(lines), is_run, outcome, lines[:1], first)
         if drawn == self._drawn:
             return
         self._drawn = drawn
@@ -94,7 +108,7 @@ class FaultsScreen(ModeScreen):
         self.query_one("#fault-text", Static).update(Content("\n").join(parts))
         scroll.border_title = item.label.strip()
         scroll.border_subtitle = "" if not is_run else "done" if outcome else "running"
-        if is_run:
+        if view is not None and view is self.app.faults.view and not first:
             scroll.scroll_end(animate=False)
         else:
             scroll.scroll_home(animate=False)
@@ -127,7 +141,7 @@ class FaultsScreen(ModeScreen):
         if action == "stop":
             return True if view and view.is_running and not view.is_ending else None
         if action == "about":
-            return True if view and self._item and view.item == self._item.id else None
+            return True if self._item and self.app.faults.shown(self._item.id) else None
         return True
 
     def hint(self, state: LabState) -> str | None:
@@ -138,4 +152,6 @@ class FaultsScreen(ModeScreen):
             return "It is tried on a machine of its own. [b]s[/b] ends it; [b]1[/b]: your own arrays meanwhile."
         if state.background:
             return f"It can be tried when '{state.background}' is done."
+        if self._item and not self._is_about and self.app.faults.shown(self._item.id):
+            return "This was seen when it was last tried. [b]a[/b] shows what must hold; [b]r[/b] tries it again."
         return "[b]r[/b] or Enter tries it, on a machine of its own: nothing of yours is touched."

@@ -12,7 +12,8 @@ from textual.events import Resize
 
 from lab.errors import LabError
 from tui.fleet import SCRUBS, FleetChoice
-from tui.fleet_words import LABEL_CELLS, compared, figure_lines, loss_rows, mttdl_words, shares
+from tui.fleet_words import LABEL_CELLS, compared, counted_words, figure_lines, loss_rows, mttdl_words, shares
+from tui.keys import CommandKey
 from tui.screens.mode import ModeScreen
 from tui.tones import Tone
 from tui.widgets.choices import Choices, stepped
@@ -39,12 +40,28 @@ class FleetScreen(ModeScreen):
         "through their years, drive by drive, and tells how often data are lost and by what: more failed drives than "
         "parities, or a bad sector that a rebuild finds. Scrubs find bad sectors before a rebuild does.\n\n"
         "Figures in brackets are the interval that covers the truth with 95 %. Where two intervals overlap, nothing is "
-        "called different. All choices have the same random numbers. Left out here: people, bad batches, drives that "
-        "age; `raidlab fleet` has them. A failed drive, or a used spare, is replaced within a day."
+        "called different. All choices have the same random numbers. Left out here: people who pull a wrong drive, bad "
+        "batches, drives that age; `raidlab fleet` has them, and so it gives other figures for the same array. "
+        "'Replaced' is the time until a failed drive, or a used spare, is replaced; the rebuild comes after it. MTTDL "
+        "is life² ÷ (members × (members − 1) × hours until rebuilt) where one failure is survived."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus", "scrub(1)", "Scrub more often", id="fleet.more", tooltip="The next shorter interval"),
-        Binding("minus", "scrub(-1)", "Less often", id="fleet.less", tooltip="The next longer interval, up to never"),
+        CommandKey(
+            "plus",
+            "scrub(1)",
+            "Scrub more often",
+            id="fleet.more",
+            tooltip="The next shorter interval",
+            command="fleet",
+        ),
+        CommandKey(
+            "minus",
+            "scrub(-1)",
+            "Less often",
+            id="fleet.less",
+            tooltip="The next longer interval, up to never",
+            command="fleet",
+        ),
         Binding("z", "reset", "As at first", id="fleet.reset", tooltip="All knobs as they were when the app began"),
     ]
 
@@ -131,7 +148,8 @@ class FleetScreen(ModeScreen):
             self.query_one("#fleet-what", ChangingText).update("It is being reckoned …")
 
     def _show(self, choice: FleetChoice, found: ShownLosses) -> None:
-        self.query_one("#fleet-what", ChangingText).update(choice.words)
+        counted = "" if self.has_class("-low") else f"\n{counted_words(found)}"
+        self.query_one("#fleet-what", ChangingText).update(f"{choice.words}{counted}")
         figures = self.query_one("#fleet-figures", ChangingText)
         lines = [
             Content.assemble((label.ljust(LABEL_CELLS), "$foreground-muted"), (text, "bold" if not number else ""))

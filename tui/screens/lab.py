@@ -11,11 +11,22 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
+from lab.actions.action import Choice, Fills
 from lab.units import human_bytes
-from tui.actions import ACTIONS, DoneTo, applying, build, carry_out, selected_disk, start_array, target_array
+from tui.actions import (
+    KEY_ACTIONS,
+    action_id,
+    applying,
+    build,
+    carry_out,
+    selected_disk,
+    selection_of,
+    start_array,
+    target_array,
+)
 from tui.drafts import FIRST_MEMBERS, Draft
-from tui.frontend import Choice
 from tui.glyphs import glyphs_of
+from tui.keys import CommandKey, key_for
 from tui.level_rows import level_rows
 from tui.registry import SCREENS
 from tui.screens.mode import ModeScreen, pause_key
@@ -71,6 +82,8 @@ class Details(Vertical):
             words = f"in {bay.array}, which does not run"
         elif bay.array:
             words = f"{words} in {bay.array}" + ("" if bay.slot is None else f", slot {bay.slot}")
+        elif bay.note:
+            words = bay.note
         lines = [
             Content.assemble((f"{bay.state.glyph(glyphs_of(self))} ", "bold"), (words, "bold")),
             _fact("device", f"{bay.node}  {bay.model}"),
@@ -151,7 +164,7 @@ class EmptyLab(VerticalScroll):
     def show(self, state: LabState) -> None:
         """Costs nothing unless the free disks have changed."""
         has_looked = state.is_open and state.look is not None
-        free = state.free_disks[:FIRST_MEMBERS] if has_looked else ()
+        free = state.blank_disks[:FIRST_MEMBERS] if has_looked else ()
         title = _TITLES.get(state.phase, "There is no machine.") if has_looked or not state.is_open else "Looking."
         if state.resting_arrays and has_looked:
             title = "No array runs."
@@ -170,6 +183,7 @@ class EmptyLab(VerticalScroll):
         self.query_one(LevelTable).show(level_rows(draft, free, has_current=False) if len(free) > 1 else ())
 
 
+_ACTIONS = {each.short_name(): each for each in KEY_ACTIONS}
 _TALL_ROWS = 36
 """From here on there is room for the details of what is selected."""
 
@@ -181,15 +195,22 @@ class LabScreen(ModeScreen):
     AREA = "Lab"
     HELP = (
         "The rack on the left holds the lab's disks. Below it are the arrays, each with its members in order. "
-        "The panel shows the selected array as it works: what the load gets, what each member does, how a rebuild "
-        "comes on, and what has happened, all on one time axis.\n\n"
+        "The panel shows the selected array as it works: what the load gets, what each member does, how far "
+        "a rebuild has got, and what has happened, all on one time axis.\n\n"
         "Select a disk or an array with the arrows or the mouse, then press a key, or Enter for all that can be done."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "build", "Build", id="lab.build", tooltip="Build a good first RAID 5, or go to the screen Build"),
+        CommandKey(
+            "b",
+            "build",
+            "Build",
+            id="lab.build",
+            tooltip="Build a good first RAID 5, or go to the screen Build",
+            command="array create",
+        ),
         *(
-            Binding(each.key, f"act('{each.name}')", each.label, id=each.id, tooltip=each.tooltip, show=each.in_footer)
-            for each in ACTIONS
+            key_for(each, f"act('{each.short_name()}')", id=action_id(each), show=each.in_footer)
+            for each in KEY_ACTIONS
         ),
         Binding(
             "tab", "app.focus_next", "Next panel", show=False, id="lab.next", tooltip="From the rack to the arrays"
@@ -203,6 +224,8 @@ class LabScreen(ModeScreen):
         super().__init__()
         self._followed = ""
         """The selected disk that the rack's cursor has been brought to."""
+        self._shown = ("", "")
+        """The array and the disk that keys act on, as they were shown last or chosen since."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
@@ -241,51 +264,87 @@ class LabScreen(ModeScreen):
         empty.show(state)
         if self.has_class("-tall"):
             self.query_one(Details).show(state)
+        self._shown = self._aim()
+
+    def _aim(self) -> tuple[str, str]:
+        """Names of the array and the disk that keys act on; empty for what there is not."""
+        status, disk = target_array(self.app.lab), selected_disk(self.app.lab)
+        return status.name if status else "", disk.name if disk else ""
+
+    def _follow_cursor(self) -> None:
+        """What is under the cursor is selected, also while the message about its last move is on its way."""
+        bay = self.query_one(Rack).current
+        if bay and bay.name != self._followed:
+            self._select_bay(bay)
+
+    def _select_bay(self, bay: Bay) -> None:
+        self._followed = bay.name
+        found = self.app.lab.member_of(bay.name)
+        self.app.select(disk=bay.name, array=found[0].name if found else None)
+        self._shown = self._aim()
+
+    def _has_gone(self) -> bool:
+        """Whether what a key was meant for has gone: the key must not act on what is selected instead.
+
+        A notice says so, and a second press acts on what is shown then.
+        """
+        (array, disk), state = self._shown, self.app.lab
+        gone = array if array and state.array(array) is None else disk if disk and state.disk(disk) is None else ""
+        if not gone:
+            return False
+        self.app.show_now()
+        now = " and ".join(filter(None, self._shown))
+        self.notify(
+            f"{gone} is not there any longer. Selected now: {now or 'nothing'}.", severity="warning", markup=False
+        )
+        return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what applies to the selection can be done, and shows."""
         if action == "act":
-            return any(each.name == parameters[0] and each.applies(self.app.lab) for each in ACTIONS)
+            self._follow_cursor()
+            return not _ACTIONS[str(parameters[0])].obstacle(selection_of(self.app.lab))
         return action != "build" or self.app.lab.is_open
 
     def action_act(self, name: str) -> None:
-        carry_out(self.app, name)
+        if not self._has_gone():
+            carry_out(self.app, _ACTIONS[name])
 
     def action_build(self) -> None:
         build(self.app)
 
     def on_rack_moved(self, event: Rack.Moved) -> None:
-        self._followed = event.bay.name
-        found = self.app.lab.member_of(event.bay.name)
-        self.app.select(disk=event.bay.name, array=found[0].name if found else None)
+        # The cursor may have moved on since.
+        self._follow_cursor()
 
     def on_rack_opened(self, event: Rack.Opened) -> None:
-        self.app.select(disk=event.bay.name)
-        self._open_menu(event.bay.name, DoneTo.DISK)
+        self._select_bay(event.bay)
+        self._open_menu(event.bay.name, Fills.DISK)
 
     def on_array_list_chosen(self, event: ArrayList.Chosen) -> None:
         self.app.select(array=event.name)
+        self._shown = self._aim()
 
     def on_array_list_menu_wanted(self, event: ArrayList.MenuWanted) -> None:
         if self.app.lab.array(event.name) is None:
             start_array(self.app, event.name)
             return
         self.app.select(array=event.name)
-        self._open_menu(event.name, DoneTo.ARRAY)
+        self._open_menu(event.name, Fills.ARRAY)
 
-    def _open_menu(self, name: str, done_to: DoneTo) -> None:
+    def _open_menu(self, name: str, acts_on: Fills) -> None:
         """All that can be done to it; what concerns it first."""
         state = self.app.lab
-        found = sorted(applying(state), key=lambda action: action.done_to is not done_to)
+        found = sorted(applying(state), key=lambda kind: kind.acts_on() is not acts_on)
         if not found:
             self.notify(f"Nothing can be done with {name} now.", markup=False)
             return
-        choices = [Choice(each.name, each.label, each.tooltip, each.key) for each in found]
+        choices = [Choice(each.short_name(), each.label, each.tooltip, each.key) for each in found]
         disk, status = selected_disk(state), target_array(state)
         title = " in ".join(filter(None, (disk.name if disk else "", status.name if status else "")))
 
         def then(chosen: str) -> None:
-            self.call_later(carry_out, self.app, chosen)
+            self.call_later(carry_out, self.app, _ACTIONS[chosen])
 
         self.app.pick(title or name, choices, then)
 

@@ -12,8 +12,11 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from tui.frontend import Choice
+from lab.actions.action import Choice
+from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
 from tui.glyphs import glyphs_of
+from tui.keys import key_for
+from tui.lessons.guide import PLACES
 from tui.lessons.view import CourseItem
 from tui.screens.drills import drill_line
 from tui.screens.mode import ModeScreen, PaletteEntry
@@ -48,24 +51,23 @@ class LessonsScreen(ModeScreen):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,enter", "read_on", "Go on", id="lessons.next",
-                tooltip="The explanation is read: on to the next step"),
+                tooltip="The explanation is read: on to the next step; after the last one, to the next lesson"),
         *(
-            Binding(letter, f"answer({number})", f"Answer {letter}", show=False, id=f"lessons.answer-{letter}",
-                    tooltip=f"Predict what the line {letter} says")
+            key_for(Answer, f"answer({number})", id=f"lessons.answer-{letter}", key=letter, label=f"Answer {letter}",
+                    tooltip=f"Predict what the line {letter} says", show=False)
             for number, letter in enumerate(LETTERS)
         ),
-        Binding("t", "type_number", "Type number", id="lessons.number",
-                tooltip="Type the number that this step has you read off"),
-        Binding("h", "hint", "Hint", id="lessons.hint", tooltip="One more hint for this step; the third is the answer"),
-        Binding("r", "measure", "Measure", id="lessons.measure",
-                tooltip="Run the measurement of this step, on emulated drives of its own"),
-        Binding("s", "stop_measuring", "Stop", id="lessons.stop-measuring", tooltip="End the measurement that runs"),
-        Binding("o", "do_step", "Do it", id="lessons.do", tooltip="Let the lab do this step, with the same commands"),
-        Binding("z", "again", "Anew", id="lessons.again", tooltip="Blank disks, and the lesson from its first step"),
-        Binding("l", "language", "Language", id="lessons.language", tooltip="Go on in another language"),
-        Binding("v", "variant", "Variant", id="lessons.variant",
-                tooltip="Type a word, such as your name: it varies sizes, levels and which disk dies"),
-        Binding("escape", "leave", "Course", id="lessons.leave", tooltip="Close the lesson; its progress stays"),
+        key_for(Answer, "type_number", id="lessons.number"),
+        key_for(LessonHint, "hint", id="lessons.hint"),
+        key_for(Measure, "measure", id="lessons.measure"),
+        key_for(Measure, "stop_measuring", id="lessons.stop-measuring", key="s", label="Stop",
+                tooltip="End the measurement that runs"),
+        key_for(DoStep, "do_step", id="lessons.do"),
+        key_for(ResetLesson, "again", id="lessons.again"),
+        key_for(StartLesson, "language", id="lessons.language", key="l", label="Language",
+                tooltip="Go on in another language"),
+        key_for(StartLesson, "variant", id="lessons.variant"),
+        key_for(LeaveLesson, "leave", id="lessons.leave"),
         Binding("space,pagedown,down", "page(1)", "More", id="lessons.down",
                 tooltip="Scroll the lesson down"),
         Binding("pageup,up", "page(-1)", "Up", show=False, id="lessons.up", tooltip="Scroll the lesson up"),
@@ -122,7 +124,8 @@ class LessonsScreen(ModeScreen):
         if view.explanation or view.elsewhere:
             return "[b]n[/b] goes on." if view.explanation else None
         if step is None:
-            return "The lesson is done. [b]Esc[/b] shows the course, with the next one."
+            then = "[b]n[/b] opens the next one, " if self._following() else ""
+            return f"The lesson is done. {then}[b]Esc[/b] shows the course."
         if step.must_answer:
             letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.options, strict=False))
             return f"What do you expect? {letters} answer. A wrong guess costs nothing."
@@ -131,7 +134,7 @@ class LessonsScreen(ModeScreen):
         if step.must_measure:
             return "[b]r[/b] measures, on emulated drives of its own."
         if step.must_read_off:
-            where = "[b]4[/b], [b]v[/b] show your result; " if step.measures else ""
+            where = f"{PLACES[step.read_at]}; " if step.read_at in PLACES else ""
             return f"{where}[b]t[/b] types the number."
         return "[b]1[/b] goes to the lab, [b]2[/b] builds; the lesson looks on. [b]F6[/b] comes back."
 
@@ -194,8 +197,9 @@ class LessonsScreen(ModeScreen):
             (f"{item.title}\n\n", "bold $primary"),
             (f"{item.goal}\n\n", ""),
             (f"about {item.minutes} min, {item.step_count} steps, {item.done_steps} done\n", "$foreground-muted"),
-            (f"{languages}\n", "$foreground-muted"),
         ]
+        if len(item.languages) > 1:
+            parts.append((f"in {languages}\n", "$foreground-muted"))
         if item.missing_needs:
             parts.append((f"\n{glyphs.notice} builds on: {', '.join(item.missing_needs)}\n", "$text-warning"))
         verb = "looks at it again" if item.is_done else "goes on" if item.done_steps else "begins"
@@ -229,8 +233,12 @@ class LessonsScreen(ModeScreen):
             Choice(first.id, f"Begin with {first.number}", first.title),
             Choice(lesson_id, f"Begin {item.number} anyway", item.title),
         ]
-        intro = f"Lesson {item.number} builds on what is not done yet: {', '.join(item.missing_needs)}."
-        self.app.pick("One before the other", choices, self.guide.start, intro=intro)
+        missing = [other for other in self._items if other.title in item.missing_needs]
+        numbers = [f"lesson {other.number}" for other in missing]
+        *some, last = numbers
+        listed = f"{', '.join(some)} and {last}" if some else last
+        intro = f"Lesson {item.number} builds on {listed}, which you have not finished."
+        self.app.pick(f"Do lesson {first.number} first?", choices, self.guide.start, intro=intro)
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
         self.guide.answer(event.key)
@@ -242,7 +250,7 @@ class LessonsScreen(ModeScreen):
         step = view.step if view and view.explanation is None else None
         match action:
             case "read_on":
-                return view is not None and view.explanation is not None
+                return view is not None and (view.explanation is not None or bool(self._following()))
             case "answer":
                 return step is not None and isinstance(parameters[0], int) and parameters[0] < len(step.options)
             case "type_number":
@@ -264,8 +272,21 @@ class LessonsScreen(ModeScreen):
             case _:
                 return super().check_action(action, parameters)
 
+    def _following(self) -> str:
+        """Id of the first lesson that is not done, after the open one if that is done; empty otherwise."""
+        view = self.guide.view
+        if view is None or view.step or view.explanation:
+            return ""
+        ids = [item.id for item in self._items]
+        at = ids.index(view.id) if view.id in ids else -1
+        left = [item.id for item in (*self._items[at + 1 :], *self._items[: at + 1]) if not item.is_done]
+        return next((each for each in left if each != view.id), "")
+
     def action_read_on(self) -> None:
-        self.guide.read_on()
+        if following := self._following():
+            self._start(following)
+        else:
+            self.guide.read_on()
 
     def action_answer(self, number: int) -> None:
         view = self.guide.view

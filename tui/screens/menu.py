@@ -14,7 +14,7 @@ from textual.events import Key
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from tui.frontend import Choice
+from lab.actions.action import Choice
 from tui.lessons.view import ReadingCard
 from tui.screens.modal import Modal
 from tui.widgets.words import entitle

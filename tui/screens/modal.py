@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import math
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.await_complete import AwaitComplete
+from textual.events import Event, Key
 from textual.screen import ModalScreen
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ class Modal(ModalScreen[R]):
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
 
+    SEEN_FIRST: ClassVar[bool] = False
+    """Keys that were typed before this was on the screen do nothing, but Escape: nobody agrees to what is not seen."""
+
+    _shown_seconds = math.inf
     _has_left = False
     _answers: tuple[R | None, ...] = ()
     """What to leave with as soon as nothing lies above."""
@@ -37,6 +43,21 @@ class Modal(ModalScreen[R]):
             return AwaitComplete()
         self._has_left = True
         return super().dismiss(result)
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._note_shown)
+
+    def _note_shown(self) -> None:
+        self._shown_seconds = Event().time
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has been on the screen."""
+        return self._shown_seconds < math.inf
+
+    def is_meant(self, key: Key) -> bool:
+        """Whether the key may have been typed for this."""
+        return not self.SEEN_FIRST or key.key == "escape" or key.time >= self._shown_seconds
 
     def on_screen_resume(self) -> None:
         for result in self._answers:

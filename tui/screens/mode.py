@@ -11,9 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Footer
 
-from tui.widgets.frame import HintLine, ProblemBar, TopBar
+from lab.lessons.verbs import LessonHint
+from tui.keys import CommandKey, key_for
+from tui.widgets.frame import HintLine, KeyLine, ProblemBar, TopBar
 
 if TYPE_CHECKING:
     from textual import getters
@@ -80,26 +81,48 @@ class ModeScreen(Screen[None]):
 
     SHOWS_LESSON: ClassVar[bool] = True
     """The open lesson may stand at the right."""
+    LESSON_FROM_CELLS: ClassVar[int] = 0
+    """The lesson takes no room on a terminal that is narrower than this: what the lesson sends to look at needs it."""
     USES_LAB: ClassVar[bool] = True
     """Nothing can be done here without the lab's machine: when it is lost, that is what to mend first."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
-        Binding("f7", "lesson_hint", "Hint", id="lesson.hint", show=False, tooltip="One more hint of the open lesson"),
+        key_for(
+            LessonHint,
+            "lesson_hint",
+            id="lesson.hint",
+            key="f7",
+            tooltip="One more hint of the open lesson",
+            show=False,
+        ),
         Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="The explanation is read: go on"),
         pause_key("comma"),
-        Binding(
-            "full_stop", "step", "Step", id="clock.step", show=False,
+        CommandKey(
+            "full_stop",
+            "step",
+            "Step",
+            id="clock.step",
+            show=False,
             tooltip="In virtual time: to the next event (a member fails, a rebuild ends), then pause",
+            command="array wait",
         ),
         Binding(
-            "greater_than_sign", "pace(1)", "Faster", id="clock.faster", show=False,
+            "greater_than_sign",
+            "pace(1)",
+            "Faster",
+            id="clock.faster",
+            show=False,
             tooltip="In virtual time: 1, 10, 100 machine seconds a second, as many as it can",
         ),
         Binding(
-            "less_than_sign", "pace(-1)", "Slower", id="clock.slower", show=False,
+            "less_than_sign",
+            "pace(-1)",
+            "Slower",
+            id="clock.slower",
+            show=False,
             tooltip="In virtual time: slower; below 1x it stands still",
         ),
-    ]  # fmt: skip
+    ]
 
     if TYPE_CHECKING:
         app = getters.app(RaidlabApp)
@@ -115,7 +138,7 @@ class ModeScreen(Screen[None]):
                 yield from self.body()
             yield LessonSide(id="side")
         yield HintLine()
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def body(self) -> ComposeResult:
         """The widgets of this mode."""
@@ -132,6 +155,12 @@ class ModeScreen(Screen[None]):
         """Commands beyond the keys."""
         return ()
 
+    @property
+    def lesson_beside(self) -> LessonView | None:
+        """The lesson that stands at the right: none while a drill is open, or where this screen needs the width."""
+        is_away = self.app.drills.view is not None or self.size.width < self.LESSON_FROM_CELLS
+        return None if is_away else self.app.guide.view
+
     def update_from(self, state: LabState) -> None:
         """Bring frame and body up to date."""
         from tui.story import next_step
@@ -139,14 +168,15 @@ class ModeScreen(Screen[None]):
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
         if self.SHOWS_LESSON and not self.has_class("-full"):
-            self.query_one(LessonSide).show(self.app.guide.view)
+            self.query_one(LessonSide).show(self.lesson_beside)
         self.show_state(state)
         # After the body: the next step is that of what is shown now.
         if self.USES_LAB and state.is_down:
             hint = next_step(state)
         else:
             followed = self.app.drills.hint_line() or self.app.guide.hint_line()
-            hint = self.hint(state) or followed or next_step(state)
+            wanted = None if self.app.drills.view else self.app.guide.reading_line(self.app.current_mode)
+            hint = wanted or self.hint(state) or followed or next_step(state)
         self.query_one(HintLine).show(hint)
         self._show_keys()
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Static
 
-from lab.plans import Danger
+from tui.keys import CommandKey
 from tui.plan_runs import PlanRun
 from tui.screens.modal import Modal
 from tui.widgets.plan_view import PlanProgress, PlanView
@@ -25,6 +25,44 @@ if TYPE_CHECKING:
 
 _MOST_OF_SCREEN = 0.96
 _LEAST_ROWS = 4
+_UNSEEN_SECONDS = 0.4
+"""A plan that is there sooner needs no words about its coming."""
+
+
+class AwaitedPlan(Modal[None]):
+    """Takes the keys while a plan is being made: what is typed for the plan must not reach the screen beneath.
+
+    Only leaving is possible: nobody can agree to commands that are not shown yet.
+    """
+
+    CSS_PATH = "plan.tcss"
+    SEEN_FIRST = True
+    AREA = "Plan"
+    HELP = "raidlab works out which commands would run, and shows them next. Nothing has been changed yet."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "escape,q", "cancel", "Cancel", id="plan.leave", tooltip="Do not wait for the plan; nothing is changed"
+        ),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_wanted = True
+        """False: the user has left before the plan was there."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("Working out which commands would run. Esc leaves it.", id="plan-awaited")
+
+    def on_mount(self) -> None:
+        self.query_one("#plan-awaited").visible = False
+        self.set_timer(_UNSEEN_SECONDS, self._show)
+
+    def _show(self) -> None:
+        self.query_one("#plan-awaited").visible = True
+
+    def action_cancel(self) -> None:
+        self.is_wanted = False
+        self.dismiss()
 
 
 class PlanScreen(Modal[bool]):
@@ -37,19 +75,24 @@ class PlanScreen(Modal[bool]):
     """
 
     CSS_PATH = "plan.tcss"
+    SEEN_FIRST = True
     HELP = "These commands will run on the machine, in this order. Nothing has been changed yet."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", id="plan.run", tooltip="Run these commands"),
+        CommandKey("r", "run", "Run", id="plan.run", tooltip="Run these commands", command="array create"),
         Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
         Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
         Binding("pageup", "page(-1)", "Page up", show=False, id="plan.page-up", tooltip="Commands further up"),
         Binding("pagedown", "page(1)", "Page down", show=False, id="plan.page-down", tooltip="Commands further down"),
         Binding("right,down,tab", "app.focus_next", "Next", show=False, id="plan.next", tooltip="To the next button"),
         Binding(
-            "left,up,shift+tab", "app.focus_previous", "Previous", show=False, id="plan.previous",
+            "left,up,shift+tab",
+            "app.focus_previous",
+            "Previous",
+            show=False,
+            id="plan.previous",
             tooltip="To the button before",
         ),
-    ]  # fmt: skip
+    ]
 
     def __init__(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -62,33 +105,28 @@ class PlanScreen(Modal[bool]):
         """The step that was brought into sight last."""
         self._failure = ""
 
-    @property
-    def _is_dangerous(self) -> bool:
-        """Whether something would be lost that is in use: building on free disks overwrites nobody's array."""
-        free = {disk.node for disk in self.app.lab.free_disks}
-        lost = {node for step in self.plan.steps if step.danger is Danger.DATA for node in step.writes_devices}
-        # A step that takes a disk into an array writes on both, and only the disk's own data go.
-        disks = lost & {disk.node for disk in self.app.lab.disks}
-        return self.plan.destroys_data and not (disks and disks <= free)
-
     def compose(self) -> ComposeResult:
-        dangerous = self._is_dangerous
-        with Vertical(id="plan-box", classes="danger" if dangerous else "") as box:
-            entitle(box, self.plan.title)
-            if dangerous:
-                box.border_subtitle = f"{self.app.glyphs.danger} data on these devices will be lost"
-            elif self.plan.destroys_data:
-                box.border_subtitle = "these disks are free: no array loses anything"
+        plan, danger = self.plan, self.app.glyphs.danger
+        kind = "danger" if plan.destroys_data else "warning" if plan.ends_array else ""
+        with Vertical(id="plan-box", classes=kind) as box:
+            entitle(box, plan.title)
+            if plan.destroys_data:
+                box.border_subtitle = f"{danger} data will be lost"
+            elif plan.ends_array:
+                box.border_subtitle = f"{danger} the array cannot be used afterwards"
             if self._note:
                 yield Static(self._note, id="plan-note", markup=False)
             if not self.plan.steps:
                 yield Static("There is nothing to do.", id="plan-empty")
             with VerticalScroll(id="plan-steps", can_focus=False):
-                yield PlanView(self.plan)
+                yield PlanView(plan, name_of=self.app.lab.full_disk_name)
             yield Static("", id="plan-failure", markup=False)
             with Horizontal(id="plan-buttons"):
                 yield Button(
-                    "Run (r)", id="run", variant="error" if dangerous else "primary", disabled=not self.plan.steps
+                    "Run (r)",
+                    id="run",
+                    variant="error" if plan.destroys_data else "primary",
+                    disabled=not self.plan.steps,
                 )
                 yield Button("Copy (c)", id="copy", disabled=not self.plan.steps)
                 yield Button("Cancel (Esc)", id="cancel")
@@ -96,7 +134,7 @@ class PlanScreen(Modal[bool]):
     def on_mount(self) -> None:
         self.query_one("#plan-failure").display = False
         # Enter must not destroy anything by accident.
-        first = "#cancel" if self._is_dangerous or not self.plan.steps else "#run"
+        first = "#cancel" if self.plan.destroys_data or self.plan.ends_array or not self.plan.steps else "#run"
         self.query_one(first).focus()
 
     def on_resize(self) -> None:
@@ -157,7 +195,7 @@ class PlanScreen(Modal[bool]):
     def _failed(self, error: LabError) -> None:
         self._is_running, self._is_over = False, True
         if not self.is_attached:
-            self.app.tell(error)
+            self.app.show_error(error)
             return
         self._show(PlanProgress(self._steps_done(), running=False, failed=error.message))
         failure = self.query_one("#plan-failure", Static)

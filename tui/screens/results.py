@@ -14,9 +14,10 @@ from textual.events import ScreenResume
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from lab.errors import LabError, RequirementMissing, ResultError
+from lab.actions.action import Choice
+from lab.errors import LabError, RequirementMissing
 from lab.results.record import RunStatus
-from tui.frontend import Choice
+from tui.keys import CommandKey
 from tui.result_views import summary_facts, summary_tone
 from tui.screens.mode import ModeScreen
 from tui.widgets.bars import SyncBar, SyncView
@@ -69,12 +70,7 @@ def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -
     else:
         text = csv_of(record) if kind is ExportKind.CSV else render_result(record, is_markdown=True)
         data = f"{text.rstrip()}\n".encode()
-    try:
-        file.write_bytes(data)
-    except OSError as error:
-        raise ResultError(
-            f"{file} cannot be written: {error.strerror}", hint="start raidlab in a folder of your own"
-        ) from error
+    write_file(file, data)
     return file
 
 
@@ -98,6 +94,7 @@ class ResultsScreen(ModeScreen):
     CSS_PATH = "results.tcss"
     AREA = "Results"
     USES_LAB = False
+    LESSON_FROM_CELLS = 160
     HELP = (
         "Every run of an experiment is kept with all its repeats and the conditions under which it was measured. "
         "The lighter end of a bar is the interval that covers the true median; a diamond is what theory said.\n\n"
@@ -109,16 +106,33 @@ class ResultsScreen(ModeScreen):
         Binding("right", "across(1)", "More columns", id="results.right", tooltip="The table's columns to the right"),
         Binding("left", "across(-1)", "Back", show=False, id="results.left", tooltip="Back to the first columns"),
         Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: no more"),
-        Binding("a", "allow", "Anyway", id="results.allow", tooltip="Compare two results though they are unlike"),
-        Binding(
+        CommandKey(
+            "a",
+            "allow",
+            "Anyway",
+            id="results.allow",
+            tooltip="Compare two results though they are unlike",
+            command="compare",
+        ),
+        CommandKey(
             "e",
             "export",
             "Export",
             id="results.export",
             tooltip="Write it to a file: bundle, report, CSV, Markdown, JSON",
+            command="export",
         ),
-        Binding("r", "resume", "Resume", id="results.resume", tooltip="Go on with a result that broke off"),
-        Binding("delete", "delete", "Delete", id="results.delete", tooltip="Delete this result for good, after asking"),
+        CommandKey(
+            "r", "resume", "Resume", id="results.resume", tooltip="Go on with a result that broke off", command="run"
+        ),
+        CommandKey(
+            "delete",
+            "delete",
+            "Delete",
+            id="results.delete",
+            tooltip="Delete this result for good, after asking",
+            command="results delete",
+        ),
         Binding("f5", "reload", "Reload", show=False, id="results.reload", tooltip="Look at the stored results anew"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="results.next", tooltip="List and result"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="results.previous", tooltip="And back"),
@@ -147,6 +161,17 @@ class ResultsScreen(ModeScreen):
     def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
         """Runs may have ended meanwhile."""
         self.call_after_refresh(self.action_reload)
+        self.call_after_refresh(self._show_what_is_asked)
+
+    def _show_what_is_asked(self) -> None:
+        """The tables of the result that the open lesson has a number read off."""
+        asked, found = self.app.guide.result_to_read, self.query_one("#results-list", OptionList)
+        ids = [each.id for each in self._summaries or ()]
+        if asked in ids:
+            self.query_one(ResultPanel).view = ResultView.TABLES
+            found.highlighted = ids.index(asked)
+            self._shown = next(each for each in self._summaries or () if each.id == asked)
+            self._load()
 
     @property
     def _store(self) -> ResultStore:
@@ -155,6 +180,8 @@ class ResultsScreen(ModeScreen):
         return ResultStore(self.app.client.host.state.results)
 
     def show_state(self, state: LabState) -> None:
+        asked = self._shown is not None and self._shown.id == self.app.guide.result_to_read
+        self.set_class(asked and self.query_one(ResultPanel).view is ResultView.TABLES, "-asked")
         view = self.app.experiments.view
         runs = view is not None and view.is_running
         bar = self.query_one("#results-progress", SyncBar)
@@ -258,7 +285,7 @@ class ResultsScreen(ModeScreen):
         try:
             file = export(self._store, self._shown.id, ExportKind(kind), Path.cwd())
         except LabError as error:
-            self.app.tell(error)
+            self.app.show_error(error)
         else:
             self.notify(f"written: {file}", markup=False)
 
@@ -281,7 +308,7 @@ class ResultsScreen(ModeScreen):
         try:
             deleted = self._store.delete(self._shown.id)
         except LabError as error:
-            self.app.tell(error)
+            self.app.show_error(error)
             return
         if self._marked and self._marked.id == deleted:
             self._marked = None

@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError
+from tui.keys import CommandKey
 from tui.runs import RunItem, RunKind, experiment_items, sweep_items, workload_items
 from tui.screens.mode import ModeScreen
 from tui.widgets.choices import ChoiceRow, Choices, stepped
@@ -51,8 +52,10 @@ class RunScreen(ModeScreen):
         "ends it."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", id="run.start", tooltip="Run what is selected in the list"),
-        Binding("s", "stop", "Stop", id="run.stop", tooltip="End what runs; what was measured is kept"),
+        CommandKey("r", "run", "Run", id="run.start", tooltip="Run what is selected in the list", command="run"),
+        CommandKey(
+            "s", "stop", "Stop", id="run.stop", tooltip="End what runs; what was measured is kept", command="run"
+        ),
         Binding("d", "duration", "Duration", id="run.duration", tooltip="How long a workload runs: the next choice"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="run.next", tooltip="From the list to the form"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="run.previous", tooltip="The panel before"),
@@ -262,7 +265,7 @@ class RunScreen(ModeScreen):
         view, look = self._sweep_of(item), self.app.sweeps.look(item.id)
         if action == "run":
             work = look.work
-            can_run = work and work.there < work.cells and not work.lack and not look.runs_elsewhere
+            can_run = work and work.there < work.cells and not work.missing_dependency and not look.runs_elsewhere
             return True if can_run and not self.app.lab.background else None
         if action == "stop":
             return True if view and view.is_running and not view.is_ending else None
@@ -301,7 +304,7 @@ def _sweep_hint(state: LabState, view: SweepView | None, look: SweepLook) -> str
         return f"It can run when '{state.background}' is done."
     if look.work is None:
         return "What stands at the right comes first." if look.problem else "It is being planned."
-    if look.work.lack:
+    if look.work.missing_dependency:
         return "It needs Dask: the command stands at the right."
     if look.work.there == look.work.cells:
         return "All cells are there. [b]Tab[/b] goes to the tables, arrows move them."

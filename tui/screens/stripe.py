@@ -12,8 +12,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
+from lab.actions.action import Choice
 from tui import stripe_steps as steps
-from tui.frontend import Choice
+from tui.keys import CommandKey
 from tui.screens.mode import ModeScreen
 from tui.screens.stripe_typed import ByteScreen, PlaceScreen
 from tui.state import LabState
@@ -69,20 +70,68 @@ class StripeScreen(ModeScreen):
         Binding("pagedown", "page(1)", "Page down", show=False, id="stripe.page-down", tooltip="A page of bytes on"),
         Binding("pageup", "page(-1)", "Page up", show=False, id="stripe.page-up", tooltip="A page of bytes back"),
         Binding("tab", "member(1)", "Member", show=False, id="stripe.member", tooltip="The next member"),
-        Binding("shift+tab", "member(-1)", "Member before", show=False, id="stripe.member-before",
-                tooltip="The member before"),
+        Binding(
+            "shift+tab",
+            "member(-1)",
+            "Member before",
+            show=False,
+            id="stripe.member-before",
+            tooltip="The member before",
+        ),
         Binding("g", "go", "Go to", id="stripe.go", tooltip="Go to a stripe, a block, a sector of a disk, or a file"),
         Binding("a", "array", "Array", id="stripe.array", tooltip="The next array"),
         Binding("d", "difference", "Differs", id="stripe.difference", tooltip="To the next byte that differs"),
-        Binding("f", "flip", "Flip", id="stripe.flip", tooltip="Flip a byte of a member behind md's back"),
-        Binding("c", "check", "Check", id="stripe.check", tooltip="Let md compare the whole array and count"),
-        Binding("r", "repair", "Repair", id="stripe.repair", tooltip="Let md make parity or copies agree again"),
-        Binding("w", "write", "Write", id="stripe.write", tooltip="Step through a small write of the block in sight"),
-        Binding("k", "crash", "Crash", id="stripe.crash", tooltip="Step through a crash during such a write"),
-        Binding("e", "really", "Really", id="stripe.really", tooltip="Really write the block, and see what md did"),
+        CommandKey(
+            "f",
+            "flip",
+            "Flip",
+            id="stripe.flip",
+            tooltip="Flip a byte of a member behind md's back",
+            command="array inspect",
+        ),
+        CommandKey(
+            "c",
+            "check",
+            "Check",
+            id="stripe.check",
+            tooltip="Let md compare the whole array and count",
+            command="array scrub",
+        ),
+        CommandKey(
+            "r",
+            "repair",
+            "Repair",
+            id="stripe.repair",
+            tooltip="Let md make parity or copies agree again",
+            command="array scrub",
+        ),
+        CommandKey(
+            "w",
+            "write",
+            "Write",
+            id="stripe.write",
+            tooltip="Step through a small write of the block in sight",
+            command="array inspect",
+        ),
+        CommandKey(
+            "k",
+            "crash",
+            "Crash",
+            id="stripe.crash",
+            tooltip="Step through a crash during such a write",
+            command="array inspect",
+        ),
+        CommandKey(
+            "e",
+            "really",
+            "Really",
+            id="stripe.really",
+            tooltip="Really write the block, and see what md did",
+            command="array inspect",
+        ),
         Binding("i", "verdict", "Verdict", show=False, id="stripe.verdict", tooltip="Back to how the stripe stands"),
         Binding("space", "words", "Words", show=False, id="stripe.words", tooltip="More room for words, or for bytes"),
-    ]  # fmt: skip
+    ]
 
     def __init__(self) -> None:
         super().__init__()

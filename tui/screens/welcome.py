@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from tui.actions import first_array
+from tui.keys import CommandKey
 from tui.plan_runs import PlanRun
 from tui.registry import SCREENS
 from tui.screens.modal import Modal
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 _TEXT = """\
 [bold $accent]Welcome to raidlab[/]
 
-Real md arrays on a real kernel, on disks that exist only for this. Break \
-everything: nothing outside the lab is ever written.
+Real md arrays on a real kernel, on the lab's own disks. Break everything: \
+nothing outside the lab's disks is written.
 
-[bold]1[/]  [bold]Enter[/] builds a RAID 5 of four disks.
-[bold]2[/]  Put a load on it, and fail a disk under it.
-[bold]3[/]  Add a fresh disk, watch the rebuild, see that no byte is lost.
+{bullet} [bold]Enter[/] builds a RAID 5 of four disks.
+{bullet} Put a load on it, and fail a disk under it.
+{bullet} Add a fresh disk, watch the rebuild, see that no byte is lost.
 
 The line at the bottom always says what to do next. [bold]F1[/] explains. \
 [bold]6[/] is a course, lesson by lesson.\
@@ -43,24 +44,39 @@ class WelcomeScreen(Modal[None]):
     AREA = "Welcome"
     HELP = "Enter builds a first array with the commands shown; Escape lets you look around."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "build", "Build a RAID 5", id="welcome.build", tooltip="Build a first array of four disks"),
+        CommandKey(
+            "b",
+            "build",
+            "Build a RAID 5",
+            id="welcome.build",
+            tooltip="Build a first array of four disks",
+            command="array create",
+        ),
         Binding(
             "right,down,tab", "app.focus_next", "Next", show=False, id="welcome.next", tooltip="To the other button"
         ),
         Binding(
-            "left,up,shift+tab", "app.focus_previous", "Previous", show=False, id="welcome.previous",
+            "left,up,shift+tab",
+            "app.focus_previous",
+            "Previous",
+            show=False,
+            id="welcome.previous",
             tooltip="To the other button",
         ),
         Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
         # The text names one of these keys, and a dialog keeps them from the app.
         *(
             Binding(
-                entry.key, f"go('{entry.mode}')", entry.title, show=False, id=f"welcome.to-{entry.mode}",
+                entry.key,
+                f"go('{entry.mode}')",
+                entry.title,
+                show=False,
+                id=f"welcome.to-{entry.mode}",
                 tooltip=f"Close this, and go to the screen {entry.title}",
             )
             for entry in SCREENS
         ),
-    ]  # fmt: skip
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +87,7 @@ class WelcomeScreen(Modal[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="welcome-box"):
-            yield Static(Content.from_markup(_TEXT), id="welcome-text")
+            yield Static(Content.from_markup(_TEXT.format(bullet=self.app.glyphs.separator)), id="welcome-text")
             yield Static("", id="welcome-state")
             with Horizontal(id="welcome-buttons"):
                 yield Button("Build a first RAID 5 (Enter)", id="welcome-build", variant="primary")
@@ -90,7 +106,7 @@ class WelcomeScreen(Modal[None]):
             self._is_asked = False
             self._cannot(state.problem)
         elif not state.is_open:
-            line.update(Content.styled("The machine is starting: about two seconds.", "$foreground-muted"))
+            line.update(Content.styled("The machine is starting.", "$foreground-muted"))
         elif not self._is_asked:
             self._is_asked = True
             self.app.look_up(first_array, on_done=self._show_plan, on_error=self._cannot)

@@ -154,6 +154,8 @@ def _cell(state: LabState, member: MemberStatus | None, glyphs: Glyphs) -> Conte
 
 def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
     for array in state.resting_arrays:
-        why = array.refusal or "stopped; Enter starts it"
+        why = f"{array.refusal or 'stopped'}{'' if array.obstacle else '; Enter starts it'}"
         head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $foreground-muted"), "  not running")
-        yield array.name, head + Content.styled(f"\n  {why}", "$foreground-muted")
+        # Two may have the same name.
+        word = state.found.word(array) if state.found else array.name
+        yield word, head + Content.styled(f"\n  {why}", "$foreground-muted")

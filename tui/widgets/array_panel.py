@@ -115,11 +115,9 @@ class ArrayPanel(Vertical):
         if status is None:
             return
         chunk = f"chunk {human_bytes(status.chunk_bytes)}" if status.chunk_bytes else "no chunks"
-        entitle(
-            self,
-            f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}",
-            f"{chunk}, {status.kind_words}",
-        )
+        # Without redundancy md has no policy to keep members in step, and no sync.
+        facts = f"{chunk}, {status.kind_words}" if status.is_redundant else chunk
+        entitle(self, f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}", facts)
         self._show_state(state, status)
         self._show_sync(state, status)
         self._show_verdict(state)
@@ -134,7 +132,7 @@ class ArrayPanel(Vertical):
         text = Content.assemble(
             (f"{tone.glyph(glyphs)} {words}", f"bold {tone.style}"),
             ("   ", ""),
-            (f"{status.in_sync_count} of {status.raid_disks} in sync", ""),
+            (f"{status.in_sync_count} of {status.raid_disks} {'in sync' if status.is_redundant else 'members'}", ""),
             (f", {len(status.spares)} spare" if status.spares else "", ""),
             (f", {status.mismatch_sectors} sectors mismatch" if status.mismatch_sectors else "", "$text-error"),
             ("   ", ""),
@@ -186,7 +184,9 @@ class ArrayPanel(Vertical):
         marks = marks_of(state, status)
         p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
         has_load = any(value is not None for _, value in p99)
-        self.charts = CHARTS if has_load else tuple(name for name in CHARTS if name != "latency")
+        idle = {"latency"} if not has_load else set()
+        idle |= {"work"} if not status.is_redundant else set()
+        self.charts = tuple(name for name in CHARTS if name not in idle)
         tip = self.query_one("#panel-tip", Static)
         tip.display = not (has_load or state.running_load)
         tip.update(_LOAD_TIP if self.size.width >= len(_LOAD_TIP) else _SHORT_LOAD_TIP)

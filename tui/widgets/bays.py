@@ -77,6 +77,11 @@ class Bay:
         return full if len(full) <= cells else shorten(text, cells, glyphs.ellipsis)
 
     @property
+    def node_words(self) -> str:
+        """``ubda``: what commands call it, behind ``/dev/``."""
+        return self.node.removeprefix("/dev/")
+
+    @property
     def size_words(self) -> str:
         return human_bytes(self.size_bytes) if self.size_bytes else ""
 
@@ -146,11 +151,11 @@ def paint_card(brush: Brush, bay: Bay, look: BayLook, width: int) -> list[Line]:
     rates = shorten(rates_text(bay), width - 7, glyphs.ellipsis)
     bottom.add(f" {light} ", edge).add(f"{rates} " if rates else "", text)
     bottom.add(box.bottom * (bottom.room - 1), edge).add(box.bottom_right, edge)
-    kind, serial = bay.kind_words, bay.serial or bay.node
+    kind, names = bay.kind_words, f"{bay.node_words} {glyphs.separator} {bay.serial}" if bay.serial else bay.node_words
     return [
         top,
         field(kind, text),
-        field(serial, faint),
+        field(names, faint),
         field(bay.words(glyphs, width - 6), edge, bay.state.glyph(glyphs)),
         bottom,
     ]
@@ -161,25 +166,25 @@ class RowCells:
     """Widths of the columns of a list, the same for every bay."""
 
     name: int
+    node: int
     kind: int
-    serial: int
     words: int
 
     @classmethod
     def fitting(cls, bays: Sequence[Bay], width: int, *, toggles: bool, glyphs: Glyphs) -> RowCells:
-        """The state is never cut for the kind of drive: with less room that is left out first, then the serial."""
+        """The state is never cut for the kind of drive: with less room that is left out first, then the node."""
         name = max(len(bay.name) for bay in bays) + 1
         words = max(min(len(bay.words(glyphs)), 14) for bay in bays) + 1
         room = width - name - words - 5 - 2 * toggles
+        node = max(len(bay.node_words) for bay in bays) + 1
+        node = node if node <= room else 0
         kinds = (max(len(bay.kind_words) for bay in bays) + 1, max(len(bay.size_words) for bay in bays) + 1)
-        kind = next((cells for cells in kinds if cells <= room), 0)
-        serial = max(len(bay.serial or bay.node) for bay in bays) + 1
-        has_serial = serial <= room - kind - _RATES_CELLS
-        return cls(name, kind, serial if has_serial else 0, words)
+        kind = next((cells for cells in kinds if cells <= room - node), 0)
+        return cls(name, node, kind, words)
 
 
 def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
-    """One line: cursor, choice, sign, name, kind, serial, state, rates, light."""
+    """One line: cursor, choice, sign, name, node, kind, state, rates, light."""
     glyphs = brush.glyphs
     edge, text = brush.bay_style(bay.state.value, look), brush.bay_style("text", look)
     faint = brush.bay_style("faint", look)
@@ -189,8 +194,8 @@ def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells
     line.add(f"{bay.state.glyph(glyphs)} ", edge)
     line.add(bay.name.ljust(cells.name), brush.bay_style("name", look))
     kind = bay.kind_words if len(bay.kind_words) < cells.kind else bay.size_words
+    line.add(bay.node_words.ljust(cells.node) if cells.node else "", faint)
     line.add(kind.ljust(cells.kind) if cells.kind else "", faint)
-    line.add((bay.serial or bay.node).ljust(cells.serial) if cells.serial else "", faint)
     rates = rates_text(bay)
     if line.room - 3 - cells.words < len(rates):
         rates = ""

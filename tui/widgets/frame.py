@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Footer, Static
+from textual.widgets._footer import FooterKey
 
 from lab.errors import RUN_AGAIN
 from lab.machine.target import target_words
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
-_FEWEST_LETTERS = 3
+_FEWEST_LETTERS = 4
+"""Shorter, a name says nothing; then the key alone is shown."""
 _PHASE_WORDS = {
     MachinePhase.OPENING: "starting",
     MachinePhase.LOST: "lost",
@@ -87,21 +89,22 @@ class TopBar(Static):
                     return tabs, self._machine_words[words]
             return left, self._machine_words[1]
         short = self._machine_words[2].rstrip()
-        for letters in range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1):
+        for letters in (*range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1), 0):
             if left.cell_length + short.cell_length <= width:
                 break
             left = self._tabs(letters)
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
-        """With so many letters of each name, close together; the one that is shown keeps its whole name."""
+        """With so many letters of each name, or its key alone; the one that is shown keeps its whole name."""
         parts = []
         for entry in SCREENS:
             is_shown = entry.mode == self._mode
             style = "bold $block-cursor-foreground on $block-cursor-background" if is_shown else "$secondary"
             whole = entry.title if letters is None else entry.narrow_title
             title, gap = (whole, " ") if is_shown or letters is None else (whole[:letters], "")
-            text = f"[@click=app.mode('{entry.mode}')][{style}] {entry.key} {title}{gap}[/][/]"
+            words = f" {entry.key} {title}{gap}" if title else f" {entry.key}"
+            text = f"[@click=app.mode('{entry.mode}')][{style}]{words}[/][/]"
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)
 
@@ -139,6 +142,24 @@ class HintLine(Static):
             self._text = text
             sign = glyphs_of(self).arrow
             self.update(Content.assemble((f" {sign} ", "bold $accent"), Content.from_markup(text)))
+
+
+class KeyLine(Footer):
+    """The keys that apply, as many as fit: half a key at the edge says nothing, and F1 lists them all."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, show_command_palette=False)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    async def recompose(self) -> None:
+        await super().recompose()
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        for key in self.query(FooterKey):
+            key.visible = key.virtual_region.right <= self.size.width
 
 
 class ProblemBar(Static):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +17,11 @@ from lab.plans import Danger, Plan, Step
 from tui.widgets.lines import FittedLines, Line, wrapped
 
 _INDENT_CELLS = 3
+_NAMES_SHOWN = 6
+_LEAST_ALIKE = 3
+"""Fewer steps than these are told one by one."""
+_DANGERS = {Danger.NONE: "", Danger.ARRAY: "warning", Danger.DATA: "danger"}
+"""How a command is painted: red where data can be lost, and nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class PlanView(FittedLines, can_focus=True):
         & > .plan-view--prompt { color: $foreground-muted; }
         & > .plan-view--command { color: $text-primary; }
         & > .plan-view--danger { color: $text-error; text-style: bold; }
+        & > .plan-view--warning { color: $text-warning; }
         & > .plan-view--pending { color: $foreground-muted; }
         & > .plan-view--running { color: $text-warning; text-style: bold; }
         & > .plan-view--done { color: $text-success; }
@@ -68,10 +74,12 @@ class PlanView(FittedLines, can_focus=True):
         *,
         brief: bool = False,
         empty_text: str = "nothing to do",
+        name_of: Callable[[str], str] = lambda node: node.removeprefix("/dev/"),
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``brief`` leaves the reasons out."""
+        """``brief`` leaves the reasons out; ``name_of`` says how a device is called in words."""
         super().__init__(id=id)
+        self._name_of = name_of
         self.set_reactive(PlanView.brief, brief)
         self.empty_text = empty_text
         self._plan = plan
@@ -99,46 +107,91 @@ class PlanView(FittedLines, can_focus=True):
     def paint(self, width: int, height: int) -> list[Line]:
         if self._plan is None or not self._plan.steps:
             return [self.line(width).add(self.empty_text, self.style("empty"))]
-        return [line for index, step in enumerate(self._plan.steps) for line in self._step_lines(index, step, width)]
+        groups = alike(self._plan.steps, self._name_of)
+        return [line for group in groups for line in self._group_lines(group, width)]
 
-    def _step_lines(self, index: int, step: Step, width: int) -> Iterator[Line]:
-        is_danger = step.danger is not Danger.NONE
-        sign, style = self._state(index)
-        said = [(text, "why") for text in wrapped(step.why, width - _INDENT_CELLS)] if not self.brief else []
-        if is_danger:
-            warning = f"Data on {_names(step)} will be lost."
+    def _group_lines(self, group: Sequence[int], width: int) -> Iterator[Line]:
+        """One step, or several that do the same to one disk after another."""
+        assert self._plan is not None
+        steps = [self._plan.steps[index] for index in group]
+        danger = _DANGERS[steps[0].danger]
+        sign, style = self._state(group)
+        why = group_why(steps, self._name_of)
+        said = [(text, "why") for text in wrapped(why, width - _INDENT_CELLS)] if not self.brief else []
+        if steps[0].danger is Danger.DATA:
+            warning = f"Data on {self._names(steps)} will be lost."
             said += [(text, "danger") for text in wrapped(warning, width - _INDENT_CELLS)]
         for text, component in said:
             yield self.line(width).add(f" {sign} ", self.style(style)).add(text, self.style(component))
             sign = " "
-        for number, text in enumerate(_command_lines(step.argv, width - _INDENT_CELLS - 2)):
+        for number, text in enumerate(_command_lines(steps[0].argv, width - _INDENT_CELLS - 2)):
             line = self.line(width).add(f" {sign} ", self.style(style))
             sign = " "
             line.add("# " if number == 0 else "  ", self.style("prompt"))
-            yield line.add(text, self.style("danger" if is_danger else "command"))
-        if self._progress and self._progress.failed and index == self._progress.done:
+            yield line.add(text, self.style(danger or "command"))
+        if len(steps) > 1:
+            rest = ", ".join(own_device(step).removeprefix("/dev/") for step in steps[1:])
+            for text in wrapped(f"and the same for {rest}", width - _INDENT_CELLS - 2):
+                yield self.line(width).add(" " * (_INDENT_CELLS + 2)).add(text, self.style("why"))
+        if self._progress and self._progress.failed and self._progress.done in group:
             for text in wrapped(self._progress.failed, width - _INDENT_CELLS):
                 yield self.line(width).add(" " * _INDENT_CELLS).add(text, self.style("failed"))
 
-    def _state(self, index: int) -> tuple[str, str]:
+    def _state(self, group: Sequence[int]) -> tuple[str, str]:
         progress, glyphs = self._progress, self.glyphs
         if progress is None:
-            is_danger = self._plan is not None and self._plan.steps[index].danger is not Danger.NONE
-            return (glyphs.danger, "danger") if is_danger else (glyphs.pending, "pending")
-        if index < progress.done:
+            danger = _DANGERS[self._plan.steps[group[0]].danger] if self._plan else ""
+            return (glyphs.danger, danger) if danger else (glyphs.pending, "pending")
+        if group[-1] < progress.done:
             return glyphs.good, "done"
-        if index == progress.done and progress.failed:
+        if progress.done in group and progress.failed:
             return glyphs.bad, "failed"
-        if index == progress.done and progress.running:
+        if progress.done in group and progress.running:
             return glyphs.busy, "running"
         return glyphs.pending, "pending"
 
+    def _names(self, steps: Sequence[Step]) -> str:
+        """What loses data: a step that takes a disk into an array writes on both, and only the disk's own data go."""
+        nodes = list(dict.fromkeys(device for step in steps for device in step.writes_devices))
+        disks = [node for node in nodes if not is_array_name(node.removeprefix("/dev/"))]
+        return ", ".join(map(self._name_of, disks or nodes)) or "the disks named below"
 
-def _names(step: Step) -> str:
-    """What loses data: a step that takes a disk into an array writes on both, and only the disk's own data go."""
-    names = [device.removeprefix("/dev/") for device in step.writes_devices]
-    disks = [name for name in names if not is_array_name(name)]
-    return ", ".join(disks or names) or "the disks named below"
+
+def own_device(step: Step) -> str:
+    """The one device that a step works on; empty for a step with none or several."""
+    return step.writes_devices[0] if len(step.writes_devices) == 1 else ""
+
+
+def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int]]:
+    """Indices of steps, those together that do the same to one disk after another."""
+    groups: list[list[int]] = []
+    before: object = None
+    for index, step in enumerate(steps):
+        device = own_device(step)
+        form = (
+            tuple("" if word == device else word for word in step.argv),
+            step.why.replace(name_of(device), "").replace(device, "") if device else step.why,
+            step.danger,
+            step.stdin_text,
+        )
+        if device and form == before:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        before = form if device else None
+    return [part for group in groups for part in ([group] if len(group) >= _LEAST_ALIKE else [[at] for at in group])]
+
+
+def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
+    """The reason of all of them: which disks, and what happens to each."""
+    first = steps[0]
+    if len(steps) == 1:
+        return first.why
+    names = [name_of(own_device(step)).partition(" ")[0] for step in steps]
+    which = ", ".join(names) if len(names) <= _NAMES_SHOWN else f"{len(names)} disks, {names[0]} to {names[-1]}"
+    device = own_device(first)
+    why = first.why.replace(name_of(device), "each").replace(device, "each")
+    return f"{which}: {why[:1].lower()}{why[1:]}"
 
 
 def _command_lines(argv: Sequence[str], width: int) -> list[str]:

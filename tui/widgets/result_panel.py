@@ -112,6 +112,11 @@ class ResultPanel(Vertical):
         self.query_one(RatioChart).show(())
         self.query_one("#results-text", Static).update("")
 
+    def on_resize(self) -> None:
+        # A table has as many columns as there is room for.
+        if self.view is ResultView.TABLES:
+            self._paint()
+
     def _paint(self) -> None:
         if self._record is None:
             return
@@ -131,7 +136,8 @@ class ResultPanel(Vertical):
             self.query_one(BarChart).show(iops_bars(record))
             text.update(_bars_legend(record, self))
         elif self.view is ResultView.TABLES:
-            text.update("\n\n".join(table.as_text() for table in tables_of(record)))
+            width = self.query_one("#results-body").size.width or self.size.width
+            text.update("\n\n".join(table.within(width).as_text() for table in tables_of(record)))
         else:
             text.update("\n".join((lint_lines if self.view is ResultView.LINT else condition_lines)(record)))
 

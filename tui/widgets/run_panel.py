@@ -114,12 +114,14 @@ class RunPanel(Vertical):
 
     def _show_forecast(self, forecast: Forecast | None) -> None:
         tile, reason = self.query_one("#run-predicted", Tile), self.query_one("#run-reason", Static)
-        reason.update(f"Why: {forecast.reason}" if forecast else "")
         if forecast is None:
+            reason.update("")
             tile.say("–")
         elif forecast.iops is None:
-            tile.say("no number")
+            reason.update(f"No prediction: {forecast.reason}")
+            tile.say("no prediction")
         else:
+            reason.update(f"Why: {forecast.reason}")
             tile.say(f"{format_value(forecast.iops, Unit.IOPS)} IOPS")
 
     def _now(self, iops: float | None) -> None:

@@ -108,7 +108,7 @@ class SliceDiagram(LineWidget):
 
     def _look(self, cell: SliceCell) -> tuple[str, str]:
         match cell.state:
-            case SliceState.GONE:
+            case SliceState.MISSING:
                 return "gone", self.glyphs.crossed
             case SliceState.LOST:
                 return "lost", self.glyphs.faulty

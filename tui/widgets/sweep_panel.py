@@ -115,8 +115,8 @@ def _verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] |
         return Tone.NOTICE, "NOT AS IT IS", _error_words(look.problem)
     if look.work is None:
         return Tone.BUSY, "WAIT", "It is being planned."
-    if look.work.lack:
-        return Tone.NOTICE, "DASK IS MISSING", f"A sweep is spread by Dask. Install it: {look.work.lack}"
+    if look.work.missing_dependency:
+        return Tone.NOTICE, "DASK IS MISSING", f"A sweep is spread by Dask. Install it: {look.work.missing_dependency}"
     return _state_verdict(look, view)
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The drill from inside the machine: what is asked here, raidlab outside answers.
 # Usage: drill status|hint|commit|reset|debrief
+#        drill debrief --as-it-is   ends it also where no array runs that has the data
 set -euo pipefail
 
 readonly folder=/run/raidlab/drill
@@ -9,10 +10,11 @@ say() { printf 'drill: %s\n' "$*" >&2; }
 
 main() {
   local word="${1:-status}" id="$$-$RANDOM" waited
+  [[ $* != "debrief --as-it-is" ]] || word=end
   case "$word" in
-  status | hint | commit | reset | debrief) ;;
+  status | hint | commit | reset | debrief | end) ;;
   *)
-    sed -n '2,3s/^# //p' "$0" >&2
+    sed -n '2,4s/^# //p' "$0" >&2
     return 2
     ;;
   esac
@@ -27,7 +29,7 @@ main() {
     # A debriefing takes its time; but whoever listens takes a request away at once.
     if ((waited == 50)) && [[ -s $folder/request ]]; then
       rm -f "$folder/request"
-      say "nobody listens; type outside of this machine: raidlab drill $word"
+      say "nobody listens; type outside of this machine: raidlab drill ${*:-status}"
       return 1
     fi
     sleep 0.1

@@ -11,13 +11,40 @@ readonly folder=/run/raidlab/overlays
 
 say() { printf 'overlays: %s\n' "$*" >&2; }
 
+# What holds a device, with the command that makes it let go: device mapper takes none that is in use.
+in_use() {
+  local name="$1" holder text="" state
+  for holder in "/sys/class/block/$name/holders"/*; do
+    [[ -e $holder ]] || continue
+    holder="$(basename "$holder")"
+    case "$holder" in
+    md*)
+      state="$(cat "/sys/block/$holder/md/array_state" 2>/dev/null || echo unknown)"
+      text+="$name is held by $holder ($state): mdadm --stop /dev/$holder"$'\n'
+      ;;
+    dm-*) text+="$name is held by $(cat "/sys/block/$holder/dm/name"): dmsetup remove $(cat "/sys/block/$holder/dm/name")"$'\n' ;;
+    *) text+="$name is held by $holder"$'\n' ;;
+    esac
+  done
+  if findmnt -n -S "/dev/$name" >/dev/null; then text+="$name is mounted: umount /dev/$name"$'\n'; fi
+  printf '%s' "$text"
+}
+
 up() {
-  local device name sectors loop
+  local device name sectors loop held line
   (($#)) || { say "name the disks: overlays up /dev/ubda /dev/ubdb" && return 2; }
   modprobe -qa loop dm-snapshot || true
   mkdir -p "$folder"
   for device; do
     name="$(basename "$device")"
+    [[ -b $device ]] || { say "$device is no disk of this machine" && return 2; }
+    if [[ ! -e /dev/mapper/over-$name ]]; then
+      held="$(in_use "$(basename "$(readlink -f "$device")")")"
+      if [[ -n $held ]]; then
+        while read -r line; do say "$line first"; done <<<"$held"
+        return 1
+      fi
+    fi
     sectors="$(blockdev --getsz "$device")"
     if [[ ! -e /dev/mapper/over-$name ]]; then
       truncate -s $((sectors * 512 + 1048576)) "$folder/$name"
@@ -31,12 +58,13 @@ up() {
 list() { dmsetup status --target snapshot; }
 
 down() {
-  local path name status=0
+  local path name held line status=0
   for path in "$folder"/*; do
     [[ -e $path ]] || continue
     name="$(basename "$path")"
-    if [[ -e /dev/mapper/over-$name ]] && ! dmsetup remove --retry "over-$name"; then
-      say "over-$name is in use: stop the array on it, or unmount it"
+    if [[ -e /dev/mapper/over-$name ]] && ! dmsetup remove --retry "over-$name" 2>/dev/null; then
+      held="$(in_use "$(basename "$(readlink -f "/dev/mapper/over-$name")")")"
+      while read -r line; do say "${line:-over-$name is in use}"; done <<<"$held"
       status=1
       continue
     fi

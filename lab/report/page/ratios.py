@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from lab.compare.platforms import PlatformComparison, PlatformMeasure, PlatformRow
 from lab.report.collected import RatioDistribution
@@ -29,6 +32,9 @@ from lab.results.statistics import Estimate
 
 _ROW_PIXELS, _LINE_PIXELS, _FRAME_PIXELS = 40, 18, 120
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_LEAST_SPAN = (0.5, 2.0)
+_EDGE = 1.08
+"""Room beside the outermost ticks."""
 ONE = {
     "type": "line",
     "xref": "x",
@@ -42,11 +48,19 @@ ONE = {
 """Where both are the same."""
 
 
-def ratio_axis(title: str) -> dict[str, object]:
-    """A log axis of ratios: half and double lie as far from 1."""
+def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
+    """A log axis of ratios that holds all values: half and double lie as far from 1.
+
+    It goes from a half to double at least, so that it has three ticks and a difference of 5 % looks small.
+    """
+    shown = [value for value in values if value > 0 and math.isfinite(value)]
+    lowest, highest = min((_LEAST_SPAN[0], *shown)), max((_LEAST_SPAN[1], *shown))
+    low = max((tick for tick in _TICKS if tick <= lowest), default=lowest)
+    high = min((tick for tick in _TICKS if tick >= highest), default=highest)
     return {
         "type": "log",
         "title": {"text": title},
+        "range": [round(math.log10(low / _EDGE), 4), round(math.log10(high * _EDGE), 4)],
         "tickvals": list(_TICKS),
         "ticktext": [f"{value:g}×" for value in _TICKS],
     }
@@ -67,7 +81,7 @@ def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plo
     ]
     summary = f"{len(found)} findings as ratios; each is told in the table below."
     layout = {
-        "xaxis": ratio_axis("ratio, log scale; dotted: no difference"),
+        "xaxis": ratio_axis("ratio, log scale; dotted: no difference", _of_findings(found)),
         "yaxis": categories(names),
         "shapes": [ONE],
     }
@@ -79,6 +93,19 @@ def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plo
         _FRAME_PIXELS + sum(max(_ROW_PIXELS, 22 + _LINE_PIXELS * name.count("<br>")) for name in names),
         is_wide=True,
     )
+
+
+def _of_findings(found: Sequence[ComparedFinding]) -> Iterator[float]:
+    for each in found:
+        yield from (value for value in (each.finding.ratio, each.theory) if value)
+        yield from _ends([each.measured])
+
+
+def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
+    """Whatever of them is to be seen."""
+    for each in estimates:
+        if each:
+            yield from (each.low, each.median, each.high)
 
 
 def _points(
@@ -115,10 +142,11 @@ def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machin
     names = [wrapped(row.what, 24) for row in rows]
     traces = []
     for place, machine in enumerate(machines):
-        points = [(name, row.values[place], plain(row.what)) for name, row in zip(names, rows, strict=True)]
+        values = [_without_interval(row.values[place]) for row in rows]
+        points = [(name, value, plain(row.what)) for name, value, row in zip(names, values, rows, strict=True)]
         traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
     layout = {
-        "xaxis": ratio_axis(f"{measure.value}, log scale"),
+        "xaxis": ratio_axis(f"{measure.value}, log scale", _ends(value for row in rows for value in row.values)),
         "yaxis": categories(names),
         "shapes": [ONE],
     }
@@ -133,6 +161,11 @@ def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machin
     )
 
 
+def _without_interval(found: Estimate | None) -> Estimate | None:
+    """The median alone where the repeats are too few."""
+    return found if found is None or found.has_enough else replace(found, low=found.median, high=found.median)
+
+
 def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
     """Box plots, drawn from five numbers each, so that a thousand results weigh no more than ten."""
     settings = dict.fromkeys((each.workload, each.direction) for each in found)
@@ -143,7 +176,10 @@ def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
             "Over all results; medians: " + ", ".join(f"{each.what} {each.quantile(0.5):.2f}" for each in group) + ".",
             [_box(group)],
             {
-                "xaxis": ratio_axis("ratio within each result, log scale; box: middle half, lines: all"),
+                "xaxis": ratio_axis(
+                    "ratio within each result, log scale; box: middle half, lines: all",
+                    (each.quantile(part) for each in group for part in (0.0, 1.0)),
+                ),
                 "yaxis": categories([wrapped(each.what, 18) for each in group]),
                 "shapes": [ONE],
                 "showlegend": False,

@@ -66,26 +66,17 @@ def render_document(
     ``data`` is asked once the template is filled; scripts find what it says as JSON in the element ``figures``.
     Raises RequirementMissing without jinja2 and plotly.
     """
+    environment = page_environment(folder)
     try:
-        import jinja2
         from markupsafe import Markup
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise RequirementMissing(
-            f"an HTML report needs {error.name or 'plotly'}", hint="install it: pip install 'raidlab[report]'"
-        ) from None
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader((folder, PARTS)),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+        raise _missing(error) from None
     plotly = get_plotlyjs()
     script = "\n".join((_text(PARTS / "drawing.js"), *(_text(folder / name) for name in scripts)))
     style = "\n".join((_text(PARTS / "report.css"), *(_text(folder / name) for name in styles)))
     # Marked as safe: our own files, and JSON in which nothing can end the element.
-    return environment.get_template(template).render(
+    rendered: str = environment.get_template(template).render(
         title=title,
         lead=lead,
         sections=sections,
@@ -96,6 +87,31 @@ def render_document(
         script=Markup(script),
         script_hashes=Markup(" ".join(map(_hash, (plotly, script)))),
         **values,
+    )
+    return rendered
+
+
+def page_environment(folder: Path) -> Any:
+    """jinja2 with the templates of ``folder`` and those of this package; whatever is filled in is escaped.
+
+    Raises RequirementMissing without jinja2.
+    """
+    try:
+        import jinja2
+    except ImportError as error:
+        raise _missing(error) from None
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader((folder, PARTS)),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def _missing(error: ImportError) -> RequirementMissing:
+    return RequirementMissing(
+        f"an HTML page needs {error.name or 'plotly'}", hint="install it: pip install 'raidlab[report]'"
     )
 
 

@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
-from lab.plans import Plan
+from lab.plans import Plan, Step
 from tests.tui.widgets.host import messages_of, shown
 from tui.glyphs import ASCII
 from tui.widgets.plan_view import PlanProgress, PlanView
@@ -49,6 +49,25 @@ def test_what_destroys_data_says_whose() -> None:
 
 def test_a_step_that_spares_data_has_no_warning() -> None:
     assert not any("will be lost" in line for line in text(STOP))
+
+
+def test_the_same_for_many_disks_is_told_once() -> None:
+    nodes = [f"/dev/ubd{letter}" for letter in "abcdefghi"]
+    reset = Plan.of(
+        "Start anew", [Step(("blkdiscard", node), "It is blank.", writes_devices=(node,)) for node in nodes]
+    )
+    lines = [line.strip() for line in text(reset) if line.strip()]
+    assert lines[0] == "○ 9 disks, ubda to ubdi: it is blank."
+    assert lines[1:] == ["# blkdiscard /dev/ubda", "and the same for ubdb, ubdc, ubdd, ubde, ubdf, ubdg, ubdh, ubdi"]
+    assert [line[1] for line in text(reset, PlanProgress(4)) if line[1:2].strip()] == ["◐"]
+    assert [line[1] for line in text(reset, PlanProgress(9)) if line[1:2].strip()] == ["✔"]
+
+
+def test_what_is_red_loses_data() -> None:
+    """An array that ends keeps what is on its members: that is a warning, and no word of lost data."""
+    lines = text(operations.zero_superblocks(("/dev/ubda",)))
+    assert lines[0].startswith(" ▲ ")
+    assert not any("lost" in line for line in lines)
 
 
 def test_a_running_plan_shows_what_is_done_and_what_is_not() -> None:

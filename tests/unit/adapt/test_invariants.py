@@ -1,23 +1,22 @@
-"""What must hold for any disks and any reference stripe, on random arrays: ten thousand each in continuous integration.
-
-Elsewhere a few hundred, so that nobody waits half a minute for them; RAIDLAB_REQUIRE=1 asks for all.
-"""
+"""What must hold for any disks and any reference stripe: on 300 random arrays, in the wide tier on ten thousand."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.adapt.interleave import MAXIMUM_TARGETS, VolumeLayout, shortest_run
 from lab.adapt.windows import AdaptLevel, Composition
-from tests.conftest import everything_required
 from tests.unit.adapt.pattern import Pattern
 
 LINES = st.lists(st.integers(1, 24), min_size=3, max_size=12)
 FEW = st.integers(1, 12)
-arrays = settings(max_examples=10_000 if everything_required() else 300, deadline=None)
+few_arrays, many_arrays = settings(max_examples=300), settings(max_examples=10_000)
+patterns = given(LINES, FEW, st.booleans(), st.integers(0, 3))
+tables = given(LINES, FEW, st.integers(1, 9), st.integers(1, 9), st.sampled_from(AdaptLevel))
 
 
 def reference_of(lines: list[int], chosen: int) -> int:
@@ -25,11 +24,22 @@ def reference_of(lines: list[int], chosen: int) -> int:
     return len(lines) - 1 if chosen > 6 else 1 + chosen % (len(lines) - 1)
 
 
-@arrays
-@given(LINES, FEW, st.booleans(), st.integers(0, 3))
+@few_arrays
+@patterns
 def test_a_pattern_uses_each_cell_once_and_keeps_units_whole(
     lines: list[int], chosen: int, spread: bool, repeat: int
 ) -> None:
+    check_pattern(lines, chosen, spread=spread, repeat=repeat)
+
+
+@pytest.mark.wide
+@many_arrays
+@patterns
+def test_ten_thousand_patterns(lines: list[int], chosen: int, spread: bool, repeat: int) -> None:
+    check_pattern(lines, chosen, spread=spread, repeat=repeat)
+
+
+def check_pattern(lines: list[int], chosen: int, *, spread: bool, repeat: int) -> None:
     reference = reference_of(lines, chosen)
     pattern = Pattern.of(lines, reference, spread_holes=spread)
     cells = [(disk, line) for disk, line, _ in pattern.table]
@@ -52,11 +62,22 @@ def test_a_pattern_uses_each_cell_once_and_keeps_units_whole(
     assert pattern.repeats([own * repeat for own in lines]) == repeat
 
 
-@arrays
-@given(LINES, FEW, st.integers(1, 9), st.integers(1, 9), st.sampled_from(AdaptLevel))
+@few_arrays
+@tables
 def test_md_arrays_under_one_table_use_each_cell_once_and_keep_units_whole(
     lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel
 ) -> None:
+    check_table(lines, chosen, stripes, piece, rule)
+
+
+@pytest.mark.wide
+@many_arrays
+@tables
+def test_ten_thousand_tables(lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel) -> None:
+    check_table(lines, chosen, stripes, piece, rule)
+
+
+def check_table(lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel) -> None:
     composition = Composition.of(lines, reference_of(lines, chosen), rule)
     volume = VolumeLayout.of(composition, stripes, piece)
     used: set[tuple[int, int]] = set()

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays.discovery import FoundArray, arrays_in, parse_superblock
-from lab.arrays.kinds import kinds
 from lab.arrays.md import MD
-from lab.disks.inventory import read_heads
-from tests.unit.cli.superblocks import READS, as_read, heads, superblock
+from lab.disks.inventory import LAST_BYTES, read_ends
+from lab.disks.signatures import FIRST_BYTES
+from tests.unit.cli.superblocks import READS, as_read, ends, superblock
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 A, B, C, D = (f"/dev/ubd{letter}" for letter in "abcd")
@@ -22,18 +22,18 @@ def test_one_call_reads_all_disks_and_no_process_is_started() -> None:
     roles = [0, 1, 2]
     fake = FakeMachine()
     fake.answers[READS] = Scripted(stdout=as_read([superblock(0, roles), None, superblock(1, roles)]))
-    read = read_heads(as_machine(fake), [A, B, C], max(kind.head_bytes for kind in kinds()))
+    read = read_ends(as_machine(fake), [A, B, C], FIRST_BYTES)
     (array,) = MD.discover(read, "here")
     assert (array.name, array.devices, array.working_slots) == ("md0", (A, C), (0, 1))
     assert array.refusal == ""
     assert array.is_degraded
     assert array.start_plan(as_machine(fake)).lines() == [f"mdadm --assemble --run /dev/md0 {A} {C}"]
-    assert fake.runs == [(*READS, "20480", A, B, C)]
+    assert fake.runs == [(*READS, str(FIRST_BYTES), str(LAST_BYTES), A, B, C)]
 
 
 def test_a_blank_lab_has_no_arrays() -> None:
-    assert MD.discover(dict(zip((A, B), heads([None, None]), strict=True)), "here") == ()
-    assert read_heads(as_machine(FakeMachine()), [], MD.head_bytes) == {}
+    assert MD.discover(dict(zip((A, B), ends([None, None]), strict=True)), "here") == ()
+    assert read_ends(as_machine(FakeMachine()), [], MD.head_bytes) == {}
 
 
 def test_a_failed_member_is_a_former_one() -> None:
@@ -70,12 +70,24 @@ def test_a_rebuilding_member_does_not_count_as_working() -> None:
     assert "more than it survives" in array.refusal
 
 
-@pytest.mark.parametrize("name", ["server:0", "any:home", "home"])
-def test_a_foreign_array_is_not_started(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("server:0", "its name 'server:0' says that it belongs to the computer 'server'"),
+        ("any:home", "its name 'any:home' is none of the lab's, which are md0 to md999"),
+        ("home", "its name 'home' is none of the lab's, which are md0 to md999"),
+    ],
+)
+def test_an_array_of_another_name_waits_to_be_asked_for(name: str, said: str) -> None:
     roles = [0, 1, 2]
     (array,) = found({node: superblock(number, roles, name=name) for number, node in enumerate((A, B, C))})
-    assert "another system made it" in array.refusal
-    assert array.name == name
+    assert (array.name, array.refusal, array.obstacle, array.needs_asking) == (name, said, "", True)
+    assert array.named_for(["md127"]).name == "md126"
+
+
+def test_what_stands_in_a_name_does_nothing_where_it_is_shown() -> None:
+    (array,) = found({A: superblock(0, [0], level=1, slots=1, name="a\x1b[2J\nmd0")})
+    assert array.name == r"a\x1b[2J\x0amd0"
 
 
 def test_of_two_with_one_name_the_later_is_started() -> None:

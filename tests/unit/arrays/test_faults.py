@@ -18,7 +18,7 @@ def test_breaking_an_array_is_told_to_md_itself() -> None:
     first, second = plan.lines()
     assert first == f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"
     assert "grep -q broken ../array_state && break" in second
-    assert plan.destroys_data
+    assert plan.ends_array
     assert "from 4.3 on it refuses" in plan.steps[0].why
 
 

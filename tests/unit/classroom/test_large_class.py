@@ -20,16 +20,16 @@ import pytest
 from lab.classroom import folder as class_folder
 from lab.classroom.bundle import load_signer, read_bundle, write_bundle
 from lab.classroom.columns import TABLES, read_rows
+from lab.classroom.grading import grading_sheet
 from lab.classroom.kept import KeptPart, held
 from lab.classroom.page import class_page
-from lab.classroom.telling import grading_sheet
 from lab.classroom.view import ClassView, view_class, view_of
 from lab.compare.figures import HEALTHY, is_speed, singles
 from lab.errors import LabError, ResultError
 from lab.report.page.render import render_page
 from lab.results.record import encode_record
 from tests.unit.classroom import students
-from tests.unit.compare.platform_records import HDD, machine, scaled
+from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
 from tests.unit.compare.test_platforms import WRITES, bundle
 
 REPOSITORY = Path(__file__).parents[3]
@@ -43,6 +43,7 @@ def measured(folder: Path, number: int, name: str = "") -> None:
         machine(f"s{number}", scaled(HDD, raid0=factor, raid5=1 / factor), WRITES, seed=number % 6, experiment=each)
         for each in ("x", "y")
     ]
+    records = [measured_by(each, number) for each in records]
     records[1] = msgspec.structs.replace(records[1], id=f"{records[1].id}-2")
     contents = {each.id: {"record.json": encode_record(each)} for each in records}
     signer = load_signer(folder.parent / f"key{number % 30}.pem")
@@ -87,7 +88,7 @@ def by_single_figures(folder: Path) -> ClassView:
     names = sorted(path for path in folder.iterdir())
     with duckdb.connect() as database:
         rows = read_rows((path, path.stat().st_size, path.stat().st_mtime_ns) for path in names)
-        for table in ("outcomes", "lessons", "files"):
+        for table in ("results", "prints", "outcomes", "lessons", "files"):
             marks = ", ".join("?" for _ in TABLES[table])
             kinds = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
             database.execute(f"CREATE TABLE {table} ({kinds})")
@@ -98,8 +99,7 @@ def by_single_figures(folder: Path) -> ClassView:
                 found = read_bundle(path)
                 for result_id in found.ids:
                     record = found.record(result_id)
-                    digest = found.manifest.sha256[f"results/{result_id}/record.json"]
-                    common = (path.name, result_id, digest, record.experiment)
+                    common = (path.name, result_id, record.experiment)
                     for cell in record.cells:
                         for way, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
                             if cell.phase == HEALTHY and section and is_speed(section.iops):
@@ -107,10 +107,9 @@ def by_single_figures(folder: Path) -> ClassView:
                                 figures.append((*common, cell.array, is_single, cell.workload, way, section.iops))
             except LabError:
                 continue
-        text = "file TEXT, result TEXT, digest TEXT, experiment TEXT, unit TEXT, is_single BOOL, workload TEXT"
+        text = "file TEXT, result TEXT, experiment TEXT, unit TEXT, is_single BOOL, workload TEXT"
         database.execute(f"CREATE TABLE figures ({text}, direction TEXT, iops DOUBLE)")
-        database.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
-        database.execute("CREATE VIEW results AS SELECT DISTINCT file, result, digest FROM figures")
+        database.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", figures)
         database.execute(
             "CREATE VIEW medians AS SELECT file, result, experiment, unit, bool_or(is_single) AS is_single, workload,"
             " direction, median(iops) AS iops FROM figures GROUP BY ALL"
@@ -133,7 +132,7 @@ def test_one_process_two_and_every_single_figure_give_the_same(folder: Path, tmp
     expected = by_single_figures(folder)
     assert len(expected.rows) > 10
     assert len(expected.problems) == 3
-    assert expected.copies == (("s003.zip", "u2-copy.zip"),) * 2
+    assert [(each.files, each.is_altered) for each in expected.copies] == []
     for processes in (1, 2):
         cache = tmp_path / f"cache{processes}"
         assert view_class(folder, cache, processes=processes) == expected
@@ -231,7 +230,7 @@ def writes(self, *rest):
     return part
 
 kept.KeptClass.add, kept.KeptClass._written = adds, writes
-signals.install(print)
+signals.install()
 with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
     pass
 """
@@ -312,3 +311,15 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
     assert "delete" not in caught.value.hint
     assert sorted(kept_in(cache).iterdir()) == before
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
+
+
+def test_two_names_that_look_alike_are_two_bundles(tmp_path: Path, cache: Path) -> None:
+    folder = tmp_path / "bundles"
+    folder.mkdir()
+    measured(folder, 1, r"a\udcff.zip")
+    measured(folder, 2)
+    (folder / "s002.zip").rename(folder / os.fsdecode(b"a\xff.zip"))
+    for _ in range(2):
+        with class_folder.open_class(folder, cache) as database:
+            names = database.execute("SELECT file FROM files ORDER BY file").fetchall()
+        assert names == [(r"a\\udcff.zip",), (r"a\udcff.zip",)]

@@ -27,17 +27,19 @@ from lab.classroom.bundle import (
     read_practice,
     write_bundle,
 )
+from lab.classroom.grading import grading_sheet
 from lab.classroom.practice import decode_outcome, decode_progress, practice_of, read_all
-from lab.classroom.telling import grading_sheet
 from lab.classroom.view import view_class
 from lab.cli.main import run
-from lab.drills.case import DrillOutcome, DrillStore
+from lab.drills.case import DrillOutcome
 from lab.errors import ExitCode, LabError, ResultError
 from lab.lessons.engine import Progress
 from lab.lessons.store import LessonStore, StudentState
 from lab.machine import Host
 from lab.results.store import ResultStore
+from lab.units import counted
 from tests.unit.classroom import students
+from tests.unit.drills.outcomes import put_outcome
 from tests.unit.results.test_fuzzed_results import change_tree
 
 OWN = students.practice(3)
@@ -56,7 +58,7 @@ def host(tmp_path: Path) -> Host:
     lessons = LessonStore(host.state)
     for place, data in OWN.items():
         if place.startswith("drills/"):
-            DrillStore(host).keep(msgspec.json.decode(data, type=DrillOutcome))
+            put_outcome(host, msgspec.json.decode(data, type=DrillOutcome))
         else:
             lessons.keep_progress(msgspec.json.decode(data, type=Progress))
     lessons.keep_desk(StudentState(seed="secret"))
@@ -255,7 +257,7 @@ def test_the_command_hands_practice_in(
     folder.mkdir()
     assert run(["export", "--practice", "--to", str(folder / "own.zip")]) == ExitCode.DONE
     drills = sum(place.startswith("drills/") for place in OWN)
-    assert f"{len(OWN) - drills} lessons and {drills} ended drills" in capsys.readouterr().out
+    assert f"{counted(len(OWN) - drills, 'lesson')} and {counted(drills, 'ended drill')}" in capsys.readouterr().out
     assert run(["class", str(folder)]) == ExitCode.DONE
     assert students.DRILL in capsys.readouterr().out
     assert run(["export", "--practice", "--fio-plot", "--to", str(tmp_path / "x")]) == ExitCode.USAGE

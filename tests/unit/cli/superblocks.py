@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Sequence
 
 from lab.arrays.discovery import SUPERBLOCK_OFFSET
-from lab.arrays.kinds import kinds
+from lab.disks.inventory import LAST_BYTES, DiskEnds
+from lab.disks.signatures import FIRST_BYTES
 
 UUID = "8289b1b6-da01-902e-5c34-d7ae6fb932ca"
 
@@ -43,12 +44,15 @@ READS = ("agent:read-heads",)
 """How a fake machine is asked for the first bytes of disks."""
 
 
-def heads(disks: Sequence[bytes | None]) -> list[bytes]:
-    """The first bytes of disks with these superblocks, as much as every kind of array asks for."""
-    length = max(kind.head_bytes for kind in kinds())
-    return [(bytes(SUPERBLOCK_OFFSET) + (data or b"")).ljust(length, b"\0") for data in disks]
+def ends(disks: Sequence[bytes | None]) -> list[DiskEnds]:
+    """The ends of disks with these superblocks, as much as every look asks for."""
+    return [
+        DiskEnds((bytes(SUPERBLOCK_OFFSET) + (data or b"")).ljust(FIRST_BYTES, b"\0"), bytes(4096), bytes(LAST_BYTES))
+        for data in disks
+    ]
 
 
 def as_read(disks: Sequence[bytes | None]) -> str:
     """What the program returns that reads them."""
-    return base64.b64encode(zlib.compress(b"".join(heads(disks)))).decode()
+    read = b"".join(each.first + each.old_place + each.last for each in ends(disks))
+    return base64.b64encode(zlib.compress(read)).decode()

@@ -150,13 +150,18 @@ def test_every_operation_can_be_printed(
         (["re-add", "md0", "disk02"], "disk02 is in md0 already (in sync): it missed nothing"),
         (["show", "md7"], "no array md7"),
         (["assemble", "md0"], "already running"),
+        (["add", "md0", "disk02"], "disk02 is in md0 already (in sync)"),
+        (["replace", "md0", "disk03", "disk03"], "disk03 is in md0 already (in sync)"),
+        (["grow", "md0", "--members", "disk02"], "disk02 is in md0 already (in sync)"),
     ],
 )
 def test_what_the_state_does_not_allow_has_status_1(
     arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--on", "uml:", "array", *arguments]) == 1
-    assert said in capfd.readouterr().err
+    told = capfd.readouterr().err
+    assert said in told
+    assert "disks reset" not in told, "which would be refused"
 
 
 @pytest.mark.parametrize(
@@ -188,6 +193,28 @@ def test_show_is_text_and_json(capfd: pytest.CaptureFixture[str]) -> None:
     assert array["name"] == "md0"
     assert array["theory"]["write_penalty"] == 4
     assert [member["disk"] for member in array["members"]][:3] == ["disk01", "disk02", "disk03"]
+
+
+def test_what_is_refused_wakes_no_array(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    running(machine, "raid5-failed")
+    machine.files |= {"/sys/block/md0/md/array_state": "read-auto\n", "/sys/block/ubde/ro": "1\n"}
+    assert run(["--on", "local:", "array", "add", "md0", "disk05", "--plan", "--quiet"]) == 0
+    assert "mdadm --readwrite /dev/md0" in capfd.readouterr().out
+    assert run(["--on", "local:", "array", "add", "md0", "disk05"]) == 1
+    assert "/dev/ubde: it is read-only" in capfd.readouterr().err
+    assert not [argv for argv in machine.runs if "--readwrite" in argv]
+
+
+def test_the_cost_of_a_small_write_is_that_of_the_complete_array(
+    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for label, says_so in (("raid6-assume-clean", False), ("raid5-failed", True)):
+        running(machine, label)
+        assert run(["--on", "uml:", "array", "show", "md0"]) == 0
+        (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("small write")]
+        assert (
+            line.endswith("; this holds for the complete array, not while a member is missing or rebuilding") is says_so
+        )
 
 
 @pytest.mark.usefixtures("raid5")

@@ -29,7 +29,8 @@ def test_two_bundles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "speed-up over one disk" in said
     assert "single is faster than raid5" in said
     assert "flips: slower" in said
-    assert "of 12 conclusions, on ssh:ssd, physical: carries over 10, flips 2" in said
+    assert "A: ssh:hdd, physical\nB: ssh:ssd, physical\n" in said
+    assert "of 12 conclusions on A, on B: carries over 10, flips 2" in said
     assert "carries over: faster" in said
     # Raw figures of two machines are never side by side.
     assert "52000" not in said
@@ -59,3 +60,68 @@ def test_results_of_two_machines_in_the_store_point_to_ratios(folder: Path, caps
     assert "--platforms" in capsys.readouterr().err
     assert run(["compare", "--platforms", first, second]) == ExitCode.DONE
     assert "speed-up" in capsys.readouterr().out
+
+
+def test_the_tables_fit_into_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundles = [str(folder / "hdd.zip"), str(folder / "ssd.zip")]
+    for columns in (60, 80, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run(["compare", *bundles]) == ExitCode.DONE
+        said = capsys.readouterr().out
+        assert max(map(len, said.splitlines())) <= columns
+        assert "flips: slower" in said
+        assert "3.9" in said
+    # A pipe has no width: one line for each row, for tools.
+    monkeypatch.delenv("COLUMNS")
+    assert run(["compare", *bundles]) == ExitCode.DONE
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
+
+
+@pytest.mark.parametrize(("repeats", "shown"), [(1, "(1 repeat)"), (2, "(2 repeats)"), (5, "(5 repeats)"), (6, "[")])
+def test_too_few_repeats_have_no_interval_and_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], repeats: int, shown: str
+) -> None:
+    for name, seed in (("one", 0), ("two", 1)):
+        record = machine(name, HDD, HDD, repeats=repeats, seed=seed)
+        bundle(tmp_path / f"{name}.zip", record, tmp_path / "key.pem")
+    assert run(["compare", str(tmp_path / "one.zip"), str(tmp_path / "two.zip")]) == ExitCode.DONE
+    said = capsys.readouterr().out
+    ratios = [line for line in said.splitlines() if line.startswith("speed-up") and "raid0" in line]
+    assert ratios
+    assert all(line.count(shown) == 2 for line in ratios)
+    assert ("too few repeats: where their number stands" in said) is (repeats < 6)
+    assert all(("[" in line) is (repeats == 6) for line in ratios)
+
+
+@pytest.mark.parametrize(("repeats", "is_enough"), [(1, False), (2, False), (3, False), (4, True)])
+def test_two_results_with_too_few_repeats_have_no_interval_and_say_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    repeats: int,
+    is_enough: bool,
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    for seed in (0, 1):
+        bundle(tmp_path / "a.zip", machine("a", HDD, HDD, repeats=repeats, seed=seed), tmp_path / "key.pem")
+        assert run(["results", "import", str(tmp_path / "a.zip")]) == ExitCode.DONE
+    capsys.readouterr()
+    assert run(["compare", "20261121T100000Z-a", "20261121T100001Z-a"]) == ExitCode.DONE
+    rows = [line for line in capsys.readouterr().out.splitlines() if "IOPS" in line]
+    assert rows
+    assert all(("too few repeats" in line) is not is_enough for line in rows)
+    assert all((" to " in line) is is_enough for line in rows)
+
+
+def test_what_cannot_be_told_is_one_line_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, seed in (("one", 0), ("two", 1)):
+        record = machine(name, HDD, HDD, repeats=3, seed=seed)
+        bundle(tmp_path / f"{name}.zip", record, tmp_path / "key.pem")
+    assert run(["compare", str(tmp_path / "one.zip"), str(tmp_path / "two.zip")]) == ExitCode.DONE
+    lines = [line for line in capsys.readouterr().out.splitlines() if "cannot tell" in line]
+    assert sum("12 pairs of arrays" in line for line in lines) == 1
+    assert sum("cannot tell (12)" in line for line in lines) == 1
+    # The summary, the row and the reason.
+    assert len(lines) == 3

@@ -48,8 +48,8 @@ def test_the_course_is_listed_without_a_machine(machine: FakeMachine, capfd: pyt
 
 def test_a_lesson_is_begun_shown_and_left(capfd: pytest.CaptureFixture[str]) -> None:
     text = said(capfd, "lesson", "start", "1")
-    assert "# What a disk promises" in text
-    assert "- `same`" in text
+    assert "What a disk promises\n" in text
+    assert "• 'same'" in text
     assert "Step 1 of 4" in said(capfd, "lesson")
     assert ">  01-what-a-disk-promises" in said(capfd, "lesson", "list")
     said(capfd, "lesson", "leave")
@@ -77,10 +77,14 @@ def test_a_number_is_typed_compared_and_kept(tmp_path: Path, capfd: pytest.Captu
         'check = [{ that = "array.level", level = "{seed.level}" }, { that = "array.healthy" }]', "check = []", 1
     )
     path = str(write(tmp_path, text))
-    assert "**Read off** How much? (TB)" in said(capfd, "lesson", "start", path)
+    assert "Read off" not in said(capfd, "lesson", "start", path), "the prediction comes first"
+    for typed in ("lots", "125"):
+        assert f"there is no answer '{typed}'" in said(capfd, "lesson", "answer", typed, status=2)
+    predicted = said(capfd, "lesson", "answer", "no")
+    assert 'You predicted "no".' in predicted
+    assert "Read off How much? (TB)" in predicted
     assert "'lots' is no number" in said(capfd, "lesson", "answer", "lots", status=2)
-    assert "You predicted: no" in said(capfd, "lesson", "answer", "no")
-    assert "125 TB is not what is there" in said(capfd, "lesson", "answer", "125", status=1)
+    assert "125 TB is not the right number" in said(capfd, "lesson", "answer", "125", status=1)
     shown = value(capfd, "lesson", "show")["step"]
     assert (shown["read"], shown["number"], shown["answer"]) == (
         {"question": "How much?", "unit": "TB"},
@@ -93,7 +97,7 @@ def test_a_number_is_typed_compared_and_kept(tmp_path: Path, capfd: pytest.Captu
 def test_the_prediction_is_kept_and_checked(capfd: pytest.CaptureFixture[str]) -> None:
     said(capfd, "lesson", "start", "1")
     assert "did you mean 'same'" in said(capfd, "lesson", "answer", "sam", status=2)
-    assert "You predicted: about as many answers" in said(capfd, "lesson", "answer", "same")
+    assert 'You predicted "about as many answers' in said(capfd, "lesson", "answer", "same")
     text = said(capfd, "lesson", "check", status=1)
     assert "✓ your prediction is given" in text
     assert "✗ theory and measurement agree on the IOPS: many-at-a-time against one-at-a-time" in text
@@ -104,15 +108,18 @@ def test_the_prediction_is_kept_and_checked(capfd: pytest.CaptureFixture[str]) -
 def test_hints_are_graded(capfd: pytest.CaptureFixture[str]) -> None:
     said(capfd, "lesson", "start", "1")
     texts = [said(capfd, "lesson", "hint") for _ in range(3)]
-    assert [text.split("**")[1] for text in texts] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3"]
+    assert [text[:11] for text in texts] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3"]
     assert "raidlab lesson measure depth" in texts[2]
-    assert value(capfd, "lesson", "show")["step"]["hints_shown"][0] in texts[0]
+    assert value(capfd, "lesson", "show")["step"]["hints_shown"][0].split(" ")[0] in texts[0]
 
 
 def test_what_the_lab_would_do_is_printed(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
     said(capfd, "lesson", "start", "1")
     machine.runs.clear()
+    assert value(capfd, "lesson", "show")["step"]["by_hand"] == [], "that is the last hint"
     assert said(capfd, "lesson", "do", "--plan") == "raidlab lesson measure depth\n"
+    shown = value(capfd, "lesson", "show")["step"]
+    assert (len(shown["hints_shown"]), shown["by_hand"]) == (3, ["raidlab lesson measure depth"])
     assert machine.runs == []
 
 
@@ -150,7 +157,10 @@ def test_an_unknown_lesson_names_the_nearest(capfd: pytest.CaptureFixture[str]) 
 
 
 def test_a_lesson_file_is_verified(capfd: pytest.CaptureFixture[str], mine: str, tmp_path: Path) -> None:
-    assert said(capfd, "lesson", "verify", mine) == "01-first: sound\n"
+    told = said(capfd, "lesson", "verify", mine)
+    # A long path is shortened.
+    assert told.startswith(f"01-first: sound in form; '{mine[:40]}")
+    assert "does not come with raidlab: this lesson runs no shell lines" in told
     bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
     assert "minutes is 99" in said(capfd, "lesson", "verify", str(bad), status=2)
     assert "12-choosing-a-level: sound" in said(capfd, "lesson", "verify")
@@ -162,10 +172,18 @@ def test_damaged_progress_is_told_and_can_be_begun_anew(capfd: pytest.CaptureFix
     progress.write_text("{", encoding="utf-8")
     assert "--again" in said(capfd, "lesson", "show", status=1)
     assert "01-what-a-disk-promises" in said(capfd, "lesson", "list")
-    assert "# What a disk promises" in said(capfd, "lesson", "start", "1", "--again")
+    assert "What a disk promises\n" in said(capfd, "lesson", "start", "1", "--again")
 
 
 def test_other_commands_do_not_mind_a_damaged_desk(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     said(capfd, "lesson", "start", "1")
     (tmp_path / "lessons" / "01-what-a-disk-promises.json").write_text("{", encoding="utf-8")
     assert "the lesson cannot be followed" in said(capfd, "disks")
+
+
+def test_a_step_that_measures_names_its_command_before_and_after_the_prediction(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    said(capfd, "lesson", "start", "1")
+    assert "Measure 'raidlab lesson measure depth'" in said(capfd, "lesson", "show")
+    assert "Measure 'raidlab lesson measure depth'" in said(capfd, "lesson", "answer", "same")

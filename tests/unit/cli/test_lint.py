@@ -63,6 +63,42 @@ def test_a_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert "shared-backing-disk" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.fio", b"", "there is no fio job in it"),
+        ("shared.fio", b"[global]\nbs=4k\n", "there is no fio job in it"),
+        ("junk.fio", b"Dear reader,\nthis is a letter.\n", "there is no fio job in it"),
+        ("binary.fio", b"\x00\x01[a]\n", "byte 1 is zero"),
+        ("latin.fio", b"[a]\n; \xe9\n", "byte 7 is not UTF-8"),
+        ("empty.sh", b"", "there is no command in it"),
+        ("comments.sh", b"#!/bin/bash\n\n# nothing yet\n", "there is no command in it"),
+        ("binary.sh", b"\x7fELF\x02\x01\x01\x00", "byte 8 is zero"),
+        ("empty.toml", b"", "key 'arrays' is missing"),
+        ("empty.json", b"", "is damaged"),
+        ("empty.zip", b"", "is no export of raidlab"),
+    ],
+)
+def test_a_file_in_which_there_is_nothing_to_judge_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert run(["lint", str(tmp_path / name)]) in (ExitCode.FAILED, ExitCode.USAGE)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    assert name in told.err
+    assert "next:" in told.err
+
+
+def test_options_before_a_section_are_told_where_they_belong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.fio").write_text("bs=4k\n[a]\ntime_based\nruntime=9\n")
+    assert run(["lint", str(tmp_path / "a.fio")]) == ExitCode.DONE
+    assert "put options of fio below a [section]" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["nothing-of-that-name", "missing.fio", "missing.json"])
 def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert run(["lint", name]) in (ExitCode.FAILED, ExitCode.USAGE)

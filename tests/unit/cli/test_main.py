@@ -46,7 +46,7 @@ def test_version_loads_next_to_nothing(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_a_plan_loads_nothing_that_renders() -> None:
     loaded = loaded_by("array", "create", "--level", "raid5", "--disks", "disk01,disk02,disk03", "--plan")
-    assert "lab.cli.array_create" in loaded
+    assert "lab.actions.create" in loaded
     heavy = {"rich", "textual", "numpy", "lab.cli.watch", "lab.cli.results", "lab.doctor", "tui"}
     assert not loaded & heavy
 
@@ -129,7 +129,7 @@ def test_a_bug_leaves_its_traceback_in_a_file(
         (["disks", "add", "--kind", "floppy"], "floppy"),
         (["disks", "add", "--kind", "physical"], "a path is needed"),
         (["disks", "remove"], "no disk was named"),
-        (["array", "grow", "md0"], "grow what"),
+        (["array", "grow", "md0"], "nothing to grow"),
     ],
 )
 def test_usage_errors_have_status_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -143,7 +143,7 @@ def test_verdicts_on_faults_are_told_beside_results_and_alone(
     store: Stored, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["report", "--faults", "latest"]) == ExitCode.FAILED
-    assert "no scenario has been played yet" in capfd.readouterr().err
+    assert "there is no run of scenarios in" in capfd.readouterr().err
     begun_run(Host.real("tests"), "uml:", 3, ["fail-one"]).add(
         ScenarioOutcome(
             number=1, id="fail-one", title="One fails", model="m", must=("it holds",), sources=("md(4)",),

@@ -47,5 +47,19 @@ def machine(
     )
 
 
+def measured_by(record: ResultRecord, student: int) -> ResultRecord:
+    """The same speeds as another student would have measured them: no two have the same latencies and times."""
+    cells = []
+    for each in record.cells:
+        sections = {
+            name: msgspec.structs.replace(section, mean_seconds=section.mean_seconds + 1e-9 * (student + 1))
+            for name in ("reads", "writes")
+            if (section := getattr(each.figures, name)) is not None
+        }
+        cells.append(msgspec.structs.replace(each, figures=msgspec.structs.replace(each.figures, **sections)))
+    timings = msgspec.structs.replace(record.timings, total_seconds=300.0 + 0.001 * student)
+    return msgspec.structs.replace(record, cells=tuple(cells), timings=timings)
+
+
 def scaled(values: Mapping[str, float], **factors: float) -> dict[str, float]:
     return {name: value * factors.get(name, 1.0) for name, value in values.items()}

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from lab.classroom.bundle import Bundle, read_bundle
+from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
 from lab.classroom.command import box
+from lab.classroom.standing import CopiedWork
+from lab.classroom.telling import cautions
 from lab.classroom.view import ClassRow, view_class
 from lab.cli.main import run
 from lab.errors import ExitCode, RequirementMissing, ResultError
-from tests.unit.compare.platform_records import HDD, machine, scaled
+from lab.results.record import ResultRecord, encode_record
+from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
 from tests.unit.compare.test_platforms import WRITES, bundle
 
 FACTORS = (0.98, 0.99, 1.0, 1.01, 1.02)
@@ -26,9 +32,12 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "class"
     made.mkdir()
     for number, factor in enumerate(FACTORS):
-        record = machine(f"s{number}", scaled(HDD, raid0=factor), WRITES, seed=number)
-        bundle(made / f"s{number}.zip", record, tmp_path / f"key{number}.pem")
+        bundle(made / f"s{number}.zip", student(number, factor), tmp_path / f"key{number}.pem")
     return made
+
+
+def student(number: int, factor: float) -> ResultRecord:
+    return measured_by(machine(f"s{number}", scaled(HDD, raid0=factor), WRITES, seed=number), number)
 
 
 def row_of(rows: tuple[ClassRow, ...], array: str = "raid0") -> ClassRow:
@@ -63,9 +72,133 @@ def test_edited_truncated_and_newer_bundles_are_named_and_left_out(folder: Path,
 
 
 def test_a_copied_measurement_is_found(folder: Path, tmp_path: Path) -> None:
-    record = machine("s0", scaled(HDD, raid0=FACTORS[0]), WRITES, seed=0)
-    bundle(folder / "copy.zip", record, tmp_path / "key9.pem")
-    assert view_class(folder, tmp_path / "cache").copies == (("copy.zip", "s0.zip"),)
+    bundle(folder / "copy.zip", student(0, FACTORS[0]), tmp_path / "key9.pem")
+    (copy,) = view_class(folder, tmp_path / "cache").copies
+    assert copy == CopiedWork("x", ("copy.zip", "s0.zip"), is_altered=False)
+
+
+def test_what_a_student_hands_in_again_is_no_copy(folder: Path, tmp_path: Path) -> None:
+    bundle(folder / "s0-week-2.zip", student(0, FACTORS[0]), tmp_path / "key0.pem")
+    assert view_class(folder, tmp_path / "cache").copies == ()
+
+
+def without_base(record: ResultRecord, workload: str) -> ResultRecord:
+    """The single disk was not measured under this load."""
+    kept = (each for each in record.cells if (each.array, each.workload) != ("single", workload))
+    return msgspec.structs.replace(record, cells=tuple(kept))
+
+
+def test_a_load_that_the_single_disk_lacks_is_said_to_be_left_out(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (0, 1):
+        lacking = without_base(student(number, FACTORS[number]), "rand-write-4k")
+        bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
+    said = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is nothing to divide by"
+    page = tmp_path / "class.html"
+    assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
+    assert f"\nx, {said}" in capsys.readouterr().out
+    assert said in page.read_text()
+    (left_out,) = view_class(folder, tmp_path / "cache").left_out
+    assert (left_out.workload, left_out.results, left_out.words) == ("rand-write-4k", 2, said)
+    # Where everything is measured, nothing is said.
+    for number in (0, 1):
+        bundle(folder / f"s{number}.zip", student(number, FACTORS[number]), tmp_path / f"key{number}.pem")
+    assert view_class(folder, tmp_path / "cache").left_out == ()
+
+
+def test_a_class_whose_single_disks_lack_every_load_is_told(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, factor in enumerate(FACTORS):
+        lacking = without_base(without_base(student(number, factor), "rand-write-4k"), "rand-read-4k")
+        bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
+    page = tmp_path / "class.html"
+    assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
+    assert capsys.readouterr().out.count("of 5 results: not measured on single") == 2
+    assert page.read_text().count("of 5 results: not measured on single") == 2
+
+
+def with_figures(record: ResultRecord, changes: Mapping[str, float], *, cells: int) -> ResultRecord:
+    """The first cells with other figures of their reads."""
+    changed = []
+    for number, cell in enumerate(record.cells):
+        reads = cell.figures.reads
+        if number < cells and reads is not None:
+            factor = {name: getattr(reads, name) * by for name, by in changes.items()}
+            figures = msgspec.structs.replace(cell.figures, reads=msgspec.structs.replace(reads, **factor))
+            cell = msgspec.structs.replace(cell, figures=figures)
+        changed.append(cell)
+    return msgspec.structs.replace(record, cells=tuple(changed))
+
+
+@pytest.mark.parametrize(
+    "disguise", ["a space", "no line end", "another order", "names", "times", "one figure", "half"]
+)
+def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) -> None:
+    record = student(1, FACTORS[1])
+    text = encode_record(record)
+    match disguise:
+        case "a space":
+            text += b" "
+        case "no line end":
+            text = text.rstrip()
+        case "another order":
+            text = msgspec.json.encode(dict(reversed(list(msgspec.json.decode(text).items()))))
+        case "names":
+            conditions = msgspec.structs.replace(record.conditions, host_name="mine", target="local:")
+            text = encode_record(msgspec.structs.replace(record, conditions=conditions, stamps=("mine",)))
+        case "times":
+            cells = tuple(msgspec.structs.replace(each, started_utc="2026-11-22T10:00:00Z") for each in record.cells)
+            text = encode_record(msgspec.structs.replace(record, created_utc="2026-11-22T10:00:00Z", cells=cells))
+        case "one figure":
+            text = encode_record(with_figures(record, {"iops": 1.1}, cells=1))
+        case "half":
+            half = with_figures(record, {"iops": 1.1, "mean_seconds": 0.9}, cells=len(record.cells) // 2)
+            text = encode_record(msgspec.structs.replace(half, created_utc="2026-11-22T10:00:00Z"))
+    data = write_bundle({record.id: {"record.json": text}}, load_signer(tmp_path / "thief.pem"))
+    (folder / "thief.zip").write_bytes(data)
+    found = view_class(folder, tmp_path / "cache")
+    (copy,) = found.copies
+    assert copy.files == ("s1.zip", "thief.zip")
+    assert copy.is_altered is (disguise not in ("a space", "no line end", "another order"))
+    assert any("the same measurement at x" in told and "thief.zip" in told for told in cautions(found))
+
+
+def test_the_documents_of_fio_give_a_copy_away(tmp_path: Path) -> None:
+    folder = tmp_path / "class"
+    folder.mkdir()
+    for number, name in enumerate(("honest", "thief", "other")):
+        record = student(number, FACTORS[number])
+        documents = {f"raw/{place:04d}.json.gz": {"iops": 7 if name != "other" else 8} for place in range(3)}
+        named = zip(record.cells, [*documents, *[""] * len(record.cells)], strict=False)
+        cells = tuple(msgspec.structs.replace(each, raw_file=raw) for each, raw in named)
+        files = {"record.json": encode_record(msgspec.structs.replace(record, cells=cells))}
+        # The thief's have other spaces, and are packed in another way.
+        gap = 3 if name == "thief" else 1
+        for place, document in documents.items():
+            text = msgspec.json.format(msgspec.json.encode(document), indent=gap)
+            files[place] = gzip.compress(text, compresslevel=gap)
+        signer = load_signer(tmp_path / f"{name}.pem")
+        (folder / f"{name}.zip").write_bytes(write_bundle({record.id: files}, signer))
+    (copy,) = view_class(folder, tmp_path / "cache").copies
+    assert copy == CopiedWork("x", ("honest.zip", "thief.zip"), is_altered=True)
+
+
+def test_equal_figures_in_virtual_time_are_no_copy(tmp_path: Path) -> None:
+    folder = tmp_path / "class"
+    folder.mkdir()
+    first = student(0, 1.0)
+    for number in range(3):
+        conditions = msgspec.structs.replace(first.conditions, is_virtual_time=True)
+        timings = msgspec.structs.replace(first.timings, total_seconds=20.0 + number)
+        record = msgspec.structs.replace(first, conditions=conditions, timings=timings)
+        bundle(folder / f"s{number}.zip", record, tmp_path / f"key{number}.pem")
+    shutil.copy(folder / "s0.zip", tmp_path / "s0.zip")
+    assert view_class(folder, tmp_path / "cache").copies == ()
+    bundle(folder / "thief.zip", read_bundle(tmp_path / "s0.zip").record(first.id), tmp_path / "thief.pem")
+    (copy,) = view_class(folder, tmp_path / "cache").copies
+    assert copy.files == ("s0.zip", "thief.zip")
 
 
 def test_a_value_far_from_the_others_is_named(folder: Path, tmp_path: Path) -> None:
@@ -85,8 +218,7 @@ def test_only_what_changed_is_read_again(folder: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr("lab.classroom.columns.read_bundle", note)
     assert view_class(folder, tmp_path / "cache") == before
     assert read == []
-    changed = machine("s0", scaled(HDD, raid0=1.03), WRITES, seed=0)
-    bundle(folder / "s0.zip", changed, tmp_path / "key0.pem")
+    bundle(folder / "s0.zip", student(0, 1.03), tmp_path / "key0.pem")
     os.utime(folder / "s0.zip", ns=(1, 1))
     (folder / "s4.zip").unlink()
     after = view_class(folder, tmp_path / "cache")

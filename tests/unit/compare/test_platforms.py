@@ -24,7 +24,7 @@ from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.store import ResultStore, decode_record
 from lab.results.verdicts import RatioOutcome
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
-from tests.unit.results.records import cell, record
+from tests.unit.results.records import CONDITIONS, cell, record
 
 WRITES = {"single": 100, "raid0": 390, "raid1": 98, "raid5": 90}
 # Here parity is cheap: RAID 5 writes faster than one disk.
@@ -187,3 +187,33 @@ def test_more_pairs_than_can_be_told_apart_are_refused_at_once() -> None:
 
 def cells_of(iops: Mapping[str, float]) -> tuple[CellRecord, ...]:
     return tuple(cell(name, "w", 0, read_iops=value) for name, value in iops.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"is_virtual_time": True}, ("virtual time", "real time")),
+        ({"is_virtual_time": True, "host_name": "b"}, ("virtual time", "real time")),
+        ({"host_name": "b"}, ("b", "a")),
+        ({"kernel_release": "7.0"}, ("kernel 7.0", f"kernel {CONDITIONS.kernel_release}")),
+        ({}, ("20261121T100001Z-a", "20261121T100000Z-a")),
+    ],
+)
+def test_machines_of_one_name_are_called_by_what_they_differ_in(
+    changes: dict[str, object], expected: tuple[str, str]
+) -> None:
+    first, second = (machine("a", HDD, WRITES, embedded=True, seed=seed) for seed in (0, 1))
+    conditions = msgspec.structs.replace(second.conditions, **changes)
+    found = compared(msgspec.structs.replace(second, conditions=conditions), first)
+    assert [each.name.rpartition("(")[2].rstrip(")") for each in found.platforms] == list(expected)
+
+
+def test_three_machines_of_one_name_that_no_single_word_tells_apart() -> None:
+    records = [machine("a", HDD, WRITES, embedded=True, seed=seed) for seed in range(3)]
+    changes: list[dict[str, object]] = [{}, {"is_virtual_time": True}, {"is_virtual_time": True, "host_name": "b"}]
+    told = [
+        msgspec.structs.replace(each, conditions=msgspec.structs.replace(each.conditions, **change))
+        for each, change in zip(records, changes, strict=True)
+    ]
+    names = [each.name for each in compared(*told).platforms]
+    assert [name.rpartition("(")[2] for name in names] == ["real time, a)", "virtual time, a)", "virtual time, b)"]

@@ -102,21 +102,36 @@ def test_ram_disks_of_unequal_sizes_are_refused() -> None:
         ram_attachments(wanted)
 
 
+ZEROED_ENDS = [
+    f"blkdiscard --force --zeroout --length {MIB} --offset 0 /dev/ubda",
+    f"blkdiscard --force --zeroout --length {MIB} --offset {lab_disk().size_bytes - MIB} /dev/ubda",
+]
+
+
 @pytest.mark.parametrize(
-    ("kind", "line"),
+    ("kind", "lines"),
     [
-        (DiskKind.FILE, "blkdiscard --force /dev/ubda"),
-        (DiskKind.LOOP, "blkdiscard --force /dev/ubda"),
-        (DiskKind.VIRTIO, "blkdiscard --force /dev/ubda"),
-        (DiskKind.SPINDLE, "blkdiscard --force /dev/ubda"),
-        (DiskKind.RAM, "blkdiscard --force --zeroout /dev/ubda"),
-        (DiskKind.PHYSICAL, "wipefs --all /dev/ubda"),
+        (DiskKind.FILE, ["blkdiscard --force /dev/ubda"]),
+        (DiskKind.LOOP, ["blkdiscard --force /dev/ubda"]),
+        (DiskKind.VIRTIO, ["blkdiscard --force /dev/ubda", *ZEROED_ENDS]),
+        (DiskKind.SPINDLE, ["blkdiscard --force /dev/ubda"]),
+        (DiskKind.RAM, ["blkdiscard --force --zeroout /dev/ubda"]),
+        (DiskKind.PHYSICAL, ["wipefs --all /dev/ubda", *ZEROED_ENDS]),
     ],
 )
-def test_reset(kind: DiskKind, line: str) -> None:
+def test_reset(kind: DiskKind, lines: list[str]) -> None:
     plan = reset_plan(lab_disk(kind=kind))
-    assert plan.lines() == [line]
-    assert [(step.danger, step.writes_devices) for step in plan.steps] == [(Danger.DATA, ("/dev/ubda",))]
+    assert plan.lines() == lines
+    assert {(step.danger, step.writes_devices) for step in plan.steps} == {(Danger.DATA, ("/dev/ubda",))}
+
+
+def test_after_a_reset_the_kernel_forgets_the_partitions() -> None:
+    assert reset_plan(lab_disk(), has_partitions=True).lines()[-1] == "blockdev --rereadpt /dev/ubda"
+
+
+def test_a_drive_that_lies_on_a_device_may_discard_without_erasing() -> None:
+    disk = lab_disk(kind=DiskKind.SPINDLE, backing="/dev/vdb")
+    assert reset_plan(disk).lines()[1:] == ZEROED_ENDS
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lab.disks.backing import with_backing
@@ -24,7 +26,8 @@ def machine(*, signed: str = "") -> FakeMachine:
     """vdb is in an array; the others are free."""
     holders = {"vdb": ("md0",)}
     fake = machine_of(*(Device(f"vd{letter}", holders=holders.get(f"vd{letter}", ())) for letter in "bcde"))
-    fake.answers[("wipefs", "--noheadings")] = Scripted(stdout=signed)
+    found = [{"device": name, "type": "ext4"} for name in signed.split()]
+    fake.answers[("wipefs", "--json")] = Scripted(stdout=json.dumps({"signatures": found}))
     return fake
 
 

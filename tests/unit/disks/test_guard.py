@@ -12,8 +12,9 @@ import pytest
 from lab.disks.guard import Guard
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.disks.lab import Lab, packed
-from lab.errors import CommandFailed, DeviceRefused, ModuleMissing, SpecError
+from lab.errors import CommandFailed, DeviceRefused, ModuleMissing, SpecError, ToolMissing
 from lab.plans import Danger, Plan, Step
+from tests.unit.cli.superblocks import as_read
 from tests.unit.disks.machines import SIZE, Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 
@@ -186,11 +187,44 @@ def blank_check(machine: FakeMachine, answer: Scripted, *nodes: str) -> None:
     Guard(machine, [lab_disk()]).check_blank(nodes or ("/dev/ubda",))
 
 
-@pytest.mark.parametrize("said", [WIPEFS_BLANK, "", WIPEFS_EXT4.replace("ext4", "linux_raid_member")])
-def test_a_blank_disk_or_one_of_a_stopped_array_passes(said: str) -> None:
+@pytest.mark.parametrize("said", [WIPEFS_BLANK, ""])
+def test_a_blank_disk_passes(said: str) -> None:
     machine = machine_of(UBDA)
     blank_check(machine, Scripted(said))
-    assert machine.runs == [("wipefs", "--json", "/dev/ubda")]
+    assert machine.runs[1:] == [("wipefs", "--json", "/dev/ubda")]
+
+
+def test_metadata_of_an_array_are_refused_except_where_they_are_expected() -> None:
+    answer = Scripted(WIPEFS_EXT4.replace("ext4", "linux_raid_member"))
+    with pytest.raises(DeviceRefused, match=r"^/dev/ubda carries linux_raid_member") as refused:
+        blank_check(machine_of(UBDA), answer)
+    assert refused.value.hint.endswith("'raidlab disks reset disk01'")
+    machine = machine_of(UBDA)
+    machine.answers[("wipefs", "--json")] = answer
+    Guard(machine, [lab_disk()]).check_blank(("/dev/ubda",), members=("/dev/ubda",))
+
+
+def _no_program() -> None:
+    raise ToolMissing("wipefs is not installed")
+
+
+def test_without_wipefs_the_lab_looks_itself() -> None:
+    machine = machine_of(UBDA)
+    machine.answers[("agent:read-heads",)] = Scripted(
+        as_read([bytes(24) + bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")])
+    )
+    machine.answers[("wipefs",)] = Scripted(act=_no_program)
+    with pytest.raises(DeviceRefused, match=r"^/dev/ubda carries bcache"):
+        Guard(machine, [lab_disk()]).check_blank(("/dev/ubda",))
+
+
+def test_partitions_that_nothing_uses_are_no_obstacle_to_what_erases_them() -> None:
+    machine = machine_of(Device("ubda", entries=("ubda1",)))
+    erase = Step(("true",), "A test.", writes_devices=("/dev/ubda",), ignores_partitions=True)
+    Guard(machine, [lab_disk()]).check(erase)
+    used = machine_of(Device("ubda", entries=("ubda1",)), mounts="42 27 98:1 / /c rw - ext4 /dev/ubda1 rw\n")
+    with pytest.raises(DeviceRefused, match="its partitions are used by /c"):
+        Guard(used, [lab_disk()]).check(erase)
 
 
 def test_a_file_system_is_named() -> None:
@@ -207,8 +241,10 @@ def test_a_file_system_is_named() -> None:
     ],
 )
 def test_a_disk_in_use_is_not_blank(machine: FakeMachine, reason: str) -> None:
-    with pytest.raises(DeviceRefused, match=f"^{reason}"):
-        blank_check(machine, Scripted(WIPEFS_BLANK))
+    with pytest.raises(DeviceRefused, match=f"^{reason}\n") as caught:
+        blank_check(machine, Scripted(WIPEFS_EXT4))
+    # That would be refused as well.
+    assert "reset" not in caught.value.hint
 
 
 @pytest.mark.parametrize(

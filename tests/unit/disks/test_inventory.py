@@ -36,6 +36,7 @@ def test_a_device_with_everything() -> None:
     assert (device.holders, device.members, device.partitions) == (("dm-0", "md0"), (), ("sda1", "sda2"))
     assert (device.mounted_on, device.is_swap, device.is_read_only) == (("/a", "/b"), True, True)
     assert device.serial == "RAIDLAB-07"
+    assert device.partition_users == ("/c",)
 
 
 def test_a_plain_device_is_free() -> None:
@@ -150,7 +151,7 @@ def test_the_first_bytes_of_disks_are_read_past_the_page_cache(tmp_path: Path, m
         return opened(path, os.O_RDONLY)
 
     monkeypatch.setattr(os, "open", open_through_the_cache)
-    read = read_by_the_program(8192, tmp_path / "long", tmp_path / "absent", tmp_path / "short")
+    read = read_by_the_program(8192, 0, tmp_path / "long", tmp_path / "absent", tmp_path / "short")
     assert read == b"a" * 8192 + bytes(8192) + b"b" * 4096 + bytes(4096)
     assert flags == [os.O_RDONLY | os.O_DIRECT] * 3
 
@@ -166,13 +167,13 @@ def test_a_page_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: 
         return size
 
     monkeypatch.setattr(os, "preadv", broken)
-    assert read_by_the_program(12_288, tmp_path / "disk") == b"a" * 4096 + bytes(4096) + b"a" * 4096
+    assert read_by_the_program(12_288, 0, tmp_path / "disk") == b"a" * 4096 + bytes(4096) + b"a" * 4096
 
 
 def test_heads_are_whole_pages_each_under_its_node() -> None:
     data = b"a" * 8192 + b"b" * 8192
     answer = Scripted(stdout=base64.b64encode(zlib.compress(data)).decode())
-    machine = FakeMachine(answers={("agent:read-heads", "8192"): answer})
+    machine = FakeMachine(answers={("agent:read-heads", "8192", "0"): answer})
     assert read_heads(machine, ["/dev/sda", "/dev/sdb"], 5000) == {"/dev/sda": b"a" * 8192, "/dev/sdb": b"b" * 8192}
 
 
@@ -187,14 +188,14 @@ def test_heads_are_whole_pages_each_under_its_node() -> None:
     ids=["not-packed", "not-compressed", "short", "cut"],
 )
 def test_heads_that_came_back_damaged_are_refused(said: str) -> None:
-    machine = FakeMachine(answers={("agent:read-heads", "8192"): Scripted(stdout=said)})
+    machine = FakeMachine(answers={("agent:read-heads", "8192", "0"): Scripted(stdout=said)})
     with pytest.raises(LabError, match="came back damaged"):
         read_heads(machine, ["/dev/sda", "/dev/sdb"], 8192)
 
 
 def test_a_head_that_inflates_without_end_takes_no_more_memory_than_was_asked_for() -> None:
     said = base64.b64encode(zlib.compress(bytes(64 * 1024**2))).decode()
-    machine = FakeMachine(answers={("agent:read-heads", "8192"): Scripted(stdout=said)})
+    machine = FakeMachine(answers={("agent:read-heads", "8192", "0"): Scripted(stdout=said)})
     tracemalloc.start()
     assert read_heads(machine, ["/dev/sda"], 8192) == {"/dev/sda": bytes(8192)}
     most_bytes = tracemalloc.get_traced_memory()[1]

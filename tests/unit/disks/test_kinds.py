@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, all_drive_models, find_drive_model
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs, with_full_names
 from lab.errors import SpecError
 from lab.gates.numbers import MOST_DISK_BYTES, MOST_DISKS
 from lab.tomlfile import known_word
@@ -111,3 +111,31 @@ def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None
 
 def test_a_7200_rpm_drive_makes_75_ios_a_second() -> None:
     assert round(find_drive_model("hdd-7200").iops) == 75
+
+
+def three_disks() -> list[LabDisk]:
+    return [
+        LabDisk(name=f"disk{number:02d}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=MIB)
+        for number, letter in enumerate("abc", start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Fail /dev/ubdb in md0", "Fail disk02 (/dev/ubdb) in md0"),
+        ("Pull disk02", "Pull disk02 (/dev/ubdb)"),
+        ("Fail disk02 (/dev/ubdb) in md0", "Fail disk02 (/dev/ubdb) in md0"),
+        ("Replace /dev/ubda by /dev/ubdb in md0", "Replace disk01 (/dev/ubda) by disk02 (/dev/ubdb) in md0"),
+        ("Make disk01, disk02, /dev/ubdc blank", "Make disk01, disk02, disk03 blank"),
+        ("Add /dev/ubdb1 to /dev/md0", "Add /dev/ubdb1 to /dev/md0"),
+    ],
+)
+def test_a_title_has_each_disk_by_both_of_its_names(text: str, told: str) -> None:
+    assert with_full_names(text, three_disks(), most=2) == told
+    assert with_full_names(told, three_disks(), most=2) == told
+
+
+def test_a_sentence_keeps_names_and_explains_nodes() -> None:
+    assert with_full_names("disk01, from /dev/ubda.", three_disks()) == "disk01, from disk01 (/dev/ubda)."
+    assert with_full_names("nothing", []) == "nothing"

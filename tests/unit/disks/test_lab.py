@@ -113,7 +113,7 @@ def test_detach_runs_the_way_back_and_forgets_the_disk(tmp_path: Path) -> None:
     first, second = lab.attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
     machine.runs.clear()
     lab.detach([first])
-    assert machine.runs[1:] == [
+    assert machine.runs[2:] == [
         ("losetup", "--detach", "/dev/loop0"),
         ("rm", "-f", "/run/raidlab/disks/disk01.img"),
     ]
@@ -127,7 +127,7 @@ def test_a_disk_of_an_earlier_command_is_detached_too(tmp_path: Path) -> None:
     machine = machine_of(Device("loop5"))
     disk = lab_disk("disk01", "/dev/loop5", DiskKind.LOOP, backing="/var/lib/raidlab/disks/disk01.img")
     Lab(machine, host_in(tmp_path), [disk]).detach([disk])
-    assert machine.runs[1:] == [
+    assert machine.runs[2:] == [
         ("losetup", "--detach", "/dev/loop5"),
         ("rm", "-f", "/var/lib/raidlab/disks/disk01.img"),
     ]
@@ -140,7 +140,7 @@ def test_a_disk_in_use_is_neither_detached_nor_reset(tmp_path: Path) -> None:
         lab.detach(lab.disks)
     with pytest.raises(DeviceRefused, match=r"disk01 \(/dev/ubda\) is in use by md0"):
         lab.reset(lab.disks)
-    assert [argv for argv in machine.runs if argv[0] != "wipefs"] == []
+    assert machine.runs == [], "nothing has to be read of a disk in use"
 
 
 def test_a_physical_disk_passes_the_guard_before_it_is_taken_in(tmp_path: Path) -> None:

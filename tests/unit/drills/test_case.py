@@ -64,7 +64,7 @@ def test_an_outcome_that_raidlab_cannot_have_written_is_none(damage: dict[str, A
     )  # fmt: skip
     assert sound.is_sound
     assert not msgspec.structs.replace(sound, **damage).is_sound
-    assert "# x: a word" in debriefing(msgspec.structs.replace(sound, verdict="a word"), None, {})
+    assert "# x: a word" in debriefing(msgspec.structs.replace(sound, verdict="a word"), None)
 
 
 @pytest.mark.parametrize("seed", ["x" * 101, " ", "a\nb", "\x1b[2J", " anna"])

@@ -118,3 +118,16 @@ def test_a_copy_of_another_size_is_refused_and_nothing_written(disk: Path, tmp_p
     with pytest.raises(OSError, match="the copy has 4096 bytes"):
         work(str(disk), str(image))
     assert disk.read_bytes() == before
+
+
+def test_what_is_written_only_in_part_is_gone_on_with(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, whole = tmp_path / "image", disk.read_bytes()
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data[: len(data) // 2 + 1]), at))
+    keep(str(disk), str(image))
+    assert image.read_bytes() == whole
+    write(disk, 0, b"x" * 4096)
+    put_back(str(disk), str(image))
+    assert disk.read_bytes() == whole

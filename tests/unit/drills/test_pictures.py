@@ -44,6 +44,13 @@ def test_what_is_no_answer_of_mdadm_is_made_harmless() -> None:
     assert picture.data_offset_sectors == 0
 
 
+def test_what_stands_in_a_name_forges_no_line_but_by_a_line_feed() -> None:
+    name = "\r     Raid Level : raid0\x0b     Events : 9\x85     Device Role : spare"
+    text = captured("1.2").replace("Name : ", f"Name : {name}")
+    picture = parse_examine("disk01", text)
+    assert (picture.level, picture.role, picture.events) == ("raid5", "Active device 0", 18)
+
+
 def test_the_freshest() -> None:
     picture = parse_examine("disk01", captured("1.2"))
     assert freshest_events({"disk01": picture, "disk02": parse_examine("disk02", "")}) == 18

@@ -42,10 +42,13 @@ class PlayedByRule:
     played: list[FaultHistory] = field(default_factory=list)
     ends_machine: frozenset[str] = frozenset()
     on_history: Callable[[FaultHistory], None] = lambda _: None
+    planted: int = 0
+    control: Rule = lambda _: ""
+    """What a history shows while no bug is planted, where one is looked for."""
 
     @property
     def arena(self) -> Arena:
-        return _RuledArena(parse_target("uml:?time=virtual"), self.host, played=self)
+        return _RuledArena(parse_target("uml:?time=virtual"), self.host, self.planted, played=self)
 
     def play(self, _place: object, histories: Sequence[FaultHistory], **more: Any) -> Iterator[HistoryOutcome]:
         is_stopped = more.get("is_stopped", lambda: False)
@@ -60,7 +63,9 @@ class PlayedByRule:
             if is_over:
                 return
 
-    def replayed(self, _arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> HistoryOutcome:
+    def replayed(self, arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> HistoryOutcome:
+        if arena.is_control:
+            return outcome_of(history, self.control(history))
         return list(self.play(None, [*before, history]))[-1]
 
 

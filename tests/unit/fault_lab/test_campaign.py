@@ -18,13 +18,14 @@ from lab.errors import MachineBusy, ResultError, SpecError
 from lab.fault_lab import campaign as campaigns
 from lab.fault_lab import shrink
 from lab.fault_lab.campaign import Campaign, CampaignHooks, CampaignSummary, history_of
-from lab.fault_lab.campaign_record import LATEST, CampaignJournal, SeedDone, begun_campaign, resumed_campaign
+from lab.fault_lab.campaign_record import CampaignJournal, SeedDone, begun_campaign, resumed_campaign
 from lab.fault_lab.evidence import Evidence, seen_lines
 from lab.fault_lab.findings import FindingStore, KeptFinding
 from lab.fault_lab.generator import generated
 from lab.fault_lab.history import ActKind, FaultHistory, parse_id
 from lab.fault_lab.history_play import Arena
 from lab.machine import Host
+from lab.store.runs import LATEST
 from tests.unit.fault_lab.played_histories import PlayedByRule, Rule, host_in
 
 KIND = "lost after acknowledgement"
@@ -135,6 +136,45 @@ def test_it_ends_with_the_first_finding_where_a_planted_bug_is_hunted(played: Pl
     assert summary.found_after_seconds is not None
 
 
+def test_what_shows_without_the_planted_bug_is_no_find_and_the_hunt_goes_on(played: PlayedByRule) -> None:
+    first, second = CUT_SEEDS[:2]
+    played.planted = 3
+    played.control = lambda history: KIND if history.seed == first else ""
+    notices: list[str] = []
+    summary = run(played, stops_at_first=True, workers=1, hooks=CampaignHooks(notices.append))
+    assert [parse_id(record.id).seed for record in summary.findings] == [second]
+    assert summary.explained["shows without the planted bug too"] == 1
+    assert any(f"seed {first}: {KIND}: shows without the planted bug too" in text for text in notices)
+
+
+def test_of_two_that_see_one_at_the_same_time_one_is_kept(played: PlayedByRule) -> None:
+    both, waiting = threading.Barrier(2, timeout=30), {1, 21}
+    played.planted, played.rule = 3, lambda _: KIND
+
+    def control(_history: FaultHistory) -> str:
+        # While the kernel without the bug is tried, the other worker has long seen its own.
+        time.sleep(0.3)
+        return ""
+
+    def wait_once(history: FaultHistory) -> None:
+        if history.seed in waiting:
+            waiting.remove(history.seed)
+            both.wait()
+
+    played.control, played.on_history = control, wait_once
+    summary = run(played, stops_at_first=True, workers=2, shrinks=False)
+    assert len(summary.findings) == 1
+
+
+def test_a_find_is_shrunk_only_as_far_as_it_needs_the_planted_bug(played: PlayedByRule) -> None:
+    played.planted = 3
+    # Alone, the power cut shows the same without the bug.
+    played.control = lambda history: KIND if len(history.acts) < 2 else ""
+    summary = run(played, stops_at_first=True, workers=1)
+    assert [record.operations for record in summary.findings] != []
+    assert all(record.operations >= 2 for record in summary.findings)
+
+
 class Stop(BaseException):
     """As Ctrl-C."""
 
@@ -227,13 +267,11 @@ def test_a_folder_that_takes_no_more_is_told_with_the_id_that_replays(
 def test_what_a_killed_campaign_left_half_made_is_swept(played: PlayedByRule) -> None:
     root = FindingStore(played.host).root
     played.host.state.make(root, what="the folder for findings")
-    dead, living = root / ".c1-3.999999.tmp", root / f".c1-4.{os.getpid()}.tmp"
-    for folder in (dead, living):
-        folder.mkdir()
+    dead = root / ".importing-c1-3.999999"
+    dead.mkdir()
     played.rule = lambda _: ""
     run(played)
     assert not dead.exists()
-    assert living.exists()
 
 
 def test_a_torn_line_is_played_again(played: PlayedByRule) -> None:
@@ -252,7 +290,7 @@ def test_only_one_goes_on_with_a_campaign_and_only_with_one_that_is_kept(played:
         again = resumed_campaign(played.host, journal.run.id)
         with pytest.raises(MachineBusy):
             again.__enter__()
-    with pytest.raises(SpecError), resumed_campaign(played.host, "20200101T000000Z"):
+    with pytest.raises(ResultError, match="no campaign"), resumed_campaign(played.host, "20200101T000000Z"):
         pass
 
 

@@ -53,12 +53,12 @@ def fault(*words: str) -> int:
         (("campaign", "--level", "1", "--policy", "ppl"), "PPL is RAID 5's"),
         (("campaign", "--planted", "parity-not-writen"), "parity-not-written"),
         (("campaign", "--resume", "latest", "--seeds", "5"), "give --resume alone"),
-        (("campaign", "--resume", "latest"), "there is no campaign 'latest'"),
+        (("campaign", "--resume", "latest"), "there is no campaign in"),
         (("campaign", "--seeds", "0"), "seeds"),
         (("replay", "c9-7"), "version 9"),
         (("replay", "nothing"), "is not the id of a finding"),
         (("replay", "c1-7-s99"), "is no part of this history"),
-        (("findings", "c1-8"), "no finding 'c1-8' is kept"),
+        (("findings", "c1-8"), "no finding 'c1-8' is stored"),
         (("findings", "--forget"), "name one"),
     ],
 )
@@ -71,7 +71,7 @@ def test_what_cannot_be_is_refused_before_any_machine(
 
 def test_findings_are_listed_told_and_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
     assert fault("findings") == ExitCode.DONE
-    assert capsys.readouterr().out == "no findings are kept\n"
+    assert capsys.readouterr().out == "no findings are stored\n"
     FindingStore(Host.real("tests")).keep(RECORD, generated(7), {})
     fault("findings")
     listed = capsys.readouterr().out

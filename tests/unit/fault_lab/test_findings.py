@@ -37,7 +37,7 @@ def test_a_finding_is_replaced_as_a_whole(tmp_path: Path) -> None:
     store.keep(RECORD, generated(7), {"old.txt": b"old"})
     folder = store.keep(RECORD, generated(7), {"new.txt": b"new"})
     assert {path.name for path in folder.iterdir()} == {"finding.json", "history.json", "new.txt"}
-    assert [path.name for path in store.root.iterdir()] == ["c1-7"]
+    assert [path.name for path in store.root.glob("[!.]*")] == ["c1-7"]
 
 
 @pytest.mark.parametrize("is_new_there", [False, True])
@@ -47,12 +47,12 @@ def test_one_that_was_being_replaced_when_the_campaign_was_killed_is_still_there
     store = FindingStore(host_in(tmp_path))
     folder = store.keep(RECORD, generated(7), {"old.txt": b"old"})
     # Of a process that is gone for sure: the kernel gives out no such numbers.
-    folder.rename(store.root / ".c1-7.999999999.old")
+    folder.rename(store.root / ".replacing-c1-7.999999999")
     if is_new_there:
         store.keep(RECORD, generated(7), {"new.txt": b"new"})
-    (store.root / ".c1-7.999999999.tmp").mkdir()
-    store.sweep()
-    assert [path.name for path in store.root.iterdir()] == ["c1-7"]
+    (store.root / ".importing-c1-7.999999999").mkdir()
+    store.remove_leftovers()
+    assert [path.name for path in store.root.glob("[!.]*")] == ["c1-7"]
     assert [each.record.id for each in store.all()] == ["c1-7"]
     assert (folder / "old.txt").exists() != is_new_there
 
@@ -64,11 +64,11 @@ def test_one_that_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkey
     def refuse(*_: object) -> None:
         raise ResultError("no space left on device")
 
-    monkeypatch.setattr("lab.fault_lab.findings.write_file", refuse)
+    monkeypatch.setattr("lab.store.runs.write_file", refuse)
     with pytest.raises(ResultError):
         store.keep(RECORD, generated(7), {"new.txt": b"new"})
     assert (folder / "old.txt").read_bytes() == b"old"
-    assert [path.name for path in store.root.iterdir()] == ["c1-7"]
+    assert [path.name for path in store.root.glob("[!.]*")] == ["c1-7"]
 
 
 def test_a_name_that_leads_elsewhere_and_a_damaged_record_are_refused(tmp_path: Path) -> None:

@@ -325,6 +325,41 @@ def test_a_scrub_counts_what_was_spoiled_and_nothing_else() -> None:
         assert hear(judge_of(Act(ActKind.SCRUB, word="check")), Purpose.SCRUBBED, ["idle", 1], seen) == expected
 
 
+@pytest.mark.parametrize("level", ["1", "5", "6", "10"])
+def test_a_scrub_that_begins_where_a_sync_is_due_may_count_and_the_next_one_may_not(level: str) -> None:
+    members = MEMBERS[level]
+    whole = {drive: (drive, IN_SYNC) for drive in range(members)}
+    counted = told(whole, members, idle=True, state={"mismatch_cnt": "512"})
+    due = told(whole, members, verdicts={}, bad=[], state={"resync_start": "2816"})
+    rebuilt = told({**whole, 1: (1, "spare")}, members, verdicts={}, bad=[])
+    for before in (due, rebuilt):
+        judge = judge_of(Act(ActKind.SCRUB, word="repair"), Act(ActKind.SCRUB, word="check"), level=level)
+        judge.belief.excused.add(1)
+        hear(judge, Purpose.LOOK, ["check"], before)
+        assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted) == []
+        assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == ["scrub counts"]
+
+
+def test_a_drive_that_was_gone_for_a_while_may_be_why_md_keeps_the_other_one() -> None:
+    refused = {"refused": "Device or resource busy"}
+    states = {0: (0, IN_SYNC), 1: (1, IN_SYNC)}
+    for lines, expected in ((("pull 0", "plug 0"), []), ((), ["fail refused"])):
+        judge = judge_of(Act(ActKind.FAIL, 1), level="1")
+        look(judge, states)
+        for line in lines:
+            hear(judge, Purpose.PART, ["line", line], {})
+        assert hear(judge, Purpose.TOOL, ["manage", "fail", "/dev/drive1"], refused) == expected
+
+
+def test_a_scrub_may_count_in_a_new_part_until_md_is_at_rest() -> None:
+    judge = judge_of(Act(ActKind.ENLARGE, number=1536), Act(ActKind.SCRUB, word="check"))
+    hear(judge, Purpose.TOOL, ["run", ["mdadm", "--grow", "/dev/md0", "--size=1536"], 60.0], {"status": 0})
+    counted = told(WHOLE, idle=True, state={"mismatch_cnt": "512"})
+    assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == []
+    hear(judge, Purpose.REST, ["idle", 1], told(WHOLE, idle=True))
+    assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == ["scrub counts"]
+
+
 def test_what_was_spoiled_may_be_bad_until_it_is_written_again() -> None:
     judge = judge_of(Act(ActKind.CORRUPT, 0, number=16, at=5000))
     block = next(block for block in range(12) if judge.belief.map.places(block) == [(0, 1)])

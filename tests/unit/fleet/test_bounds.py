@@ -169,6 +169,11 @@ FLEETS = st.fixed_dictionaries(
 def numbers_of(tree: Any, path: str = "") -> dict[str, float]:
     if isinstance(tree, dict):
         return {name: each for key in tree for name, each in numbers_of(tree[key], f"{path}.{key}").items()}
+    if isinstance(tree, str):
+        # The formula by hand: its last figure.
+        assert "nan" not in tree, path
+        assert "inf" not in tree, path
+        return {}
     return {path: float(tree)}
 
 

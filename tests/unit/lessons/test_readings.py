@@ -117,7 +117,7 @@ def test_a_unit_that_differs_by_a_prefix_or_by_bits_is_told() -> None:
     read = reading("KiB/s", 1.0, get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth")
     for typed in ("1.17", "1228800", "9600"):
         assert read.compare(typed, ONE).said == "reading-other-unit", typed
-    assert read.compare("2400", ONE).said == "reading-off"
+    assert read.compare("2400", ONE).said == "reading-off-result"
 
 
 def test_what_parts_read_is_checked_with_the_lesson() -> None:

@@ -28,7 +28,7 @@ from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, rec
 
 CHECKS: dict[LintStage, set[str]] = {
     LintStage.PLAN: set(plan_checks.CHECKS),
-    LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.FILE_CHECKS},
+    LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.JOB_CHECKS},
     LintStage.PUBLICATION: set(checks.CHECKS),
     LintStage.MACHINE: set(cell_checks.MACHINE_CHECKS),
     LintStage.CELL: set(cell_checks.CELL_CHECKS),

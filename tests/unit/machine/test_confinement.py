@@ -1,12 +1,14 @@
-"""What a confined process can still do to the computer's files: each layer for real, by itself and with the others."""
+"""What a confined process can still do to the computer's files and programs: each layer, alone and combined."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,12 @@ WRITING = {
 }
 EMPTYING = {"truncate", "empty at opening", "empty at opening for nothing"}
 CHANGING = EMPTYING | {"mode", "owner", "times", "attribute", "flags"}
-REACHING = {"unix socket"}
+READING = {"read another file", "list another folder"}
+LOOKING_UP = {"look up another file"}
+# Programs of the same user that listen, by a path in sight and by an abstract name.
+BY_PATH = {f"{way} by path" for way in ("connect", "sendto", "sendmsg", "sendmmsg")}
+ABSTRACT = {f"{way} abstract" for way in ("connect", "sendto", "sendmsg", "sendmmsg")}
+REACHING = BY_PATH | ABSTRACT | {"take another's socket", "read shared memory"}
 ANSWERS_WITHOUT_EFFECT = {"mode by descriptor"}
 
 # Confines itself, then tries all that it can think of. Each way has a file of its own.
@@ -29,12 +36,13 @@ sys.path.insert(0, sys.argv[1])
 import confinement
 base, layers = sys.argv[2], json.loads(sys.argv[3])
 out, image, folder = base + "/out", base + "/image", base + "/folder"
-held = confinement.confine([image, folder], layers)
+shared = int(sys.argv[4])
+outside = os.readlink("/proc/self")
+held = confinement.confine([image, folder], layers, readable=[out, base + "/listening", base + "/datagrams"])
 libc = ctypes.CDLL(None, use_errno=True)
 if "namespace" in held and (first := os.fork()):
     # The next child is the first of a process namespace, without which there are no more.
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]))
-parent = os.readlink("/proc/self")
 
 def write(path, flags=os.O_WRONLY):
     fd = os.open(path, flags)
@@ -66,9 +74,41 @@ def remount_as_another():
     call(libc.unshare(0x10000000 | 0x00020000))
     remount()
 
-def reach(name):
+def connect(name):
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(name)
+        client.connect(name.replace("datagrams", "listening"))
+
+def datagram(send):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        client.setblocking(False)
+        send(client)
+
+def sendmmsg(client, name):
+    path = name.encode()
+    address = ctypes.create_string_buffer(struct.pack("=H", socket.AF_UNIX) + path)
+    text = ctypes.create_string_buffer(b"sendmmsg")
+    vector = ctypes.create_string_buffer(struct.pack("@PN", ctypes.addressof(text), 8))
+    header = struct.pack("@PIPNPNi", ctypes.addressof(address), 2 + len(path), ctypes.addressof(vector), 1, 0, 0, 0)
+    message = ctypes.create_string_buffer(header + bytes(64 - len(header)))
+    call(libc.sendmmsg(client.fileno(), message, 1, 0))
+
+SENDING = {
+    "sendto": lambda name: datagram(lambda client: client.sendto(b"sendto", name)),
+    "sendmsg": lambda name: datagram(lambda client: client.sendmsg([b"sendmsg"], [], 0, name)),
+    "sendmmsg": lambda name: datagram(lambda client: sendmmsg(client, name)),
+    "connect": connect,
+}
+
+def take_socket():
+    # pidfd_open, pidfd_getfd: the listener's own, which the test has as this number.
+    pidfd = libc.syscall(434, int(sys.argv[5]), 0)
+    call(pidfd)
+    call(libc.syscall(438, pidfd, int(sys.argv[6]), 0))
+
+def shared_memory():
+    libc.shmat.restype = ctypes.c_void_p
+    if libc.shmat(shared, None, 0o10000) == ctypes.c_void_p(-1).value:
+        raise OSError(1, "refused")
 
 def bind():
     with socket.socket(socket.AF_UNIX) as server:
@@ -86,7 +126,7 @@ ways = {
     "remove folder": lambda: os.rmdir(out + "/empty"),
     "fifo": lambda: os.mkfifo(out + "/new fifo"),
     "socket": bind,
-    "parent's root": lambda: write(f"/proc/{parent}/root{out}/parent's root"),
+    "parent's root": lambda: write(f"/proc/{outside}/root{out}/parent's root"),
     "device": lambda: os.close(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)),
     "truncate": lambda: os.truncate(out + "/truncate", 1),
     "empty at opening": lambda: os.close(os.open(out + "/empty at opening", os.O_RDONLY | os.O_TRUNC)),
@@ -97,7 +137,11 @@ ways = {
     "times": lambda: os.utime(out + "/times", (1, 1)),
     "attribute": lambda: os.setxattr(out + "/attribute", "user.x", b"y"),
     "flags": lambda: set_flags(os.open(out + "/flags", os.O_RDONLY)),
-    "unix socket": lambda: reach(base + "/listening"),
+    "read another file": lambda: os.read(os.open(base + "/secret/key", os.O_RDONLY), 1),
+    "list another folder": lambda: os.listdir(base + "/secret"),
+    "look up another file": lambda: os.stat(base + "/secret/key"),
+    "take another's socket": take_socket,
+    "read shared memory": shared_memory,
     # What must go on working.
     "own image": lambda: write(image),
     "own image's size": lambda: os.ftruncate(os.open(image, os.O_RDWR), 1 << 20),
@@ -108,6 +152,9 @@ ways = {
     "reading": lambda: os.read(os.open(out + "/write", os.O_RDONLY), 1),
     "a process of its own": lambda: os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0),
 }
+for name, send in SENDING.items():
+    ways[name + " by path"] = lambda send=send: send(base + "/datagrams")
+    ways[name + " abstract"] = lambda send=send: send("\\0" + base + "/datagrams")
 if "namespace" in held:
     # Elsewhere it would be the computer's own mount.
     ways |= {"remount": remount, "remount as another user": remount_as_another}
@@ -138,8 +185,9 @@ OWN = {
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     out = tmp_path / "out"
-    for folder in (out, out / "empty", tmp_path / "folder"):
+    for folder in (out, out / "empty", tmp_path / "folder", tmp_path / "secret"):
         folder.mkdir()
+    (tmp_path / "secret/key").write_text("secret")
     for name in (*WRITING, *CHANGING, *ANSWERS_WITHOUT_EFFECT, "through link", "through symlink"):
         (out / name).write_text("untouched")
         (out / name).chmod(0o600)
@@ -157,16 +205,33 @@ def listing(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str]]:
-    """The layers that hold, and what a process within them could do."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(base / "listening"))
-        server.listen()
+def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str]]:
+    """The layers that hold, what a process within them could do, and the messages that arrived outside."""
+    with ExitStack() as stack:
+        datagrams = []
+        for name in (str(base / "listening"), f"\0{base / 'listening'}"):
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(name)
+            server.listen()
+            receiver = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            receiver.bind(name.replace("listening", "datagrams"))
+            receiver.setblocking(False)
+            datagrams.append(receiver)
+        libc = ctypes.CDLL(None)
+        # IPC_PRIVATE; IPC_RMID in the end (shmget(2), shmctl(2)).
+        shared = libc.shmget(0, 4096, 0o600)
+        stack.callback(libc.shmctl, shared, 0, None)
         argv = [sys.executable, "-IS", "-c", PROGRAM, str(CONFINEMENT.parent), str(base), json.dumps(layers)]
+        argv += [str(shared), str(os.getpid()), str(datagrams[0].fileno())]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr
+        arrived = set()
+        for receiver, kind in zip(datagrams, ("by path", "abstract"), strict=True):
+            with suppress(BlockingIOError):
+                while text := receiver.recv(64):
+                    arrived.add(f"{text.decode()} {kind}")
     said: dict[str, Any] = json.loads(done.stdout)
-    return said["held"], set(said["done"])
+    return said["held"], set(said["done"]), arrived
 
 
 def reasons_against() -> dict[str, str]:
@@ -183,7 +248,12 @@ def needs(*layers: str) -> None:
 
 def test_without_a_layer_all_of_it_can_be_done(base: Path) -> None:
     before = listing(base / "out")
-    assert attempt(base, []) == ([], WRITING | CHANGING | REACHING | ANSWERS_WITHOUT_EFFECT | OWN)
+    held, done, arrived = attempt(base, [])
+    assert held == []
+    # Whether a process may take another's socket by itself is for the computer's kernel to say (ptrace_scope).
+    everything = WRITING | CHANGING | READING | LOOKING_UP | REACHING | ANSWERS_WITHOUT_EFFECT | OWN
+    assert done | {"take another's socket"} == everything
+    assert arrived == {way for way in BY_PATH | ABSTRACT if not way.startswith("connect")}
     after = listing(base / "out")
     same = {name for name in before if before[name] == after.get(name)}
     # Through a symbolic link a file is written as it is through a hard one; a folder's name is a way, not a file.
@@ -193,23 +263,26 @@ def test_without_a_layer_all_of_it_can_be_done(base: Path) -> None:
 @pytest.mark.parametrize(
     ("layers", "left"),
     [
-        # All files by itself; what it leaves is another program that listens.
-        (["namespace"], REACHING),
-        (["landlock"], REACHING | CHANGING | ANSWERS_WITHOUT_EFFECT),
-        (["seccomp"], WRITING | ANSWERS_WITHOUT_EFFECT),
-        (["landlock", "seccomp"], ANSWERS_WITHOUT_EFFECT),
-        (["namespace", "landlock", "seccomp"], ANSWERS_WITHOUT_EFFECT),
+        # All files and programs by itself; what it leaves is a socket whose path it was given to read.
+        (["namespace"], BY_PATH),
+        (["landlock"], LOOKING_UP | BY_PATH | ABSTRACT | {"read shared memory"} | CHANGING | ANSWERS_WITHOUT_EFFECT),
+        (["seccomp"], WRITING | READING | LOOKING_UP | {"read shared memory"} | ANSWERS_WITHOUT_EFFECT),
+        (["namespace", "landlock"], BY_PATH),
+        (["namespace", "seccomp"], {"sendto by path"} | ANSWERS_WITHOUT_EFFECT),
+        (["landlock", "seccomp"], LOOKING_UP | {"read shared memory"} | ANSWERS_WITHOUT_EFFECT),
+        (["namespace", "landlock", "seccomp"], {"sendto by path"} | ANSWERS_WITHOUT_EFFECT),
     ],
 )
 def test_what_each_layer_leaves(base: Path, layers: list[str], left: set[str]) -> None:
     needs(*layers)
     before = listing(base / "out")
-    held, done = attempt(base, layers)
+    held, done, arrived = attempt(base, layers)
     assert held == layers
-    # Landlock by itself knows of emptying since its third version.
-    unsure = EMPTYING if layers == ["landlock"] else set()
+    # Landlock by itself knows of emptying since its third version, of abstract sockets since its sixth.
+    unsure = EMPTYING | ABSTRACT if layers == ["landlock"] else set()
     assert done - unsure == (OWN | left) - unsure
-    if left <= REACHING | ANSWERS_WITHOUT_EFFECT:
+    assert arrived - unsure == {way for way in left & REACHING if way.startswith("send")} - unsure
+    if not left & (WRITING | CHANGING):
         assert listing(base / "out") == before
 
 
@@ -221,14 +294,22 @@ import confinement as c
 try:
     c._check(c._libc.unshare(c.CLONE_NEWNS))
 except PermissionError:
+    user, group = os.geteuid(), os.getegid()
     c._check(c._libc.unshare(c.CLONE_NEWUSER | c.CLONE_NEWNS))
+    with open("/proc/self/uid_map", "w") as file:
+        file.write(f"{user} {user} 1")
+    with open("/proc/self/setgroups", "w") as file:
+        file.write("deny")
+    with open("/proc/self/gid_map", "w") as file:
+        file.write(f"{group} {group} 1")
 c._mount("none", "/", c.MS_REC | 1 << 20)
-before = open("/proc/self/mountinfo").read()
+table = open("/proc/self/mountinfo")
+before = table.read()
 (ready_read, ready_write), (over_read, over_write) = os.pipe(), os.pipe()
 if os.fork() == 0:
     os.close(over_write)
     assert c.confine([sys.argv[2]], ["namespace"]) == ["namespace"]
-    assert open("/proc/self/mountinfo").read() != before
+    assert not os.path.exists("/proc/self/mountinfo")
     os.write(ready_write, b"x")
     os.read(over_read, 1)
     os._exit(0)
@@ -260,8 +341,8 @@ import confinement as c
 c._check(c._libc.prctl(c.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 call = int(sys.argv[2])
 refuse, allow = (c.RETURN, 0, 0, c.REFUSE | errno.EACCES), (c.RETURN, 0, 0, c.ALLOW)
-c._filter = lambda: [(c.LOAD, 0, 0, 0), (c.IF_EQUAL, 0, 1, call), refuse, allow]
-c._use_seccomp(())
+c._filter = lambda **_: [(c.LOAD, 0, 0, 0), (c.IF_EQUAL, 0, 1, call), refuse, allow]
+c._use_seccomp(can_answer=False)
 os.execv(sys.executable, [sys.executable, "-IS", *sys.argv[3:]])
 """
 MOUNT, UNSHARE, LANDLOCK = 165, 272, 444
@@ -283,7 +364,7 @@ def test_what_a_computer_does_not_have_is_left_out_and_the_rest_holds(
     before = listing(base / "out")
     record = base / "record.json"
     script = f"echo x > {base}/out/write; chmod 777 {base}/out/mode; echo x > {base}/image; id -u"
-    confinement = json.dumps({"writable": [str(base / "image"), str(base / "folder")]})
+    confinement = json.dumps({"writable": [str(base / "image"), str(base / "folder")], "readable": [str(base)]})
     forbid = [sys.executable, "-IS", "-c", FORBID, str(CONFINEMENT.parent), str(forbidden)]
     kept, far = os.pipe()
     supervisor = [str(CONFINEMENT.parent / "supervisor.py"), str(record), str(kept), confinement]

@@ -16,11 +16,11 @@ from lab.machine.embedded import (
     EmbeddedOptions,
     UbdDisk,
     kernel_arguments,
-    loss_message,
     most_requests,
     start_embedded,
+    told_loss,
 )
-from lab.machine.kernel_image import KernelImage, find_kernel, wide_registers
+from lab.machine.kernel_image import KernelImage, built_part, find_kernel, wide_registers
 from lab.machine.opening import embedded_options
 from lab.machine.state_folder import StateFolder
 from lab.machine.target import parse_target
@@ -200,23 +200,50 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "console", "message"),
+    ("status", "console", "message", "hint"),
     [
-        (134, "ok\n[ 1.2] Oops: 3\n[ 1.3] Kernel panic - not syncing: VFS\n", "crashed: [ 1.3] Kernel panic"),
-        (247, "", "the embedded kernel was killed"),
-        (-9, "", "its supervisor having been killed"),
-        (249, "", "found no room for its memory"),
-        (None, "", "no longer answers"),
-        (1, "starting\n\nCannot open disk\n", "ended with status 1; its last words: Cannot open disk"),
+        (134, "ok\n[ 1.2] Oops: 3\n[ 1.3] Kernel panic - not syncing: md\n", "crashed: [ 1.3] Kernel panic", "report"),
+        (134, "Kernel panic - not syncing: VFS: Unable to mount root fs\n", "crashed: Kernel panic", "CONFIG_HOSTFS"),
+        (134, "Kernel panic - not syncing: Out of memory: \n", "crashed: Kernel panic", "uml:?mem=1G"),
+        (
+            134,
+            "userspace - child stopped with signal 19\nKernel panic - not syncing: Attempted to kill init!\n",
+            "was stopped from outside together with its programs (SIGSTOP)",
+            "Ctrl-Z",
+        ),
+        (
+            134,
+            "wait_stub_done : failed to wait for SIGTRAP, pid = 673, status = 0x127f\nKernel panic - oops\n",
+            "(SIGSTOP), and could not go on",
+            "run the command again",
+        ),
+        (247, "", "the embedded kernel was killed", "run out of memory"),
+        (-9, "", "its supervisor having been killed", "as after a power failure"),
+        (249, "", "found no room for its memory", "/dev/shm"),
+        (None, "", "no longer answers", "as after a power failure"),
+        (1, "starting\n\nCannot open disk\n", "ended with status 1; its last words: Cannot open disk", "report it"),
+        (1, "/k/linux: /lib/libc.so.6: version `GLIBC_2.38' not found\n", "GLIBC_2.38' not found", "uml:?kernel=PATH"),
+        (127, "/k/linux: Exec format error\n", "Exec format error", "uml:?kernel=PATH"),
+        (127, "", "ended with status 127", "libraries are there"),
+        (1, "check_ptrace : expected SIGSTOP, got status = 9\n", "check_ptrace", "allow it"),
     ],
 )
-def test_a_loss_is_told_in_the_kernels_words(tmp_path: Path, status: int | None, console: str, message: str) -> None:
+def test_a_loss_is_told_in_the_kernels_words_with_a_hint_that_fits(
+    tmp_path: Path, status: int | None, console: str, message: str, hint: str
+) -> None:
     (tmp_path / "console.log").write_text(console)
-    assert message in loss_message(status, tmp_path / "console.log")
+    told, next_action = told_loss(status, tmp_path / "console.log")
+    assert message in told
+    assert hint in next_action
 
 
 def test_a_loss_without_a_console_is_told_too(tmp_path: Path) -> None:
-    assert loss_message(3, tmp_path / "gone") == "the embedded kernel ended with status 3"
+    assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel ended with status 3"
+
+
+def test_what_a_kernel_said_moves_no_cursor(tmp_path: Path) -> None:
+    (tmp_path / "console.log").write_text("\x1b[2Jgone\n")
+    assert told_loss(1, tmp_path / "console.log")[0].isprintable()
 
 
 @pytest.mark.parametrize(
@@ -242,3 +269,16 @@ def test_a_start_that_fails_half_way_leaves_nothing(
         assert refused.value.hint
     assert open_descriptors() == before
     assert [path for path in (tmp_path / folder).glob("machines/*") if path.is_dir()] == []
+
+
+def test_a_kernel_installed_for_all_users_is_found_after_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("lab.machine.kernel_image.__file__", str(tmp_path / "opt" / "lab" / "machine" / "x.py"))
+    own, shared = tmp_path / "cache/raidlab/kernels/virtual-time", tmp_path / "opt/kernels/virtual-time"
+    assert built_part("virtual-time") == own
+    shared.mkdir(parents=True)
+    assert built_part("virtual-time") == shared
+    own.mkdir(parents=True)
+    assert built_part("virtual-time") == own

@@ -16,7 +16,15 @@ import pytest
 from lab.errors import LabError, MachineLost
 from lab.host.files import HostFiles
 from lab.machine.disk_rescue import MOST_READS, DiskRescue, file_disks
-from lab.machine.stand_still import KEPT_COUNT, KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS, Vigil, console_of
+from lab.machine.stand_still import (
+    KEPT_COUNT,
+    KEPT_FOLDER,
+    SILENT_SECONDS,
+    STILL_SECONDS,
+    Vigil,
+    can_answer,
+    console_of,
+)
 
 KERNEL, GUEST = 100, 101
 
@@ -228,3 +236,14 @@ def test_disks_are_nudged_only_where_nothing_gets_on(
     for number, under_way in enumerate(looks):
         rescue.look(DISKSTATS.format(under_way=under_way), float(number))
     assert nudged == read
+
+
+@pytest.mark.parametrize(
+    ("layers", "can"),
+    [(["namespace", "landlock", "seccomp"], True), (["landlock", "seccomp"], False), (["landlock"], True), ([], True)],
+)
+def test_a_console_that_may_not_answer_is_not_waited_for(tmp_path: Path, layers: list[str], can: bool) -> None:
+    console_of(tmp_path).parent.mkdir(parents=True)
+    console_of(tmp_path).touch()
+    (tmp_path / "kernel.json").write_text(json.dumps({"confined_by": layers}))
+    assert can_answer(HostFiles(), tmp_path) is can

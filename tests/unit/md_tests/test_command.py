@@ -16,10 +16,11 @@ from lab.cli.main import run
 from lab.errors import SpecError
 from lab.machine import Host, parse_target
 from lab.md_tests.judging import LimitReached, SuiteOutcome
-from lab.md_tests.record import SuiteJournal, SuiteResult, SuiteRun
+from lab.md_tests.record import SuiteJournal, SuiteResult, SuiteRun, suite_runs
 from lab.md_tests.runner import suite_target
 from lab.md_tests.suite_machine import MOST_LIVE_LOG_BYTES, ComputerLimit
 from lab.md_tests.tables import as_value, csv_text, result_line, result_table
+from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
 
@@ -64,7 +65,11 @@ def journal(tmp_path: Path) -> SuiteJournal:
         mdadm="mdadm - v4.6",
         kernel="6.1.192",
     )
-    return SuiteJournal(tmp_path / "run", run, RESULTS)
+    host = host_in(tmp_path)
+    (suite_runs(host).root / run.id).mkdir(parents=True, mode=0o700)
+    journal = SuiteJournal(suite_runs(host), run)
+    journal.results = list(RESULTS)
+    return journal
 
 
 def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +88,7 @@ def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.C
     [
         (["00a"], 3, "mdadm and mdmon not built"),
         (["00aa"], 2, "did you mean '00a'?"),
-        (["00a", "--resume"], 2, "--resume goes on with the tests"),
+        (["00a", "--resume"], 2, "--resume continues the tests"),
         (["--output", "nowhere/at/all.md"], 2, "there is no folder"),
         (["--computer-limit", "0"], 2, "--computer-limit"),
     ],

@@ -126,7 +126,7 @@ def test_another_checkout_kernel_or_mdadm_is_another_run(host: Host, suite: Suit
 def test_only_one_writes_a_run(host: Host, suite: Suite) -> None:
     with new_run(host, suite, TESTS, TARGET) as journal:
         journal.add(PASSED, {})
-        with pytest.raises(MachineBusy, match="under way"), resumed_run(host, suite):
+        with pytest.raises(MachineBusy, match="another raidlab is writing"), resumed_run(host, suite):
             pass
 
 

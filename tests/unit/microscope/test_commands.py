@@ -98,7 +98,8 @@ def test_a_file_is_told_by_its_extents(raid6: Raid6, capfd: Captured) -> None:
 
 def test_a_file_on_a_file_system_that_is_not_mounted_is_mounted_for_it(raid6: Raid6, capfd: Captured) -> None:
     machine, _ = raid6
-    machine.answers[("blkid",)] = Scripted(stdout="ext4\n")
+    signature = '{"signatures":[{"device":"md0","offset":"0x438","type":"ext4"}]}'
+    machine.answers[("wipefs", "--json", "/dev/md0")] = Scripted(stdout=signature)
     answer = {"device": "9:0", "bytes": 1, "extents": [[0, 0, 4096, 1]]}
     machine.answers[("agent:file-extents", "/run/raidlab/mnt/md0/a")] = Scripted(stdout=json.dumps(answer))
     assert "/run/raidlab/mnt/md0/a" in told(capfd, "map", "md0", "--file", "a")

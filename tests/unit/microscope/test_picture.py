@@ -153,7 +153,7 @@ def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
     ("words", "why"),
     [
         ({"sync_action": "check"}, "a check runs"),
-        ({"suspend_hi": "64"}, "somebody else holds writes"),
+        ({"suspend_hi": "64"}, "another program suspends writes"),
         ({"suspend_hi": ""}, "md holds no writes to a raid5 back"),
     ],
 )

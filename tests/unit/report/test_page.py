@@ -14,6 +14,7 @@ import pytest
 
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
+from lab.report.page.ratios import ratio_axis
 from lab.report.written import html_report
 from lab.results.elsewhere import FoundResult
 from lab.results.record import CellRecord, ResultRecord, RunStatus
@@ -268,3 +269,16 @@ def test_results_of_one_experiment_have_titles_that_tell_them_apart() -> None:
     later = msgspec.structs.replace(same[1], created_utc="2026-11-22T10:00:00Z")
     titles = re.findall(r'<h2 id="[^"]*-title">(.*?)</h2>', page_of(same[0], later))
     assert titles == ["x: runs side by side", "x: 2026-11-21T10:00:00Z", "x: 2026-11-22T10:00:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [((0.98, 1.02), 0.5, 2), ((), 0.5, 2), ((0.3, 6.0), 0.2, 10), ((1.0, 40.0), 0.5, 50), ((math.nan, 0.0), 0.5, 2)],
+)
+def test_an_axis_of_ratios_has_three_ticks_and_room_for_all(values: tuple[float, ...], low: float, high: float) -> None:
+    axis = ratio_axis("ratio", values)
+    first, last = axis["range"]
+    shown = [tick for tick in axis["tickvals"] if first <= math.log10(tick) <= last]
+    assert (shown[0], shown[-1]) == (low, high)
+    assert len(shown) >= 3
+    assert all(first <= math.log10(value) <= last for value in values if value > 0)

@@ -25,7 +25,7 @@ def test_figures_as_text() -> None:
         "raid5   rand-write-4k-qd32  healthy  write        88     113  0.78       0.4   342 ms   583 ms      871.2  1",
         "single  rand-read-4k-qd4    healthy  read         75      75  0.99       0.3  53.2 ms  57.4 ms      279.7  1",
         "  one repeat: no interval can be given",
-        "  with one repeat it cannot be told whether a figure is off theory",
+        "  one run is too few to say whether a figure differs from theory",
     ]
 
 

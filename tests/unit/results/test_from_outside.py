@@ -21,11 +21,10 @@ import pytest
 from lab.classroom.bundle import export_results, load_signer, read_bundle, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
-from lab.results import elsewhere
 from lab.results.elsewhere import find_results, import_results
-from lab.results.leftovers import changing, sweep
 from lab.results.record import encode_record
 from lab.results.store import ResultStore, checked_id
+from lab.store import runs
 from lab.units import GIB
 from tests.unit.results.test_store import cell, draft
 
@@ -301,29 +300,29 @@ def test_what_a_killed_command_left_is_removed_and_told(store: ResultStore) -> N
     (root / "mine" / "notes.txt").write_text("kept")
     store.begin(draft("20261124T100000Z-broken")).close()
     (root / "20261124T100000Z-broken" / "raw" / ".0000.json.gz.4711.tmp").write_bytes(b"x")
-    told = sweep(root)
+    told = store.runs.remove_leftovers()
     assert len(told) == 5
     assert any("killed import" in each and NEW in each for each in told)
     assert sorted(path.name for path in root.iterdir() if path.name != ".changing") == sorted(
         [OLD, NEW, "20261124T100000Z-broken", "mine"]
     )
     assert not list((root / "20261124T100000Z-broken" / "raw").iterdir())
-    assert sweep(root) == []
+    assert store.runs.remove_leftovers() == []
 
 
 def test_nothing_of_a_living_command_is_removed(store: ResultStore) -> None:
     part = store.root / f".importing-{NEW}.4711"
     part.mkdir()
-    with changing(store.root):
-        assert sweep(store.root) == []
+    with store.runs.changing():
+        assert store.runs.remove_leftovers() == []
         assert part.is_dir()
     with store.begin(draft(NEW)) as journal:
         temporary = journal.folder / ".draft.json.4711.tmp"
         temporary.write_bytes(b"")
-        sweep(store.root)
+        store.runs.remove_leftovers()
         assert temporary.exists()
         assert not part.exists()
-    assert len(sweep(store.root)) == 1
+    assert len(store.runs.remove_leftovers()) == 1
 
 
 def _import_slowly(root: Path, file: Path, said: Connection) -> None:
@@ -332,7 +331,7 @@ def _import_slowly(root: Path, file: Path, said: Connection) -> None:
         signal.pause()
 
     # In a process of its own, which is killed while it waits.
-    vars(elsewhere)["write_file"] = wait
+    vars(runs)["write_file"] = wait
     import_results(ResultStore(root), file)
 
 
@@ -346,9 +345,9 @@ def test_an_import_that_is_killed_leaves_nothing_to_the_next_command(
     process = context.Process(target=_import_slowly, args=(other.root, file, there))
     process.start()
     assert here.recv() == "importing"
-    assert sweep(other.root) == []
+    assert other.runs.remove_leftovers() == []
     process.kill()
     process.join()
-    assert len(sweep(other.root)) == 1
+    assert len(other.runs.remove_leftovers()) == 1
     import_results(other, file)
     assert other.load(OLD) == store.load(OLD)

@@ -11,7 +11,7 @@ from lab.arrays.md import MdArray
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import ArrayError, CommandFailed, SpecError
 from lab.machine import Host, parse_target
-from lab.plans import Plan, Step
+from lab.plans import Danger, Plan, Step
 from lab.session.session import LabSession
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
@@ -94,3 +94,25 @@ def test_a_stopped_array_says_how_it_is_started(session: LabSession) -> None:
         session.array("md0").status()
     assert "raidlab array assemble md0" in caught.value.hint
     assert session.array("md0").assemble().lines() == ["mdadm --assemble --run /dev/md0 /dev/ubda /dev/ubdb"]
+
+
+def test_only_disks_that_hold_something_lose_data_when_all_are_made_blank(
+    machine: FakeMachine, session: LabSession
+) -> None:
+    mirror = machine.answers[READS]
+    machine.answers[READS] = Scripted(stdout=as_read([None, None]))
+    machine.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": []}')
+    assert not session.reset_all().destroys_data
+    machine.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": [{"device": "ubdb", "type": "ext4"}]}')
+    blank, signed = session.reset_all().steps
+    assert (blank.danger, signed.danger) == (Danger.NONE, Danger.DATA)
+    # An array's members, whether it runs or not.
+    machine.answers[READS] = mirror
+    session.run(WRITES)
+    assert [step.danger for step in session.reset_all().steps] == [Danger.DATA, Danger.DATA]
+
+
+def test_a_plan_is_told_in_the_names_of_the_lab(session: LabSession) -> None:
+    named = session.named(Plan("Fail /dev/ubdb in md0", (Step(("mdadm", "/dev/ubdb"), "Fails /dev/ubdb."),)))
+    assert named.title == "Fail disk02 (/dev/ubdb) in md0"
+    assert named.steps == (Step(("mdadm", "/dev/ubdb"), "Fails disk02 (/dev/ubdb)."),)

@@ -51,8 +51,8 @@ def test_others_are_refused_with_a_hint(text: str) -> None:
 @pytest.mark.parametrize(
     ("table", "line"),
     [
-        (SshTable(python="/opt/lab/bin/python"), "exec env /opt/lab/bin/python -m x"),
-        (SshTable(python="python3", state="/srv/my lab"), "exec env 'RAIDLAB_STATE=/srv/my lab' python3 -m x"),
+        (SshTable(python="/opt/lab/bin/python"), "exec env /opt/lab/bin/python -I -m x"),
+        (SshTable(python="python3", state="/srv/my lab"), "exec env 'RAIDLAB_STATE=/srv/my lab' python3 -I -m x"),
     ],
 )
 def test_a_worker_on_another_computer_has_the_state_folder_that_the_table_names(table: SshTable, line: str) -> None:

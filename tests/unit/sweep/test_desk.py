@@ -206,7 +206,7 @@ def test_who_only_looks_keeps_nobody_from_going_on(host: Host) -> None:
     threading.Timer(0.3, os.close, [lock]).start()
     with (
         folder.open(),
-        pytest.raises(MachineBusy, match="runs in another raidlab"),
+        pytest.raises(MachineBusy, match="another raidlab is writing"),
         SweepStore(host).find(folder.id).open(),
     ):
         pass
@@ -235,7 +235,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_swee
 def test_what_keeps_a_sweep_from_being_opened_is_told(host: Host) -> None:
     folder = begun(host)
     (folder.path / "lock").mkdir()
-    with pytest.raises(ResultError, match="cannot be locked"), folder.open():
+    with pytest.raises(ResultError, match="lock' is a folder and no file"), folder.open():
         pass
 
 

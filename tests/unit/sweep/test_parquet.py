@@ -91,7 +91,7 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lab.sweep.parquet.os.fsync", full)
+    monkeypatch.setattr("lab.host.files.os.fsync", full)
     with pytest.raises(ResultError, match="No space left"):
         write_parquet(sweep([row()]), path)
     assert [each.name for each in tmp_path.iterdir()] == ["cells.parquet"]

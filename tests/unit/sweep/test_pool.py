@@ -18,6 +18,7 @@ from lab.sweep.spread import SpreadTask, TaskSpread
 
 pytestmark = pytest.mark.slow
 TASKS = "tests.unit.sweep.tasks"
+_READINGS = 5
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +94,28 @@ def test_calls_give_answers_and_errors(pool: Pool, tmp_path: Path) -> None:
 def test_its_pages_are_on_loopback_and_nothing_of_it_listens_elsewhere(pool: Pool) -> None:
     with urllib.request.urlopen(f"http://{pool.dashboard}/status", timeout=20) as page:
         assert page.status == 200
-    mine = set(pool.process_ids.values())
-    sockets = {target for pid in mine for target in _sockets_of(pid)}
-    listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    ours = [line[1] for line in listening if line[3] == "0A" and line[9] in sockets]
-    assert len(ours) >= 3
-    assert {address.partition(":")[0] for address in ours} == {"0100007F"}
-    others = Path("/proc/net/tcp6").read_text().splitlines()[1:]
-    assert not [line for line in others if line.split()[3] == "0A" and line.split()[9] in sockets]
+    # The scheduler's pages, and one port of each process, which wants a certificate.
+    assert _listening_of(pool) == ["0100007F"] * (1 + len(pool.process_ids))
+
+
+def test_without_pages_each_process_listens_on_one_port_of_loopback_and_says_nothing_without_a_certificate(
+    tmp_path: Path,
+) -> None:
+    with Pool(parse_cluster("local:1"), ClusterTables(), Host.real(), tmp_path) as pool:
+        assert not pool.dashboard
+        assert _listening_of(pool) == ["0100007F"] * 2
+
+
+def _listening_of(pool: Pool) -> list[str]:
+    """The address, as proc(5) writes it, of each TCP port on which a process of the pool listens."""
+    sockets = {target for pid in set(pool.process_ids.values()) for target in _sockets_of(pid)}
+    # A list that others change while it is read may leave out a line, but not each time.
+    listed = {
+        tuple(line.split()[index] for index in (1, 3, 9))
+        for name in ("tcp", "tcp6") * _READINGS
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()
+    }
+    return [address.partition(":")[0] for address, state, inode in listed if state == "0A" and inode in sockets]
 
 
 def _sockets_of(pid: int) -> set[str]:

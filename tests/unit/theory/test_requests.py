@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays.levels import Level, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
+from lab.arrays.preview import penalty_words
 from lab.errors import SpecError
 from lab.theory.model import ceiling_iops, demand
 from lab.theory.requests import Requests, Server, Servers, requests_for
@@ -41,6 +42,35 @@ def test_member_ios_of_a_small_write(level: Level, members: int, reads: int, wri
     work = demand(level, members, is_write=True)
     assert [work.total_reads, work.total_writes] == pytest.approx([reads, writes])
     assert reads + writes == level.small_write_ios(members)
+
+
+@pytest.mark.parametrize("level", [Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10()])
+@pytest.mark.parametrize("members", range(4, 13))
+def test_the_words_for_a_small_write_tell_what_md_is_taken_to_do(level: Level, members: int) -> None:
+    work, told = demand(level, members, is_write=True), level.small_write(members)
+    assert [work.total_reads, work.total_writes] == pytest.approx([told.reads, told.writes])
+    words = penalty_words(level, members)
+    assert words.startswith(f"{told.ios} I/O")
+    if level.parity_members:
+        stages = made(level, members).stages(0, True, 0.0)
+        written = {*stages[-1][0]}
+        # Whether a block that is read is written afterwards tells which way it is.
+        assert ("old data" in words) == (told.modifies) == ({*stages[0][0]} == written)
+        assert ("the other" in words) == ({*stages[0][0]}.isdisjoint(written))
+
+
+def test_a_request_of_several_chunks_is_an_io_on_each_of_its_members() -> None:
+    read = demand(Raid0(), 5, is_write=False, chunks=4)
+    assert read.reads == pytest.approx([0.8] * 5)
+    assert demand(Raid0(), 5, is_write=True, chunks=9).total_writes == 5
+    whole = demand(Raid5(), 5, is_write=True, chunks=4)
+    assert (whole.total_reads, whole.writes, whole.stages) == (0, (1.0,) * 5, 1)
+    assert demand(Raid6(), 6, is_write=False, chunks=4).total_reads == pytest.approx(4)
+    # So whole stripes on RAID 0 get 5/4 of those on a RAID 5 of as many.
+    of_chunks = [1 / max(demand(level, 5, is_write=True, chunks=4).writes) for level in (Raid0(), Raid5())]
+    assert of_chunks[0] / of_chunks[1] == pytest.approx(5 / 4)
+    with pytest.raises(SpecError, match="no prediction for requests of 3 chunks"):
+        demand(Raid5(), 5, is_write=True, chunks=3)
 
 
 def test_four_members_reconstruct_and_five_modify() -> None:

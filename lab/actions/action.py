@@ -1,0 +1,263 @@
+"""The definition of a verb: its arguments, its preconditions, and its plan or effect.
+
+Every interface to a verb is generated from its class: the command of ``raidlab`` with its options and help, the key,
+the menus and the palette of the app, the words of the text mode, and ``act`` in lesson files.
+"""
+
+from __future__ import annotations
+
+import shlex
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from lab.gates.names import Name
+
+if TYPE_CHECKING:
+    from lab.actions.selection import Selection
+    from lab.plans import Plan
+    from lab.session.session import LabSession
+
+
+class Fills(StrEnum):
+    """The selected object that the app inserts for an argument."""
+
+    ARRAY = "array"
+    DISK = "disk"
+    FREE_DISK = "free disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """How an argument is specified; the type of its field defines the valid values."""
+
+    help: str = ""
+    option: str = ""
+    """``--min``; empty: the field's name."""
+    also: str = ""
+    """Another name of the option, for example for scripts of earlier versions."""
+    is_placed: bool = False
+    """A positional argument of the command line, in the order of the fields; otherwise an option."""
+    is_needed: bool = False
+    """Required on the command line; a lesson file may omit it if the field has a default."""
+    left_out: str | None = None
+    """Its value if omitted on the command line, unless that is the field's default."""
+    fills: Fills | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several values: a line of a menu."""
+
+    id: str
+    label: str
+    detail: str = ""
+    key: str = ""
+    """Selects it directly; empty: selectable by the cursor only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An argument of an action."""
+
+    name: str
+    type: Any
+    """Without ``Argument``; still includes msgspec constraints."""
+    argument: Argument
+    default: Any
+    """``msgspec.NODEFAULT`` if there is none."""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether lesson files must set it."""
+        return self.default is msgspec.NODEFAULT
+
+    @property
+    def when_left_out(self) -> Any:
+        """Its value if omitted on the command line."""
+        return self.default if self.argument.left_out is None else self.argument.left_out
+
+    @property
+    def option(self) -> str:
+        """``--break-array``."""
+        return self.argument.option or f"--{self.name.replace('_', '-')}"
+
+
+ArrayName = Annotated[
+    Name, Argument("The array, such as md0.", also="--name", is_placed=True, is_needed=True, fills=Fills.ARRAY)
+]
+MemberName = Annotated[Name, Argument("The disk, such as disk02.", is_placed=True, is_needed=True, fills=Fills.DISK)]
+FreeDiskName = Annotated[
+    Name, Argument("The disk, such as disk05.", is_placed=True, is_needed=True, fills=Fills.FREE_DISK)
+]
+
+
+class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
+    """One thing that a user can ask for. The first line of a subclass's docstring is its help."""
+
+    words: ClassVar[str] = ""
+    """After ``raidlab``."""
+    has_command: ClassVar[bool] = True
+    """False: ``words`` belong to another action, whose command performs this one."""
+    key: ClassVar[str] = ""
+    """In the app; empty if it has no key of its own."""
+    alias: ClassVar[str] = ""
+    """In keymaps and in the text mode; empty: the last of ``words``."""
+    label: ClassVar[str] = ""
+    tooltip: ClassVar[str] = ""
+
+    @classmethod
+    def short_name(cls) -> str:
+        """In keymaps and in the text mode, such as ``bad-block``."""
+        return cls.alias or cls.words.rpartition(" ")[2]
+
+    @classmethod
+    def summary(cls) -> str:
+        """A one-sentence description of the verb."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
+
+    def by_hand(self) -> str:
+        """The equivalent shell command."""
+        return " ".join([f"raidlab {self.words}", *self.placed_words(), *self.option_words()])
+
+    def placed_words(self) -> Iterator[str]:
+        """The positional arguments, for a shell."""
+        for field in fields_of(type(self)):
+            value = getattr(self, field.name)
+            if field.argument.is_placed and (field.argument.is_needed or value != field.when_left_out):
+                yield shlex.quote(f"{value}")
+
+    def option_words(self) -> Iterator[str]:
+        """The options that differ from their defaults, for a shell."""
+        for field in fields_of(type(self)):
+            value = getattr(self, field.name)
+            if field.argument.is_placed or value == field.default:
+                continue
+            yield field.option if value is True else f"{field.option} {shlex.quote(f'{value}')}"
+
+
+class Action(Verb, frozen=True, kw_only=True):
+    """One thing to do to disks, arrays or loads of an open lab.
+
+    A tag, the name in lesson files, makes a subclass an action; those without one are shared beginnings.
+    """
+
+    in_footer: ClassVar[bool] = False
+    picks: ClassVar[str] = ""
+    """The argument for which the app offers ``choices``; choosing a value also confirms the action."""
+    title: ClassVar[str] = ""
+    intro: ClassVar[str] = ""
+    """Text above the choices; names of the selection are in braces."""
+    asks: ClassVar[str] = ""
+    """A flag that the app sets, since it shows the plan and the effect on the array, and asks for confirmation."""
+    in_lessons: ClassVar[bool] = True
+    """Whether lesson files may use it."""
+
+    @classmethod
+    def acts_on(cls) -> Fills:
+        """Whether the action applies to a disk, or to the whole array."""
+        return Fills.DISK if any(field.argument.fills is Fills.DISK for field in fields_of(cls)) else Fills.ARRAY
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        """Why the action is not possible on the selection, as the end of a sentence; empty if it is possible."""
+        return "" if it.is_open else "the machine does not run"
+
+    @classmethod
+    def choices(cls) -> list[Choice]:
+        """The values of the argument ``picks``."""
+        return []
+
+    @classmethod
+    def chosen(cls, value: str) -> Mapping[str, Any]:
+        """The arguments for one of ``choices``."""
+        return {cls.picks: value} if cls.picks else {}
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        """Information for the user before the action."""
+        return ""
+
+    @classmethod
+    def on_selection(cls: type[A], it: Selection, **more: Any) -> A:
+        """The action on the selection; ``more`` are the other arguments."""
+        things = {Fills.ARRAY: it.array, Fills.DISK: it.disk, Fills.FREE_DISK: it.free_disk}
+        filled = {
+            field.name: thing.name
+            for field in fields_of(cls)
+            if field.argument.fills and (thing := things[field.argument.fills])
+        }
+        return cls(**{**filled, **({cls.asks: True} if cls.asks else {}), **more})
+
+    @abstractmethod
+    def perform(self, session: LabSession) -> object:
+        """Run the action in an open lab. Raises any error of the lab."""
+
+
+A = TypeVar("A", bound=Action)
+
+
+class PlanAction(Action, frozen=True, kw_only=True):
+    """An action that is one plan, which can be shown before it runs."""
+
+    wait_help: ClassVar[str] = ""
+    """Help of ``--wait``; empty if the option does not exist."""
+    waits_on_uml: ClassVar[bool] = True
+    """Waits by default on uml: the machine, and md's work on it, end with the command."""
+
+    @property
+    def waits_for(self) -> str:
+        """The long-running work of md that follows: ``rebuild``; empty if there is none."""
+        return ""
+
+    @abstractmethod
+    def plan(self, session: LabSession) -> Plan:
+        """The plan of the action. Raises LabError if the action is not possible."""
+
+    def perform(self, session: LabSession) -> object:
+        session.run(self.plan(session))
+        return None
+
+
+class ArrayAction(Action, frozen=True, kw_only=True):
+    """An action on a running array."""
+
+    array: ArrayName = "md0"
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or it.lack_of_array
+
+
+class MemberAction(PlanAction, frozen=True, kw_only=True):
+    """One plan on a disk, which may belong to an array."""
+
+    array: ArrayName = "md0"
+    disk: MemberName
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or it.lack_of_disk
+
+
+@cache
+def fields_of(kind: type[Verb]) -> tuple[Field, ...]:
+    """The arguments in declaration order: those of base classes first."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        Field(field.name, *_parted(hints[field.name]), field.default) for field in msgspec.structs.fields(kind)
+    )
+
+
+def _parted(hint: Any) -> tuple[Any, Argument]:
+    if get_origin(hint) is not Annotated:
+        return hint, Argument()
+    bare, *extras = get_args(hint)
+    argument = next((each for each in extras if isinstance(each, Argument)), Argument())
+    rest = tuple(each for each in extras if not isinstance(each, Argument))
+    return (Annotated[(bare, *rest)] if rest else bare), argument

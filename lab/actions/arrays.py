@@ -1,0 +1,580 @@
+"""Operations on an array and its members, and on emulated drives.
+
+The app imports this before its first screen: modules required only for execution are imported on demand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from lab.actions.action import (
+    Argument,
+    ArrayAction,
+    Choice,
+    Fills,
+    FreeDiskName,
+    MemberAction,
+    PlanAction,
+)
+from lab.actions.disk_words import bytes_or_none, disk_count, split_words
+from lab.arrays.spec import Bitmap
+from lab.errors import ArrayError, SpecError
+from lab.gates.names import Name, NameOrNone, Names
+from lab.gates.numbers import SpeedKibPerSecond, checked, parse_bytes, whole
+from lab.plans import Plan
+from lab.units import KIB
+
+if TYPE_CHECKING:
+    from lab.actions.selection import Selection
+    from lab.session.data_mark import DataMark, MarkVerdict
+    from lab.session.session import LabSession
+
+_WAIT = "Wait for the end of what md does then; the default on uml:."
+BreakArray = Annotated[bool, Argument("Even if the array loses its data.")]
+
+
+class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
+    """Let a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
+
+    words, key, label, asks = "array pull", "p", "Pull", "break_array"
+    tooltip = "The selected disk vanishes while in use, as if its cable were pulled"
+    break_array: BreakArray = False
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or (f"{it.disk_name} is pulled already" if it.is_pulled else "")
+
+    @classmethod
+    def on_selection(cls, it: Selection, **more: Any) -> Pull:
+        """Any disk can be pulled, even one that belongs to no array."""
+        return super().on_selection(it, **{"array": it.array_name if it.member else "", **more})
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return _failing_note(it)
+
+    def plan(self, session: LabSession) -> Plan:
+        from lab.session import breaking
+
+        if self.array:
+            session.array(self.array).status().member(session.node(self.disk))
+        return breaking.pull(session, self.disk, breaks_array=self.break_array)
+
+
+class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
+    """Bring a pulled member back; 're-add' or 'add' then lets it join the array again."""
+
+    words, key, label = "array plug-in", "p", "Plug in"
+    tooltip = "Bring a pulled disk back; then add or re-add it"
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or ("" if it.is_pulled else f"{it.disk_name} is not pulled")
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return it.filled("{disk} comes back as it was; md does not take it in by itself.")
+
+    def plan(self, session: LabSession) -> Plan:
+        from lab.session import breaking
+
+        return breaking.plug_in(session, self.disk)
+
+
+class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
+    """Overwrite some of a member's data behind md's back: in the known data if there are any."""
+
+    words, key, label = "array corrupt", "c", "Corrupt"
+    tooltip = "Overwrite some of the member's data behind md's back: no error, wrong data"
+    length: Annotated[str, Argument("How much, such as 64K.")] = "64K"
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or _unless_working(it) or _unless_allowed(it, "corrupt")
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return "md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
+
+    def __post_init__(self) -> None:
+        parse_bytes(self.length, what="length")
+
+    def plan(self, session: LabSession) -> Plan:
+        from lab.session import breaking
+
+        return breaking.corrupt(session, self.array, self.disk, length_bytes=parse_bytes(self.length, what="length"))
+
+
+class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
+    """Put 4 KiB of a member on md's bad-block list, as after a read error that could not be corrected."""
+
+    words, key, label = "array bad-block", "k", "Bad block"
+    tooltip = "Put a block of the known data on md's list of unreadable blocks"
+    sector: Annotated[str, Argument("Of the disk; without: in the middle of the known data.")] = ""
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        if reason := super().obstacle(it) or _unless_redundant(it) or _unless_allowed(it, "corrupt"):
+            return reason
+        if not (it.member and it.member.is_in_sync and it.has_known_data):
+            return f"{it.disk_name} is no working member of an array with known data"
+        return ""
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return it.filled("md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does).")
+
+    def __post_init__(self) -> None:
+        self._first  # noqa: B018 - raises for what is no number
+
+    @property
+    def _first(self) -> int | None:
+        return whole(self.sector, "sector") if self.sector else None
+
+    def plan(self, session: LabSession) -> Plan:
+        from lab.microscope.bad_block import bad_block
+
+        return bad_block(session, self.array, self.disk, self._first)
+
+
+class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
+    """Let a spindle run at the pace of a slower drive, while in use."""
+
+    words, key, label = "disks slow", "d", "Slow down"
+    tooltip = "Let an emulated drive answer more slowly from now on"
+    title, picks = "Pace of {disk}", "model"
+    intro = "How fast should it answer from now on? Never faster than it is."
+    disk: Annotated[
+        Name, Argument("The disk, such as disk02.", also="--name", is_placed=True, is_needed=True, fills=Fills.DISK)
+    ]
+    model: Annotated[
+        Name,
+        Argument("See 'raidlab disks models'; its own model restores its own pace.", is_placed=True, is_needed=True),
+    ]
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        if reason := super().obstacle(it) or it.lack_of_disk:
+            return reason
+        return "" if it.disk and it.disk.model else f"{it.disk_name} is no emulated drive"
+
+    @classmethod
+    def choices(cls) -> list[Choice]:
+        from lab.disks.drive_models import all_drive_models
+
+        return [Choice(name, name, model.title) for name, model in all_drive_models().items()]
+
+    def plan(self, session: LabSession) -> Plan:
+        from lab.session import breaking
+
+        return breaking.slow(session, self.disk, self.model)
+
+
+class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
+    """Write known data to the array, for 'verify': to its end, or to a file on its file system."""
+
+    words, key, label = "array mark", "m", "Mark"
+    tooltip = "Write known data on the array, to prove later that nothing was lost"
+
+    def perform(self, session: LabSession) -> DataMark:
+        from lab.session import data_mark
+
+        return data_mark.write_mark(session, self.array)
+
+
+class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
+    """Read the known data past all caches and say what became of them; status 1 unless they are intact."""
+
+    words, key, label = "array verify", "v", "Verify"
+    tooltip = "Read the known data past all caches: intact, changed or unreadable"
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or ("" if it.has_known_data else f"no known data are on {it.array_name}")
+
+    def perform(self, session: LabSession) -> MarkVerdict:
+        from lab.session import data_mark
+
+        return data_mark.verify_mark(session, data_mark.require_mark(session, self.array))
+
+
+class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
+    """Mark a member as faulty, as md does when a disk stops answering."""
+
+    words, key, label, in_footer, asks = "array fail", "f", "Fail", True, "break_array"
+    tooltip = "Mark the selected disk as faulty, as md does when it stops answering"
+    disk: Annotated[Names, Argument("The disk, such as disk02.", is_placed=True, is_needed=True, fills=Fills.DISK)]
+    break_array: BreakArray = False
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or _unless_working(it)
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return _failing_note(it)
+
+    def __post_init__(self) -> None:
+        if not self.disk:
+            raise SpecError("no disk was named", hint="'raidlab disks' lists them")
+
+    @property
+    def each(self) -> tuple[Fail, ...]:
+        """One per disk: a lesson file may name several, separated by commas."""
+        return tuple(msgspec.structs.replace(self, disk=disk) for disk in self.disk.split(","))
+
+    def by_hand(self) -> str:
+        return super().by_hand() if len(self.each) == 1 else "\n".join(one.by_hand() for one in self.each)
+
+    def plan(self, session: LabSession) -> Plan:
+        """The plan for one disk: whether the array can do without the next depends on the state after the first."""
+        return session.array(self.array).fail(self.disk, breaks_array=self.break_array)
+
+    def perform(self, session: LabSession) -> object:
+        for one in self.each:
+            session.run(one.plan(session))
+        return None
+
+
+class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
+    """Take a faulty or spare member out of an array."""
+
+    words, key, label, in_footer = "array remove", "x", "Remove", True
+    tooltip = "Take a faulty disk or a spare out of its array"
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        is_removable = it.member and (it.member.is_faulty or it.member.is_spare)
+        return super().obstacle(it) or (
+            "" if is_removable else f"{it.disk_name} is neither a faulty member nor a spare"
+        )
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return "The disk leaves the array and is free for other things."
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).remove(self.disk)
+
+
+class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
+    """Add a disk: it becomes a spare, and a degraded array rebuilds on it."""
+
+    words, key, label, in_footer = "array add", "a", "Add", True
+    wait_help = _WAIT
+    tooltip = "Add a disk: a degraded array rebuilds on it, a whole one keeps it as a spare"
+    disk: FreeDiskName
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or _unless_redundant(it) or _unless_a_disk_suits(it)
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return it.array.adding_note if it.array else ""
+
+    @property
+    def waits_for(self) -> str:
+        return "rebuild"
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).add(self.disk)
+
+
+class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
+    """Copy a working member to another disk, then retire it; redundancy is kept throughout."""
+
+    words, key, label = "array replace", "e", "Replace"
+    wait_help = _WAIT
+    tooltip = "Copy the selected member to a free disk, then retire it"
+    disk: Annotated[
+        Name, Argument("The disk, such as disk02.", also="--old", is_placed=True, is_needed=True, fills=Fills.DISK)
+    ]
+    new: FreeDiskName
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        if reason := super().obstacle(it):
+            return reason
+        if not (it.member and it.member.is_in_sync):
+            return _no_member(it)
+        return _unless_allowed(it, "replace") or _unless_redundant(it) or _unless_a_disk_suits(it)
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return it.filled("{disk} is copied to {new}; {array} keeps its redundancy throughout.")
+
+    @property
+    def waits_for(self) -> str:
+        return "copy"
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).replace(self.disk, self.new)
+
+
+class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
+    """Put a former member back; with a bitmap only what changed meanwhile is copied."""
+
+    words, key, label, in_footer = "array re-add", "r", "Re-add", True
+    wait_help = _WAIT
+    tooltip = "Put a former member back; the bitmap tells what it missed"
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        """Possible for a faulty member, or a disk that has left an array with a bitmap."""
+        was_in = it.member.is_faulty if it.member else it.was_member
+        is_possible = it.array and it.array.has_bitmap and was_in
+        return super().obstacle(it) or (
+            "" if is_possible else f"{it.disk_name} is no former member of an array with a bitmap"
+        )
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return "Only what changed while it was away is copied: the bitmap tells which regions."
+
+    @property
+    def waits_for(self) -> str:
+        return "rebuild"
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).re_add(self.disk)
+
+
+class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
+    """Limit the speed of syncs of one array; without a limit the system's value holds."""
+
+    words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
+    tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"
+    title, picks = "Throttle {array}", "maximum"
+    intro = "How fast may {array} be rebuilt or checked? The load gets what the sync leaves."
+    minimum: Annotated[
+        str, Argument("Per second and member, such as 10M; a bare number is KiB, as in md.", option="--min")
+    ] = ""
+    maximum: Annotated[str, Argument("Per second and member, such as 200M.", option="--max")] = ""
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or _unless_redundant(it)
+
+    @classmethod
+    def choices(cls) -> list[Choice]:
+        limits = [
+            Choice(f"{speed}M", f"{speed} MiB/s", "at most, for each member", str(number))
+            for number, speed in enumerate((1, 4, 16, 64), start=1)
+        ]
+        return [
+            *limits,
+            Choice("", "No limit of its own", "md's defaults: the load comes first, but syncs get 1 MB/s", "0"),
+        ]
+
+    @classmethod
+    def chosen(cls, value: str) -> Mapping[str, Any]:
+        return {"minimum": value, "maximum": value}
+
+    def __post_init__(self) -> None:
+        _kib_per_second(self.minimum)
+        _kib_per_second(self.maximum)
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).speed(
+            minimum_kib_per_second=_kib_per_second(self.minimum), maximum_kib_per_second=_kib_per_second(self.maximum)
+        )
+
+
+class ScrubAction(StrEnum):
+    """Types of scrub (md(4), SCRUBBING AND MISMATCHES)."""
+
+    CHECK = "check"
+    REPAIR = "repair"
+    STOP = "stop"
+
+
+class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub"):
+    """Read a whole array and compare copies or parity: check, repair or stop."""
+
+    words, key, label = "array scrub", "s", "Scrub"
+    wait_help = _WAIT
+    tooltip = "Compare copies or parity everywhere (check), or make them agree (repair)"
+    title, picks = "Scrub {array}", "action"
+    action: Annotated[ScrubAction, Argument("check, repair or stop.", is_placed=True)] = ScrubAction.CHECK
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or _unless_redundant(it)
+
+    @classmethod
+    def choices(cls) -> list[Choice]:
+        return [
+            Choice("check", "Check", "Read everything and count where copies or parity differ", "c"),
+            Choice("repair", "Repair", "Make parity or copies agree with the data as read: wrong data stay wrong", "r"),
+            Choice("stop", "Stop", "End a check or repair that runs", "s"),
+        ]
+
+    @property
+    def waits_for(self) -> str:
+        return "" if self.action is ScrubAction.STOP else self.action.value
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).scrub(self.action)
+
+    def perform(self, session: LabSession) -> object:
+        """Run the scrub and wait for its end."""
+        session.run(self.plan(session))
+        return session.array(self.array).wait() if self.waits_for else None
+
+
+class StopArray(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.stop"):
+    """Stop an array; its data stay on the disks."""
+
+    words, key, label = "array stop", "z", "Stop array"
+    tooltip = "Stop the array; its data stay on the disks"
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return "The data stay on the disks; Enter on the array starts it again."
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).stop()
+
+
+class Destroy(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.destroy"):
+    """Stop an array and erase its superblocks: md no longer finds it."""
+
+    words, key, label = "array destroy", "delete", "Destroy"
+    tooltip = "Stop the array and erase its superblocks: md no longer finds it"
+
+    @classmethod
+    def note(cls, it: Selection) -> str:
+        return it.filled(
+            "md will no longer find {array}, and its disks become free. The data stay on them until something "
+            "overwrites them, such as the next array."
+        )
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).destroy()
+
+
+class Assemble(PlanAction, frozen=True, kw_only=True, tag="array.assemble"):
+    """Start a stopped array from its members, or every one on the lab's disks that can be started."""
+
+    words = "array assemble"
+    array: Annotated[
+        NameOrNone, Argument("The array, such as md0; without it: all of them.", also="--name", is_placed=True)
+    ] = ""
+    force: Annotated[bool, Argument("Also use out-of-date members.")] = False
+
+    def __post_init__(self) -> None:
+        if self.force and not self.array:
+            raise SpecError("--force needs the name of an array", hint="'raidlab array show' lists the arrays")
+
+    def plan(self, session: LabSession) -> Plan:
+        if self.array:
+            return session.array(self.array).assemble(force=self.force)
+        return Plan(
+            "Start all arrays",
+            tuple(step for array in session.found.stopped for step in array.start_plan(session.machine).steps),
+        )
+
+    def perform(self, session: LabSession) -> object:
+        return super().perform(session) if self.array else session.start_all()
+
+
+class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow"):
+    """Reshape an array: more members, larger members, or another level."""
+
+    words = "array grow"
+    wait_help = "Wait for the end of the reshape; the default on uml:."
+    members: Annotated[Names, Argument("Disks that join, disk04,disk05, or how many members in all.")] = ""
+    size: Annotated[NameOrNone, Argument("max: use all of each member.")] = ""
+    level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one disk more.")] = ""
+
+    def __post_init__(self) -> None:
+        if self.size and (self.size != "max" or self.members or self.level):
+            raise SpecError(
+                "--size takes only 'max', and stands alone", hint="grow members or level in a second command"
+            )
+        if not (self.members or self.size or self.level):
+            raise SpecError(
+                "nothing to grow: no new size, level or member count given",
+                hint="give --members, --size max or --level",
+            )
+        disk_count(self.members)
+
+    @property
+    def waits_for(self) -> str:
+        return "reshape"
+
+    def plan(self, session: LabSession) -> Plan:
+        count = disk_count(self.members)
+        disks = split_words(self.members) if count is None else []
+        return session.array(self.array).grow(disks=disks, count=count, level=self.level or None)
+
+
+class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.bitmap"):
+    """Add or remove the write-intent bitmap of a running array."""
+
+    words = "array bitmap"
+    bitmap: Annotated[Bitmap, Argument("internal or none.", also="--kind", is_placed=True, is_needed=True)]
+    chunk: Annotated[str, Argument("What one bit stands for, such as 64K; md's choice: 64M or more.")] = ""
+
+    def __post_init__(self) -> None:
+        if self.chunk and self.bitmap is Bitmap.NONE:
+            raise ArrayError("no bitmap, and a chunk for it", hint="leave --chunk out, or write internal")
+        bytes_or_none(self.chunk or None, "chunk")
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk or None, "chunk"))
+
+
+class Wait(ArrayAction, frozen=True, kw_only=True, tag="array.wait"):
+    """Wait until no resync, rebuild, check or reshape of the array goes on."""
+
+    words = "array wait"
+
+    def perform(self, session: LabSession) -> object:
+        array = session.array(self.array)
+        session.run(array.awake(array.status()))
+        return array.wait()
+
+
+def _kib_per_second(text: str) -> int | None:
+    if not text:
+        return None
+    # md itself reads and writes a bare number, in KiB per second.
+    is_bare = re.fullmatch(r"\d+", text)
+    kib = whole(text, "speed") if is_bare else parse_bytes(text, what="speed") // KIB
+    return checked(kib, SpeedKibPerSecond, "speed in KiB a second")
+
+
+def _no_member(it: Selection) -> str:
+    return f"{it.disk_name} is no working member of an array"
+
+
+def _unless_working(it: Selection) -> str:
+    return "" if it.working_member else _no_member(it)
+
+
+def _unless_redundant(it: Selection) -> str:
+    if it.array is None:
+        return it.lack_of_array
+    return "" if it.array.is_redundant else f"{it.array_name} has no redundancy"
+
+
+def _unless_allowed(it: Selection, what: str) -> str:
+    return f"{it.array_name} does not allow it" if it.array and what in it.array.cannot else ""
+
+
+def _unless_a_disk_suits(it: Selection) -> str:
+    return "" if it.free_disk else f"no free disk suits {it.array_name}"
+
+
+def _failing_note(it: Selection) -> str:
+    """The effect on the selected disk's array if the disk fails or vanishes."""
+    if it.array is None or it.member is None:
+        return "It belongs to no array; it just vanishes."
+    return it.array.failing_note(it.member, it.disk_name)

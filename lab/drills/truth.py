@@ -1,0 +1,212 @@
+"""How much of a drill's data can still be had from its disks, whatever runs and whatever superblocks say.
+
+When the files of a drill are complete, the place and the content of each of their blocks are noted, and of the parity
+over them. When the drill is judged, the disks are searched for these: what is there, or can be computed from what is
+there, can still be had. All else is gone: no reading of the disks brings it back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.arrays.level_names import layout_name
+from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.arrays.state import read_array
+from lab.arrays.status import ArrayStatus
+from lab.arrays.stripes import Chunk, ChunkKind, period_rows, stripe_rows
+from lab.disks.kinds import LabDisk
+from lab.drills import truth_program
+from lab.drills.pictures import MemberPicture, look_at_members
+from lab.drills.places import MACHINE_FOLDER, are_own_files
+from lab.drills.truth_program import PAGE_BYTES
+from lab.errors import DrillError
+from lab.host.files import write_file
+from lab.machine import AgentProgram
+from lab.session.session import LabSession
+from lab.units import KIB, SECTOR_BYTES
+
+_PROGRAM = AgentProgram(Path(truth_program.__file__), "drill-truth")
+_FILE, _BEGUN = "truth.json", "truth-begun.json"
+_SECONDS = 300.0
+_LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
+
+
+@dataclass(frozen=True, slots=True)
+class DiskTruth:
+    """What the disks of a drill hold of its data."""
+
+    blocks: int
+    """Of 4 KiB, that hold files."""
+    gone: int
+    """Of these, that neither are on the disks nor can be computed from what is."""
+    gone_at_begin: int
+    """As ``gone``, when the drill began."""
+    meta_gone: int
+    """Blocks of the file system's own that are gone since the drill began: files there have lost their names."""
+    damaged_data: int
+    """Blocks of data on a member that were right when the drill began and are not now."""
+    damaged_parity: int
+    """As ``damaged_data``, of parity."""
+    uuid: str
+    """Of the array that had the data."""
+
+    @property
+    def kept_percent(self) -> float:
+        """Of the files' blocks that can still be had; never rounded up."""
+        return self._percent(self.gone)
+
+    @property
+    def begun_percent(self) -> float:
+        """As ``kept_percent``, when the drill began."""
+        return self._percent(self.gone_at_begin)
+
+    def _percent(self, gone: int) -> float:
+        return int(10_000 * (self.blocks - gone) / self.blocks) / 100 if self.blocks else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileMap:
+    """Where a file system has its files: pages of 4 KiB of its device."""
+
+    files: tuple[int, ...]
+    meta: tuple[int, ...]
+
+
+def map_files(session: LabSession, place: str, node: str, file_system: str) -> FileMap:
+    """Of the file system on ``node`` that is mounted on ``place``, with everything written. Raises CommandFailed."""
+    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
+    found = json.loads(answer)
+    meta = [*found["folders"]]
+    if file_system == "ext4":
+        told = session.machine.run(("dumpe2fs", node), check=False).stdout
+        for first, last in re.findall(r"Inode table at ([0-9]+)-([0-9]+)", told):
+            meta += range(int(first), int(last) + 1)
+    return FileMap(tuple(found["files"]), tuple(meta))
+
+
+def note_truth(
+    session: LabSession,
+    disks: Sequence[LabDisk],
+    folder: Path,
+    node: str,
+    files: FileMap,
+    *,
+    next_chunk_bytes: int = 0,
+) -> None:
+    """Keep in ``folder`` what must lie where, of an array that is complete and unmounted.
+
+    ``next_chunk_bytes``: of a reshape that is to come. Raises DrillError for what is no md array with data at whole
+    blocks of 4 KiB.
+    """
+    name = node.removeprefix("/dev/")
+    status = read_array(session.machine, name)
+    chunks = [status.chunk_bytes or PAGE_BYTES, *([next_chunk_bytes] if next_chunk_bytes else [])]
+    asked = {
+        "node": node,
+        "files": files.files,
+        "meta": files.meta,
+        # The first block of a file system is written by whatever repairs it, or mounts it to write.
+        "also": [0],
+        "geometries": [geometry_of(status, chunk) for chunk in chunks],
+    }
+    noted = json.loads(session.machine.call(_PROGRAM, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
+    pictures = look_at_members(session.machine, disks)
+    noted["slots"] = _slots(disks, status, pictures)
+    noted["uuid"] = next((pictures[disk.name].uuid for disk in disks if disk.node in _members(status).values()), "")
+    text = json.dumps(noted)
+    write_file(folder / _FILE, text.encode())
+    if not are_own_files(session, disks):
+        session.machine.run(("mkdir", "-p", MACHINE_FOLDER))
+        session.machine.write(f"{MACHINE_FOLDER}/{_FILE}", text)
+
+
+def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> None:
+    """Keep what the disks hold when the drill begins: what is gone by then, nobody can save."""
+    if (folder / _FILE).exists():
+        write_file(folder / _BEGUN, json.dumps(_look(session, disks, folder)).encode())
+
+
+def look_for_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
+    """What the disks hold now; None for a drill whose data were not noted. Caches must have been written out."""
+    if not (folder / _BEGUN).exists():
+        return None
+    noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    begun = json.loads((folder / _BEGUN).read_text(encoding="utf-8"))
+    now = _look(session, disks, folder)
+    marks = list(zip(begun["cells"], now["cells"], strict=True))
+    return DiskTruth(
+        blocks=len(noted["files"]),
+        gone=len(now["files"]),
+        gone_at_begin=len(begun["files"]),
+        meta_gone=len({*now["meta"]} - {*begun["meta"]}),
+        damaged_data=sum(mark == "D" != after for mark, after in marks),
+        damaged_parity=sum(mark == "P" != after for mark, after in marks),
+        uuid=noted["uuid"],
+    )
+
+
+def _look(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[str, Any]:
+    is_own = are_own_files(session, disks)
+    asked = {
+        "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
+        "disks": [disk.backing if is_own else disk.node for disk in disks],
+        "slots": json.loads((folder / _FILE).read_text(encoding="utf-8"))["slots"],
+    }
+    if is_own:
+        return truth_program.look(asked)
+    answer: dict[str, Any] = json.loads(
+        session.machine.call(_PROGRAM, ["look", json.dumps(asked)], timeout_seconds=_SECONDS)
+    )
+    return answer
+
+
+def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
+    """How an array lays out its data, as ``note`` wants it; chunks of ``chunk_bytes`` may be those to come."""
+    level, layout = status.raid, None
+    if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
+        layout = layout_name(level.name, status.layout_number)
+    used = status.component_bytes or min((member.data_size_kib or 0) * KIB for member in status.members)
+    rows = stripe_rows(level, layout, status.raid_disks, period_rows(level, status.raid_disks))
+    return {
+        "chunk": chunk_bytes // PAGE_BYTES,
+        "member": used // PAGE_BYTES,
+        "parts": level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.FAR else 1,
+        "parities": _parities(level),
+        "pattern": [[row.part, row.row, [_cell(chunk) for chunk in row.chunks]] for row in rows],
+    }
+
+
+def _parities(level: Level) -> int:
+    return {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}.get(level.name, 0)
+
+
+def _cell(chunk: Chunk) -> list[str | int]:
+    return [_LETTERS[chunk.kind], chunk.number]
+
+
+def _members(status: ArrayStatus) -> dict[int, str]:
+    """Slot -> device."""
+    return {member.slot: member.device for member in status.members if member.slot is not None}
+
+
+def _slots(
+    disks: Sequence[LabDisk], status: ArrayStatus, pictures: Mapping[str, MemberPicture]
+) -> list[list[list[int]]]:
+    """Of each slot the disks that may be its member, as their place and the page at which their data begin."""
+    places = {disk.node: number for number, disk in enumerate(disks)}
+    offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
+    if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):
+        raise DrillError("data of a drill begin at a multiple of 8 sectors", hint="take another --data-offset")
+    members = _members(status)
+    uuids = {pictures[disk.name].uuid for disk in disks if disk.node in members.values()}
+    away = [disk.node for disk in disks if pictures[disk.name].uuid in uuids and disk.node not in members.values()]
+    found = []
+    for slot in range(status.raid_disks):
+        nodes = [members[slot]] if slot in members else away
+        found.append([[places[node], offsets[node] * SECTOR_BYTES // PAGE_BYTES] for node in nodes if node in places])
+    return found

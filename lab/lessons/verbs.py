@@ -1,0 +1,105 @@
+"""What can be asked of lessons: on the command line, and with keys of the app."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from lab.actions.action import Argument, Verb
+
+
+class ListLessons(Verb, frozen=True, kw_only=True):
+    """List the course with your progress."""
+
+    words = "lesson list"
+
+
+class StartLesson(Verb, frozen=True, kw_only=True):
+    """Begin a lesson, or go on with it where you left it."""
+
+    words, key, label = "lesson start", "v", "Variant"
+    tooltip = "Type a word, such as your name: it varies sizes, levels and which disk dies"
+    name: Annotated[
+        str,
+        Argument("Id, number or part of the id; or the path of a lesson file.", is_placed=True, is_needed=True),
+    ]
+    seed: Annotated[str | None, Argument("Your name, or a word from your teacher: it varies the lesson.")] = None
+    language: Annotated[str | None, Argument("Such as en, es or sv.")] = None
+    reset: Annotated[bool, Argument("Make all lab disks blank first: their data are gone.")] = False
+    again: Annotated[bool, Argument("From the first step.")] = False
+    anyway: Annotated[bool, Argument("Even if lessons that come before are not done.")] = False
+
+
+class ShowLesson(Verb, frozen=True, kw_only=True):
+    """Show why the last step came out as it did, and what is to be done now."""
+
+    words = "lesson show"
+
+
+class Answer(Verb, frozen=True, kw_only=True):
+    """Predict, or type the number that this step has you read off."""
+
+    words, key, label = "lesson answer", "t", "Type number"
+    tooltip = "Type the number that this step has you read off"
+    text: Annotated[
+        str,
+        Argument(
+            "One of the options as the step lists them, or the number it asks for.", is_placed=True, is_needed=True
+        ),
+    ]
+
+
+class CheckStep(Verb, frozen=True, kw_only=True):
+    """Check this step on the real lab. Exit status 1 while something is missing."""
+
+    words = "lesson check"
+
+
+class LessonHint(Verb, frozen=True, kw_only=True):
+    """Show one more hint for this step; the third is the whole answer."""
+
+    words, key, label = "lesson hint", "h", "Hint"
+    tooltip = "One more hint for this step; the third is the answer"
+
+
+class DoStep(Verb, frozen=True, kw_only=True):
+    """Let the lab do this step for you, with the same commands that you would type."""
+
+    words, key, label = "lesson do", "o", "Do it"
+    tooltip = "Let the lab do this step, with the same commands"
+    plan: Annotated[bool, Argument("Print the commands of this step, which is its last hint.")] = False
+
+
+class Measure(Verb, frozen=True, kw_only=True):
+    """Run a measurement of the open lesson, on emulated drives of its own, and check the step."""
+
+    words, key, label = "lesson measure", "r", "Measure"
+    tooltip = "Run the measurement of this step, on emulated drives of its own"
+    name: Annotated[str, Argument("The measurement, as the step names it.", is_placed=True, is_needed=True)]
+
+
+class ResetLesson(Verb, frozen=True, kw_only=True):
+    """Make all lab disks blank and begin the open lesson again, with the same seed."""
+
+    words, key, label = "lesson reset", "z", "Anew"
+    tooltip = "Blank disks, and the lesson from its first step"
+
+
+class LeaveLesson(Verb, frozen=True, kw_only=True):
+    """Close the open lesson; its progress stays."""
+
+    words, key, label = "lesson leave", "escape", "Course"
+    tooltip = "Close the lesson; its progress stays"
+
+
+VERBS: tuple[type[Verb], ...] = (
+    ListLessons,
+    StartLesson,
+    ShowLesson,
+    Answer,
+    CheckStep,
+    LessonHint,
+    DoStep,
+    Measure,
+    ResetLesson,
+    LeaveLesson,
+)

@@ -1,0 +1,701 @@
+"""Shell scripts, read far enough to know which commands they start and with which words. Pure: nothing is run.
+
+Followed are quotes, continued lines, comments, here-documents, pipes and lists, variables that the script itself sets,
+braces, ``for`` loops over words, ``sh -c '…'``, ``eval`` and commands inside ``$(…)``. What only a run can tell (the
+output of a command, an argument, a variable from outside) stays in a word as it is written, and is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lab.errors import SpecError
+from lab.gates.text import shortened
+from lab.units import KIB
+
+MOST_COMMANDS = 4096
+_MOST_STEPS = 200_000
+"""Words that are run, each as often as a loop has it."""
+_MOST_TEXT = 256 * KIB
+_MOST_BRACES = 256
+_MOST_DEPTH = 12
+_META = set(" \t\n;&|<>()")
+_OPERATORS = (
+    "<<<",
+    "<<-",
+    "&>>",
+    "<<",
+    ">>",
+    ">&",
+    "<&",
+    "&>",
+    "<>",
+    ">|",
+    "|&",
+    "&&",
+    "||",
+    ";;",
+    ";",
+    "&",
+    "|",
+    "<",
+    ">",
+    "(",
+    ")",
+)
+_REDIRECTIONS = {"<", ">", ">>", ">&", "<&", "&>", "&>>", "<>", ">|", "<<<"}
+_WRITES = {">", ">>", "&>", "&>>", ">|"}
+_BREAKS = {";", "&", "&&", "||", "\n", ";;"}
+_PREFIXES = {
+    *("sudo", "doas", "time", "env", "nice", "ionice", "nohup", "taskset", "numactl", "timeout", "chrt", "stdbuf"),
+    *("exec", "command", "builtin", "unbuffer", "setsid", "cgexec", "systemd-run", "flock", "strace", "perf"),
+}
+"""Programs that start the command behind their own options."""
+_SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
+_DECLARES = {"export", "local", "declare", "readonly", "typeset"}
+_OPENS = {"if": "fi", "while": "done", "until": "done", "case": "esac", "select": "done"}
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,79}"
+_ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=")
+_LOOP_HEAD = re.compile(_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a word: text, a variable (``name``), or something that only a run can tell (``raw``)."""
+
+    text: str = ""
+    name: str = ""
+    raw: str = ""
+    default: str = ""
+    is_quoted: bool = False
+    inner: str = ""
+    """The commands of a substitution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word or an operator, with its line."""
+
+    line: int
+    operator: str = ""
+    pieces: tuple[Piece, ...] = ()
+    heredoc: tuple[str, bool] | None = None
+    """The text that follows ``<<``, and whether variables in it are replaced."""
+
+    @property
+    def plain(self) -> str:
+        """The word if nothing in it is quoted or replaced; else nothing."""
+        first = self.pieces[0] if len(self.pieces) == 1 else Piece()
+        return first.text if not (first.is_quoted or first.name or first.raw) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command. ``unknown``: what in it only a run can tell, as it is written."""
+
+    text: str
+    unknown: str = ""
+    is_bare: bool = False
+    """It is nothing but that, unquoted: it may become any number of words."""
+    has_glob: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One simple command, and the commands that its output is piped through."""
+
+    words: tuple[Word, ...]
+    line: int = 1
+    pipes_to: tuple[str, ...] = ()
+    writes_to: str = ""
+    """File of a redirection."""
+    stdin: str | None = None
+    """A here-document."""
+    is_conditional: bool = False
+    """It stands in a branch, a function or a loop of unknown length: whether it runs, and how often, is not known."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return tuple(word.text for word in self.words)
+
+    @property
+    def program(self) -> str:
+        return self.words[0].text.rpartition("/")[2]
+
+    def option(self, *names: str) -> str | None:
+        """The value of the first of these options: ``--name=value``, ``--name value``, ``name=value``."""
+        argv = self.argv
+        for index, word in enumerate(argv):
+            for name in names:
+                if word.startswith(f"{name}="):
+                    return word.partition("=")[2]
+                if word == name and index + 1 < len(argv):
+                    return argv[index + 1]
+        return None
+
+    def bare_unknown(self) -> str:
+        """What stands among its words and may become any other; empty if there is none."""
+        return next((word.unknown for word in self.words if word.is_bare), "")
+
+
+@dataclass
+class Script:
+    """The commands of a text in the order in which they stand, loops written out."""
+
+    commands: list[ShellCommand] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that here-documents write: name -> text."""
+    steps: int = 0
+    """How many statements were followed, loops written out."""
+
+
+def read_script(text: str) -> Script:
+    """What a shell text starts. Raises SpecError for quotes that do not end, and for loops without bound."""
+    if len(text) > _MOST_TEXT:
+        raise SpecError("the script is too long to be read", hint="lint its parts by themselves")
+    script = Script()
+    _Runner(script, {}).run(list(_Lexer(text).tokens()))
+    return script
+
+
+class _Lexer:
+    """Cuts a text into words and operators."""
+
+    def __init__(self, text: str, line: int = 1) -> None:
+        self._text, self._at, self._line = text, 0, line
+        self._pending: list[tuple[int, str, bool, bool]] = []
+        self._tokens: list[Token] = []
+
+    def tokens(self) -> list[Token]:
+        while self._at < len(self._text):
+            self._step()
+        self._read_heredocs()
+        return self._tokens
+
+    def _step(self) -> None:
+        text, at = self._text, self._at
+        if text.startswith("\\\n", at):
+            self._at, self._line = at + 2, self._line + 1
+        elif text[at] == "\n":
+            self._tokens.append(Token(self._line, "\n"))
+            self._at, self._line = at + 1, self._line + 1
+            self._read_heredocs()
+        elif text[at].isspace():
+            self._at += 1
+        elif text[at] == "#":
+            end = text.find("\n", at)
+            self._at = len(text) if end < 0 else end
+        elif operator := next((each for each in _OPERATORS if text.startswith(each, at)), ""):
+            self._at += len(operator)
+            self._tokens.append(Token(self._line, operator))
+        else:
+            self._word()
+
+    def _word(self) -> None:
+        line, pieces = self._line, list(self._pieces())
+        before = self._tokens[-1].operator if self._tokens else ""
+        self._tokens.append(Token(line, "", tuple(pieces)))
+        if before in ("<<", "<<-"):
+            end = "".join(piece.text or piece.raw for piece in pieces)
+            expands = not any(piece.is_quoted for piece in pieces)
+            self._pending.append((len(self._tokens) - 1, end, expands, before == "<<-"))
+
+    def _read_heredocs(self) -> None:
+        for place, end, expands, strips in self._pending:
+            lines = []
+            while self._at < len(self._text):
+                close = self._text.find("\n", self._at)
+                line = self._text[self._at : close if close >= 0 else len(self._text)]
+                self._at, self._line = self._at + len(line) + 1, self._line + 1
+                if strips:
+                    line = line.lstrip("\t")
+                if line == end:
+                    break
+                lines.append(line)
+            self._tokens[place] = replace(self._tokens[place], heredoc=("\n".join(lines) + "\n", expands))
+        self._pending = []
+
+    def _pieces(self, *, quoted: bool = False) -> Iterator[Piece]:
+        """Up to the end of the word, or of the double quotes."""
+        gathered = ""
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if (quoted and char == '"') or (not quoted and char in _META):
+                break
+            if char in "$`" or (char in "'\"\\" and not (quoted and char == "'")):
+                if gathered:
+                    yield Piece(gathered, is_quoted=quoted)
+                    gathered = ""
+                yield from self._special(char, quoted=quoted)
+            else:
+                self._line += char == "\n"
+                gathered += char
+                self._at += 1
+        if gathered:
+            yield Piece(gathered, is_quoted=quoted)
+
+    def _special(self, char: str, *, quoted: bool) -> Iterator[Piece]:
+        text = self._text
+        if char == "\\":
+            following = text[self._at + 1 : self._at + 2]
+            self._at, self._line = self._at + 2, self._line + (following == "\n")
+            keeps = quoted and following not in '$`"\\\n'
+            yield Piece(("\\" if keeps else "") + following.replace("\n", ""), is_quoted=True)
+        elif char == "'":
+            body = self._until("'", self._at + 1)
+            yield Piece(body, is_quoted=True)
+        elif char == '"':
+            start = self._at
+            self._at += 1
+            yield Piece("", is_quoted=True)
+            yield from self._pieces(quoted=True)
+            if self._at >= len(text):
+                raise self._open(start)
+            self._at += 1
+        elif char == "`":
+            body = self._until("`", self._at + 1)
+            yield Piece(raw=f"`{body}`", inner=body, is_quoted=quoted)
+        else:
+            yield self._dollar(quoted=quoted)
+
+    def _dollar(self, *, quoted: bool) -> Piece:
+        text, at = self._text, self._at
+        if text.startswith("$'", at) and not quoted:
+            return Piece(self._until("'", at + 2), is_quoted=True)
+        if text.startswith("$(", at):
+            body = self._balanced(at + 1, "(", ")")
+            is_sum = body.startswith("(")
+            return Piece(raw="$((…))" if is_sum else "$(…)", inner="" if is_sum else body, is_quoted=quoted)
+        if text.startswith("${", at):
+            body = self._balanced(at + 1, "{", "}")
+            found = re.fullmatch(rf"({_NAME})(?::?-(.*))?", body, re.DOTALL)
+            if found:
+                return Piece(name=found[1], default=found[2] or "", raw=f"${{{body}}}", is_quoted=quoted)
+            return Piece(raw=f"${{{body}}}", is_quoted=quoted)
+        if found := re.compile(_NAME).match(text, at + 1):
+            self._at = found.end()
+            return Piece(name=found[0], raw=f"${found[0]}", is_quoted=quoted)
+        following = text[at + 1 : at + 2]
+        if following and following in "@*#?$!-0123456789":
+            self._at += 2
+            return Piece(raw=f"${following}", is_quoted=quoted)
+        self._at += 1
+        return Piece("$", is_quoted=True)
+
+    def _until(self, end: str, start: int) -> str:
+        close = start
+        while True:
+            close = self._text.find(end, close)
+            if close < 0:
+                raise self._open(start - 1)
+            if end == "`" and self._text[close - 1] == "\\":
+                close += 1
+                continue
+            break
+        body = self._text[start:close]
+        self._at, self._line = close + 1, self._line + body.count("\n")
+        return body
+
+    def _balanced(self, start: int, opens: str, closes: str) -> str:
+        """What stands between the bracket at ``start`` and its end; quotes in it are passed over."""
+        depth, at, quote = 0, start, ""
+        while at < len(self._text):
+            char = self._text[at]
+            if char == "\\":
+                at += 1
+            elif quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"":
+                quote = char
+            elif char in opens + closes:
+                depth += 1 if char == opens else -1
+                if not depth:
+                    body = self._text[start + 1 : at]
+                    self._at, self._line = at + 1, self._line + body.count("\n")
+                    return body
+            at += 1
+        raise self._open(start)
+
+    def _open(self, start: int) -> SpecError:
+        begin = self._text.rfind("\n", 0, start) + 1
+        line = self._text[begin:].partition("\n")[0]
+        return SpecError(
+            f"a line of the recipe cannot be read: its quote or bracket does not end: {shortened(line)}",
+            hint="fix its quotes",
+        )
+
+
+class _Runner:
+    """Follows tokens and gathers commands, with the variables that are known."""
+
+    def __init__(
+        self, script: Script, variables: dict[str, str | None], *, depth: int = 0, is_conditional: bool = False
+    ) -> None:
+        self._script, self._variables = script, variables
+        self._depth, self._is_conditional = depth, is_conditional
+
+    def run(self, tokens: Sequence[Token]) -> None:
+        at = 0
+        while at < len(tokens):
+            at = self._statement(tokens, at)
+
+    def _statement(self, tokens: Sequence[Token], at: int) -> int:
+        """One command, loop or branch from ``at``; where the next begins."""
+        self._script.steps += 1
+        if self._script.steps > _MOST_STEPS:
+            raise _too_long()
+        token = tokens[at]
+        if token.operator in (*_BREAKS, "(", ")"):
+            return at + 1
+        word = token.plain
+        if word == "for" or word in _OPENS:
+            end = _end_of(tokens, at, "done" if word == "for" else _OPENS[word])
+            if word == "for":
+                self._loop(tokens[at + 1 : end])
+            else:
+                self._branch(word, tokens[at + 1 : end])
+            return end + 1
+        is_function = word == "function" or (word and [each.operator for each in tokens[at + 1 : at + 3]] == ["(", ")"])
+        if is_function:
+            start = next((place for place in range(at, len(tokens)) if tokens[place].plain == "{"), len(tokens) - 1)
+            end = _end_of(tokens, start, "}")
+            self._inner(tokens[start + 1 : end])
+            return end + 1
+        if word in ("{", "}", "!", "then", "else", "elif", "do", "fi", "done", "esac", "[["):
+            return at + 1
+        end = at
+        while end < len(tokens) and tokens[end].operator not in (*_BREAKS, "(", ")"):
+            end += 1
+        self._script.steps += end - at
+        self._pipeline(tokens[at:end])
+        return end
+
+    def _inner(self, tokens: Sequence[Token]) -> None:
+        """What may run, or not, or often."""
+        if self._depth < _MOST_DEPTH:
+            before = dict(self._variables)
+            inner = _Runner(self._script, self._variables, depth=self._depth + 1, is_conditional=True)
+            inner.run(tokens)
+            for name, value in self._variables.items():
+                if before.get(name, "\0") != value:
+                    self._variables[name] = None
+
+    def _branch(self, word: str, tokens: Sequence[Token]) -> None:
+        if word == "case":
+            tokens = _without_patterns(tokens)
+        self._inner(tokens)
+
+    def _loop(self, tokens: Sequence[Token]) -> None:
+        """``NAME in WORDS ; do BODY``."""
+        start = next((place for place, each in enumerate(tokens) if each.plain == "do"), None)
+        if start is None:
+            return
+        head, body = tokens[:start], tokens[start + 1 :]
+        name = head[0].plain if head else ""
+        words = [word for each in head[2:] if each.pieces for word in self._expanded(each)]
+        if not _LOOP_HEAD.fullmatch(name) or len(head) < 2 or head[1].plain != "in" or any(w.unknown for w in words):
+            if _LOOP_HEAD.fullmatch(name):
+                self._variables[name] = None
+            self._inner(body)
+            return
+        for word in words:
+            self._variables[name] = word.text
+            inner = _Runner(
+                self._script,
+                self._variables,
+                depth=self._depth + 1,
+                is_conditional=self._is_conditional or word.has_glob,
+            )
+            if self._depth < _MOST_DEPTH:
+                inner.run(body)
+
+    def _pipeline(self, tokens: Sequence[Token]) -> None:
+        stages: list[list[Token]] = [[]]
+        for token in tokens:
+            if token.operator in ("|", "|&"):
+                stages.append([])
+            else:
+                stages[-1].append(token)
+        commands = [found for stage in stages if (found := self._simple(stage))]
+        last = commands[-1].writes_to if commands else ""
+        for place, command in enumerate(commands):
+            following = tuple(each.program for each in commands[place + 1 :])
+            self._take(replace(command, pipes_to=following, writes_to=command.writes_to or last))
+
+    def _take(self, command: ShellCommand) -> None:
+        if len(self._script.commands) >= MOST_COMMANDS:
+            raise _too_long()
+        self._script.commands.append(command)
+        if command.stdin is not None and command.program in ("cat", "tee") and not command.is_conditional:
+            target = command.writes_to if command.program == "cat" else (command.argv[-1] if command.argv[1:] else "")
+            if target:
+                self._script.files[target] = command.stdin
+        inner = self._text_of_shell(command)
+        if inner is not None:
+            self._nested(inner, command.line)
+
+    def _text_of_shell(self, command: ShellCommand) -> str | None:
+        """What ``sh -c`` or ``eval`` is given."""
+        words = command.words
+        if command.program == "eval" and not any(word.unknown for word in words):
+            return " ".join(word.text for word in words[1:])
+        if command.program in _SHELLS and "-c" in command.argv:
+            place = command.argv.index("-c") + 1
+            if place < len(words) and not words[place].unknown:
+                return words[place].text
+        if command.program in _SHELLS and command.stdin is not None and len(words) == 1:
+            return command.stdin
+        return None
+
+    def _nested(self, text: str, line: int) -> None:
+        if self._depth < _MOST_DEPTH:
+            inner = _Runner(self._script, self._variables, depth=self._depth + 1, is_conditional=self._is_conditional)
+            inner.run([replace(token, line=line) for token in _Lexer(text).tokens()])
+
+    def _simple(self, tokens: Sequence[Token]) -> ShellCommand | None:
+        words: list[Word] = []
+        writes_to, stdin, take = "", None, ""
+        for place, token in enumerate(tokens):
+            if token.operator:
+                take = token.operator
+                # A number in front of a redirection is a file descriptor.
+                if take in _REDIRECTIONS and place and words and words[-1].text.isdigit() and tokens[place - 1].plain:
+                    words.pop()
+                continue
+            self._substituted(token)
+            if token.heredoc is not None:
+                stdin = self._heredoc(*token.heredoc)
+            elif take in _REDIRECTIONS:
+                found = self._expanded(token)
+                if take in _WRITES and found:
+                    writes_to = found[0].text
+                elif take == "<<<" and found:
+                    stdin = found[0].text + "\n"
+            elif take in ("<<", "<<-"):
+                pass
+            else:
+                words += self._expanded(token)
+            take = ""
+        words = self._assigned(words)
+        if not words:
+            return None
+        words = _without_prefixes(words)
+        line = tokens[0].line
+        return ShellCommand(tuple(words), line, writes_to=writes_to, stdin=stdin, is_conditional=self._is_conditional)
+
+    def _substituted(self, token: Token) -> None:
+        for piece in token.pieces:
+            if piece.inner.strip():
+                self._nested(piece.inner, token.line)
+
+    def _heredoc(self, text: str, expands: bool) -> str:
+        if not expands:
+            return text
+
+        def known(found: re.Match[str]) -> str:
+            return self._variables.get(found[1] or found[2]) or found[0]
+
+        return re.sub(rf"\$(?:({_NAME})|\{{({_NAME})\}})", known, text)
+
+    def _assigned(self, words: list[Word]) -> list[Word]:
+        """Take over the assignments in front of a command, or that are all of it; the words behind them."""
+        start = 1 if words and words[0].text in _DECLARES else 0
+        place = start
+        while place < len(words) and (found := _ASSIGNMENT.match(words[place].text)):
+            place += 1
+            if start or all(_ASSIGNMENT.match(word.text) for word in words):
+                self._assign(found[1], words[place - 1], is_more=bool(found[2]))
+        if words and words[0].text == "read":
+            self._variables.update(dict.fromkeys((word.text for word in words[1:] if word.text.isidentifier()), None))
+        return [] if start else words[place:]
+
+    def _assign(self, name: str, word: Word, *, is_more: bool) -> None:
+        value = None if word.unknown else word.text.partition("=")[2]
+        if is_more:
+            before = self._variables.get(name)
+            value = None if before is None or value is None else before + value
+        self._variables[name] = value
+
+    def _expanded(self, token: Token) -> list[Word]:
+        """The words that a token becomes."""
+        if len(token.pieces) == 1 and not (piece := token.pieces[0]).raw and not _ACTS.search(piece.text):
+            return [Word(piece.text)]
+        fields: list[list[tuple[str, bool]]] = [[]]
+        unknown = ""
+        is_bare = all(piece.raw and not piece.is_quoted for piece in token.pieces)
+        is_list = any((piece.is_quoted and piece.raw in ("$@", "${@}")) or "[@]" in piece.raw for piece in token.pieces)
+        is_assignment = bool(token.pieces and _ASSIGNMENT.match(token.pieces[0].text))
+        for piece in token.pieces:
+            value: str | None = piece.text
+            if piece.raw:
+                value = self._variables.get(piece.name) if piece.name else None
+                if piece.name and piece.name not in self._variables and piece.default and "$" not in piece.default:
+                    value = None
+                if value is None:
+                    unknown = unknown or piece.raw
+                    fields[-1].append((piece.raw, True))
+                    continue
+                is_bare = False
+                if not piece.is_quoted and not is_assignment:
+                    several = value.split()
+                    if several and not value[0].isspace():
+                        fields[-1].append((several.pop(0), False))
+                    fields += [[(each, False)] for each in several]
+                    continue
+            fields[-1].append((value or "", piece.is_quoted))
+        is_empty = not any(piece.is_quoted for piece in token.pieces)
+        words = []
+        for parts in fields:
+            if not parts and is_empty:
+                continue
+            for text, has_glob in _braces(parts):
+                words.append(Word(text, unknown, (is_bare or is_list) and bool(unknown), has_glob))
+        return words
+
+
+def _too_long() -> SpecError:
+    return SpecError("the loops of the recipe are too long to be followed", hint="lint its parts by themselves")
+
+
+def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
+    """Where what opens at ``start`` is closed; the last token if it is not."""
+    opens = {"done": ("for", "while", "until", "select"), "fi": ("if",), "esac": ("case",), "}": ("{",)}[closer]
+    depth, is_first = 0, True
+    for place in range(start, len(tokens)):
+        word = tokens[place].plain
+        # Such a word counts only where a command begins.
+        begins = is_first or place == start
+        if begins and word in opens:
+            depth += 1
+        elif begins and word == closer:
+            depth -= 1
+            if not depth:
+                return place
+        is_first = bool(tokens[place].operator) or word in ("do", "then", "else", "{", "!", "time")
+    return len(tokens) - 1
+
+
+def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
+    """The commands of a ``case``: without its word, and without the patterns up to each ``)``; one inside keeps its."""
+    kept: list[Token] = []
+    is_pattern, depth = True, 0
+    for token in tokens:
+        if not is_pattern:
+            depth += {"case": 1, "esac": -1}.get(token.plain, 0)
+            kept.append(token)
+            is_pattern = token.operator == ";;" and not depth
+        elif token.operator == ")":
+            is_pattern = False
+    return kept
+
+
+def _without_prefixes(words: list[Word]) -> list[Word]:
+    """Without ``sudo``, ``time``, ``env X=1`` and others, and their options."""
+    while len(words) > 1 and words[0].text.rpartition("/")[2] in _PREFIXES:
+        prefix = words[0].text.rpartition("/")[2]
+        rest = words[1:]
+        while rest and (rest[0].text.startswith("-") or _ASSIGNMENT.match(rest[0].text)):
+            option = rest.pop(0).text
+            takes_value = option in _VALUES_OF_PREFIXES.get(prefix, ())
+            if takes_value and rest:
+                rest.pop(0)
+        for _ in range(_OPERANDS_OF_PREFIXES.get(prefix, 0)):
+            rest = rest[1:]
+        if not rest:
+            return words
+        words = rest
+    return words
+
+
+_VALUES_OF_PREFIXES: Mapping[str, tuple[str, ...]] = {
+    "sudo": ("-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-D", "-R"),
+    "doas": ("-u", "-C"),
+    "env": ("-u", "-C", "-S"),
+    "nice": ("-n",),
+    "ionice": ("-c", "-n"),
+    "timeout": ("-s", "-k"),
+    "stdbuf": ("-i", "-o", "-e"),
+    "numactl": ("-m", "-N", "-C", "-i", "-p"),
+    "time": ("-f", "-o"),
+    "cgexec": ("-g",),
+    "systemd-run": ("-p", "-u"),
+    "strace": ("-e", "-o"),
+    "perf": ("-e", "-o"),
+}
+_OPERANDS_OF_PREFIXES: Mapping[str, int] = {"timeout": 1, "taskset": 1, "chrt": 1, "flock": 1, "perf": 1}
+
+
+_ACTING = "{},*?["
+_ACTS = re.compile(r"[{*?[]")
+_HIDDEN = {ord(char): chr(0xE000 + place) for place, char in enumerate(_ACTING)}
+"""Quoted brackets are no brackets: they are put aside while braces are looked for."""
+_SHOWN = {0xE000 + place: char for place, char in enumerate(_ACTING)}
+
+
+def _braces(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Words that ``{a,b}`` and ``{1..4}`` make of one, and whether each has a pattern of file names."""
+    text = "".join([part for part, _ in parts])
+    if not _ACTS.search(text):
+        # Nearly always, in loops of thousands of words.
+        return [(text, False)]
+    text = "".join(part.translate(_HIDDEN) if is_quoted else part for part, is_quoted in parts)
+    return [(word.translate(_SHOWN), any(sign in word for sign in "*?[")) for word in _brace_words(text)]
+
+
+def _brace_words(text: str) -> list[str]:
+    """From the outermost brackets inwards."""
+    done, waiting = [], [(text, 0)]
+    while waiting:
+        word, start = waiting.pop(0)
+        opening = word.find("{", start)
+        closing = _closing(word, opening) if opening >= 0 else -1
+        if closing < 0:
+            done.append(word)
+            continue
+        choices = _choices(word[opening + 1 : closing])
+        if len(done) + len(waiting) + len(choices) > _MOST_BRACES:
+            raise SpecError("the braces of the recipe make too many words", hint="lint its parts by themselves")
+        if choices:
+            waiting = [(word[:opening] + each + word[closing + 1 :], opening) for each in choices] + waiting
+        else:
+            waiting.insert(0, (word, opening + 1))
+    return done
+
+
+def _closing(word: str, opening: int) -> int:
+    depth = 0
+    for place in range(opening, len(word)):
+        depth += {"{": 1, "}": -1}.get(word[place], 0)
+        if not depth:
+            return place
+    return -1
+
+
+def _split(inner: str) -> list[str]:
+    """At the commas that stand in no further brackets."""
+    parts, depth = [""], 0
+    for char in inner:
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if char == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _choices(inner: str) -> list[str]:
+    if len(parts := _split(inner)) > 1:
+        return parts
+    found = re.fullmatch(r"([0-9]{1,6}|[A-Za-z])\.\.([0-9]{1,6}|[A-Za-z])(?:\.\.([0-9]{1,4}))?", inner)
+    if not found or found[1].isdigit() != found[2].isdigit():
+        return []
+    step = int(found[3] or 1) or 1
+    if found[1].isdigit():
+        first, last = int(found[1]), int(found[2])
+        numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+        width = len(found[1]) if found[1].startswith("0") and len(found[1]) > 1 else 0
+        return [str(number).zfill(width) for number in numbers[: _MOST_BRACES + 1]]
+    first, last = ord(found[1]), ord(found[2])
+    return [chr(code) for code in (range(first, last + 1, step) if first <= last else range(first, last - 1, -step))]

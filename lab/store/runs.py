@@ -1,0 +1,371 @@
+"""Run folders: one folder per run, named by its id.
+
+::
+
+    <root>/<id>/<header>   the request, written first and replaced as a whole
+    <root>/<id>/*.jsonl    the results so far (lab.store.journal)
+    <root>/<id>/lock       locked by the process that writes the run
+
+The lock is an flock(2): it ends with its holder, so a run with a free lock is not being written. An id begins with the
+UTC start time of the run, such as ``20261121T100129Z``, so ids sort by age.
+
+A command that adds a run to the store or removes one holds ``<root>/.changing`` shared; a command that removes
+leftovers holds it exclusively. So an unfinished entry found under the exclusive lock was left by a killed command.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lab.errors import LabError, MachineBusy, ResultError
+from lab.gates.decoding import decode_json
+from lab.gates.files import read_plain
+from lab.gates.names import checked_name, is_name
+from lab.gates.own import MOST_OWN_BYTES, make_own_folder
+from lab.gates.text import shortened
+from lab.host.clock import Clock, HostClock
+from lab.host.files import storage_error, sync_folder, write_file
+from lab.host.locks import ALONE, SHARED, locked, take
+
+T = TypeVar("T")
+
+LATEST = "latest"
+LOCK_NAME = "lock"
+_STORE_LOCK = ".changing"
+_PARTIAL = re.compile(r"\.(importing|deleting|replacing)-(.+?)(\.[0-9]+)?")
+_COMMANDS = {"importing": "import", "deleting": "delete", "replacing": "replace"}
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
+_TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z(-|\Z)")
+_MOST_WORD = 80
+"""Maximum length of the words in an id: with time and number the id remains a valid name (lab.gates.names)."""
+_LOOK_SECONDS = 1.0
+"""``is_held`` takes the lock briefly; a process that opens the run retries for this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolders:
+    """The runs below ``root``, which is created with the first run.
+
+    ``noun`` names one run in messages ("sweep"). A run's folder has at least one of the files ``header_names``.
+    ``begin_hint`` and ``list_hint`` are the hints if there is no run at all, or no run of a given name.
+    """
+
+    root: Path
+    noun: str
+    header_names: tuple[str, ...]
+    begin_hint: str
+    list_hint: str
+    state_root: Path | None = None
+    """The state folder, if ``root`` is inside it: all folders below it must belong to this user."""
+    inner: tuple[str, ...] = ()
+    """Subfolders of a run's folder that hold files of their own."""
+    beside: tuple[Path, ...] = ()
+    """Folders outside ``root`` whose files are put in place only inside ``changing``."""
+    most_header_bytes: int = MOST_OWN_BYTES
+
+    @property
+    def header(self) -> str:
+        """The name of the header file of a complete run."""
+        return self.header_names[0]
+
+    def path(self, run_id: str) -> Path:
+        """The folder of a run. Raises ResultError for an invalid id."""
+        return self.root / checked_name(run_id, self.noun, error=ResultError)
+
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all runs, newest first. Raises ResultError if the folder cannot be read."""
+        return tuple(name for name in self.names() if is_name(name))
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all folders with a header, in descending order, including names that are not valid ids."""
+        try:
+            found = [path.name for path in self.root.iterdir() if not path.name.startswith(".") and self.has(path.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise storage_error(f"'{self.root}' cannot be read", error) from error
+        return tuple(sorted(found, reverse=True))
+
+    def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
+        """The run with this id, the only one whose id begins with the word, or ``latest``.
+
+        Raises ResultError for none or several. ``latest`` chooses among all ids, of which there is at least one.
+        """
+        # Avoid listing the others: a report on thousands of runs looks up each.
+        if word != LATEST and is_name(word) and self.has(word):
+            return word
+        ids = self.ids()
+        if not ids:
+            raise ResultError(f"there is no {self.noun} in '{self.root}'", hint=self.begin_hint)
+        if word == LATEST:
+            return latest(ids)
+        found = [each for each in ids if word and each.startswith(word)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            some = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
+            raise ResultError(
+                f"'{shortened(word)}' may be {len(found)} {self.noun}s: {some}", hint="give more of the id"
+            )
+        raise ResultError(f"there is no {self.noun} '{shortened(word)}' in '{self.root}'", hint=self.list_hint)
+
+    def has(self, run_id: str) -> bool:
+        """Whether there is a run of this id."""
+        return any(is_there(self.root / run_id / name) for name in self.header_names)
+
+    def free_id(self, word: str = "", now: datetime | None = None) -> str:
+        """An unused id: ``20261121T100129Z-word``, with ``-2`` and so on appended if taken."""
+        return next(
+            each for each in numbered(stem(now or HostClock().utc_now(), word)) if not is_there(self.root / each)
+        )
+
+    def create(self, clock: Clock, word: str = "") -> Path:
+        """Create the empty folder of a new run; two processes that start in the same second get different folders.
+
+        Raises ResultError if it cannot be created, LabError for a root that does not belong to this user.
+        """
+        try:
+            self.make_root()
+            for name in numbered(stem(clock.utc_now(), word)):
+                with suppress(FileExistsError):
+                    self.path(name).mkdir(mode=0o700)
+                    return self.path(name)
+        except OSError as error:
+            raise storage_error(f"no {self.noun} can be stored in '{self.root}'", error) from error
+        raise AssertionError("numbers do not end")
+
+    def make_root(self) -> None:
+        """Create ``root`` if it is missing. Raises LabError for a folder that does not belong to this user, OSError."""
+        make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
+
+    def write_header(self, record: msgspec.Struct, run_id: str) -> None:
+        """Write a header atomically and durably. Raises ResultError."""
+        write_file(self.path(run_id) / self.header, msgspec.json.format(msgspec.json.encode(record), indent=1))
+
+    def read_header(self, run_id: str, kind: type[T]) -> T:
+        """Read a header. Raises ResultError if it is missing or damaged."""
+        path = self.path(run_id) / self.header
+        try:
+            return decode_json(read_plain(path, self.most_header_bytes, is_own=True), kind)
+        except OSError as error:
+            raise storage_error(f"'{path}' cannot be read", error) from None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise ResultError(f"'{path}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
+
+    def good_header(self, run_id: str, kind: type[T], is_good: Callable[[str, T], bool]) -> T:
+        """As ``read_header``; also raises ResultError if the header is not ``is_good``."""
+        header = self.read_header(run_id, kind)
+        if not is_good(run_id, header):
+            raise ResultError(
+                f"'{self.path(run_id)}' has another format, or another name than its {self.noun}",
+                hint="read it with the raidlab that wrote it, or restore its name",
+            )
+        return header
+
+    def headers(self, kind: type[T], is_good: Callable[[str, T], bool]) -> dict[str, T]:
+        """Id -> header of every run whose header is readable and ``is_good``, newest first."""
+        found: dict[str, T] = {}
+        for run_id in self.ids():
+            with suppress(ResultError):
+                found[run_id] = self.good_header(run_id, kind, is_good)
+        return found
+
+    def is_held(self, run_id: str) -> bool:
+        """Whether a process is writing the run. Requires no write permission."""
+        # Read-only and shared, so it works on read-only storage and with concurrent readers.
+        lock = self.path(run_id) / LOCK_NAME
+        try:
+            descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            take(descriptor, SHARED, lock)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return False
+
+    @contextmanager
+    def held(self, run_id: str) -> Iterator[None]:
+        """Hold the lock of a run. Raises MachineBusy if another process holds it, ResultError."""
+        folder, clock = self.path(run_id), HostClock()
+        until = clock.monotonic_seconds() + _LOOK_SECONDS
+        with ExitStack() as stack:
+            try:
+                while not _took(stack, folder / LOCK_NAME):
+                    if clock.monotonic_seconds() > until:
+                        raise MachineBusy(
+                            f"another raidlab is writing {self.noun} {run_id}", hint="wait for it, or end it"
+                        )
+                    clock.sleep(0.02)
+            except OSError as error:
+                raise storage_error(f"'{folder}' cannot be locked", error) from error
+            yield
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run. Raises MachineBusy if a process is writing it, ResultError if it cannot be removed."""
+        folder = self.path(run_id)
+        doomed = folder.with_name(f".deleting-{run_id}.{os.getpid()}")
+        try:
+            with self.changing():
+                with self.held(run_id):
+                    folder.rename(doomed)
+                shutil.rmtree(doomed)
+        except OSError as error:
+            raise storage_error(f"{self.noun} {run_id} cannot be deleted", error) from error
+
+    def put(self, run_id: str, files: Iterable[tuple[str, bytes]], *, replaces: bool = False) -> Path:
+        """Store a complete run from its files (path in its folder, content) and return its folder.
+
+        The folder appears in a single rename. ``replaces``: replace an existing run of this id; otherwise that is an
+        error. Raises ResultError, or any error of ``files``; the store is then unchanged.
+        """
+        folder = self.path(run_id)
+        part = self.root / f".importing-{run_id}.{os.getpid()}"
+        old = self.root / f".replacing-{run_id}.{os.getpid()}"
+        try:
+            with self.changing():
+                try:
+                    part.mkdir(mode=0o700)
+                    for name, data in files:
+                        (part / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                        write_file(part / name, data)
+                    if replaces and folder.exists():
+                        folder.rename(old)
+                    part.rename(folder)
+                    sync_folder(self.root)
+                finally:
+                    if is_there(old):
+                        _give_way(old, folder)
+                    shutil.rmtree(part, ignore_errors=True)
+        except OSError as error:
+            raise storage_error(f"{self.noun} {run_id} cannot be stored in '{self.root}'", error) from error
+        return folder
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Entries created or moved in the store inside this context do not count as leftovers.
+
+        Raises OSError, LabError.
+        """
+        self.make_root()
+        with locked(self.root / _STORE_LOCK, SHARED, waits=True):
+            yield
+
+    def remove_leftovers(self) -> list[str]:
+        """Remove leftovers of killed commands from the store; returns one sentence per removal.
+
+        Does nothing while another process changes the store (a later command tries again), or if removal is not
+        possible.
+        """
+        try:
+            if not any(True for _ in self._leftovers()):
+                return []
+            with locked(self.root / _STORE_LOCK, ALONE):
+                return [sentence for path, sentence in list(self._leftovers()) if _remove(path)]
+        except (OSError, LabError):
+            return []
+
+    def _leftovers(self) -> Iterator[tuple[Path, str]]:
+        for entry in sorted(os.scandir(self.root), key=lambda entry: entry.name):
+            if found := _PARTIAL.fullmatch(entry.name):
+                yield Path(entry), f"removed what a killed {_COMMANDS[found[1]]} of {self.noun} '{found[2]}' left"
+            elif not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    yield from self._leftovers_in(Path(entry))
+        for path in (each for folder in self.beside for each in _temporary_files(folder)):
+            yield path, f"removed '{path.name}', which a killed command left"
+
+    def _leftovers_in(self, folder: Path) -> Iterator[tuple[Path, str]]:
+        there = [name for name in self.header_names if (folder / name).exists()]
+        if len(self.header_names) > 1 and there == [self.header]:
+            # The other header is removed last: this run is complete.
+            return
+        inner = [folder / name for name in self.inner]
+        temporary = [path for each in (folder, *inner) for path in _temporary_files(each)]
+        if not there:
+            others = {*folder.iterdir(), *(path for each in inner for path in each.glob("*"))} - {*inner, *temporary}
+            if _TIME.match(folder.name) and not others:
+                yield folder, f"removed the empty beginning of {self.noun} '{folder.name}'"
+        elif temporary and not self.is_held(folder.name):
+            for path in temporary:
+                yield path, f"removed '{path.name}', which a killed run left in {self.noun} '{folder.name}'"
+
+
+def is_there(path: Path) -> bool:
+    """Whether ``path`` exists; also true if access to it is denied."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+    return True
+
+
+def stem(now: datetime, word: str = "") -> str:
+    """The beginning of an id: ``20261121T100129Z``, followed by ``-word`` as ``id_word`` returns it."""
+    time = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    plain = id_word(word)
+    return f"{time}-{plain}" if plain else time
+
+
+def id_word(text: str) -> str:
+    """``text`` in the form used in ids: lower case letters and digits, separated by ``-``."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_MOST_WORD].strip("-")
+
+
+def numbered(first: str) -> Iterator[str]:
+    """``first``, ``first-2``, ``first-3`` and so on."""
+    yield first
+    for number in count(2):
+        yield f"{first}-{number}"
+
+
+def _took(stack: ExitStack, lock: Path) -> bool:
+    with suppress(BlockingIOError):
+        stack.enter_context(locked(lock, ALONE))
+        return True
+    return False
+
+
+def _temporary_files(folder: Path) -> list[Path]:
+    """Temporary files of lab.host.files left by a killed process."""
+    try:
+        return sorted(Path(entry) for entry in os.scandir(folder) if _TEMPORARY.fullmatch(entry.name))
+    except (OSError, LabError):
+        return []
+
+
+def _give_way(old: Path, folder: Path) -> None:
+    """Remove a run that was replaced; restore it if no new run has taken its place."""
+    if is_there(folder):
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.rename(folder)
+
+
+def _remove(path: Path) -> bool:
+    with suppress(OSError):
+        if (found := _PARTIAL.fullmatch(path.name)) and found[1] == "replacing":
+            _give_way(path, path.with_name(found[2]))
+            return True
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
+        return True
+    return False

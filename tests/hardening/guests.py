@@ -1,0 +1,157 @@
+"""Guests: what a machine's root can read and reach, and how its kernel ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import combinations
+from pathlib import Path
+
+from lab.drills.schema import catalogue
+from lab.machine.confinement import LANDLOCK, LAYERS
+from lab.machine.embedded import CONFINEMENT
+from tests.hardening.workbench import Bench, Done, expect, promise
+
+_SECRET = "SECRET-KEY-OF-THE-USER"
+_MINUTES = 150.0
+
+
+@promise(
+    "a drill from outside reads no file of the user, is announced, and is not called just sound", needs_machine=True
+)
+def _(bench: Bench) -> None:
+    key = bench.file("id_rsa", _SECRET)
+    drill = Path(catalogue()["01-dropped-members"]).read_text(encoding="utf-8")
+    name = f'--name="$(cat {key} | cut -c1-31)"'
+    head, body = drill.replace('id = "01-dropped-members"', 'id = "99-friend"', 1).split("[[setup]]", 1)
+    friend = bench.file("99-friend.toml", f"{head}[[setup]]{body.replace('--name=data', name)}")
+    expect(name in Path(friend).read_text(encoding="utf-8"), "the drill does not ask for the key")
+    verified = bench.run("drill", "verify", friend).worked()
+    expect("does not come with raidlab" in verified.out and str(key) in verified.out, str(verified))
+    started = bench.run("drill", "start", friend, on_machine=True, seconds=_MINUTES)
+    expect("does not come with raidlab" in started.err, str(started))
+    script = (
+        f"mkdir /run/all; mount -t hostfs none /run/all; cat {key} /run/all{key}; mdadm --examine /dev/ubd?; ls /mnt"
+    )
+    seen = bench.run("exec", "--", script, on_machine=True)
+    expect("No such file" in seen.out or "denied" in seen.out, f"the key was not looked for: {seen}")
+    for done in (started, seen):
+        expect(_SECRET not in done.said, str(done))
+    for path in bench.state.rglob("*"):
+        if path.is_file() and path.suffix != ".img":
+            expect(_SECRET.encode() not in path.read_bytes(), f"{path} holds it")
+
+
+_SEND = """
+import json, os, socket, sys
+sys.path.insert(0, sys.argv[1])
+import confinement
+held = confinement.confine([], json.loads(sys.argv[2]))
+for name in json.loads(sys.argv[3]):
+    for send in (
+        lambda s: s.sendto(b"sendto", name), lambda s: s.sendmsg([b"sendmsg"], [], 0, name), lambda s: s.connect(name)
+    ):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+            try:
+                send(line)
+                print("reached", name)
+            except OSError:
+                pass
+print(json.dumps(held))
+"""
+
+
+@promise("what is confined sends no datagram to another program, by a path or an abstract name")
+def _(bench: Bench) -> None:
+    path = str(bench.folder / "dg.sock")
+    names = [path, f"\0{path}"]
+    receivers = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in names]
+    for receiver, name in zip(receivers, names, strict=True):
+        receiver.bind(name)
+        receiver.setblocking(False)
+    subsets = [list(each) for count in (1, 2, 3) for each in combinations(LAYERS, count)]
+    for layers in subsets:
+        if layers == [LANDLOCK]:
+            # By itself it knows of abstract sockets since Linux 6.12 alone.
+            continue
+        argv = [sys.executable, "-IS", "-c", _SEND, str(CONFINEMENT.parent), json.dumps(layers), json.dumps(names)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        expect(done.returncode == 0 and "reached" not in done.stdout, f"{layers}: {done.stdout} {done.stderr}")
+        for receiver in receivers:
+            with suppress(BlockingIOError):
+                expect(receiver.recv(64) == b"", f"{layers}: a message arrived")
+    for receiver in receivers:
+        receiver.close()
+
+
+@promise(
+    "a disk of the computer that fills stops the machine before md loses a member, and is told", needs_machine=True
+)
+def _(bench: Bench) -> None:
+    create = ("array", "create", "--level", "5", "--disks", "3", "--assume-clean")
+    bench.run(*create, on_machine=True, seconds=_MINUTES).worked()
+    room = os.statvfs(bench.state)
+    # The room that may be used is small; a full file system looks the same to the lab.
+    spare = room.f_bavail * room.f_frsize - (80 << 20)
+    full = {"RAIDLAB_KEEP_FREE": str(spare)}
+    fill = "dd if=/dev/urandom of=/dev/md0 bs=1M count=900 oflag=direct"
+    done = bench.run("exec", "--", fill, environment=full, on_machine=True, seconds=_MINUTES)
+    expect(done.status == 4 and "no room for the lab's disks on this computer" in done.err, str(done))
+    expect("make room on this computer's disk" in done.err and "assemble NAME --force" in done.err, str(done))
+    # What only reads goes on meanwhile; with room again all is as it was.
+    for environment in (full, {}):
+        seen = bench.run("exec", "--", "cat /proc/mdstat", environment=environment, on_machine=True, seconds=_MINUTES)
+        expect("[3/3] [UUU]" in seen.out, str(seen))
+
+
+def _processes(state: Path) -> list[int]:
+    """A running machine's supervisor and all of its kernel's processes."""
+    record = json.loads(next(state.glob("machines/*/kernel.json")).read_text(encoding="utf-8"))
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            group = int(path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[2])
+        except (OSError, ValueError, IndexError):
+            continue
+        if group == record["kernel_group"]:
+            found.append(int(path.parent.name))
+    return [record["supervisor"], *found]
+
+
+@promise("a machine that is stopped with all of its processes goes on, or says that it was stopped", needs_machine=True)
+def _(bench: Bench) -> None:
+    line = "for i in $(seq 300); do for j in 1 2 3 4 5 6 7 8 9; do :; done; cat /proc/mdstat; done; echo at the end"
+    process = bench.start("exec", "--", line)
+    assert process.stdout
+    process.stdout.readline()
+    stopped = [process.pid, *_processes(bench.state)]
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in stopped:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+        # So long that the client would find a kernel that stands still.
+        time.sleep(12 if number == signal.SIGSTOP else 0)
+    out, err = process.communicate(timeout=_MINUTES)
+    done = Done(("exec",), process.returncode, out.decode(), err.decode())
+    is_over = done.status == 0 and "at the end" in done.out
+    is_told = done.status == 4 and "SIGSTOP" in done.err and "  next: " in done.err
+    expect(is_over or is_told, str(done))
+    bench.run("array", "show", on_machine=True).is_answer()
+
+
+@promise("a kernel that needs a newer C library is refused with a hint that names another kernel", needs_machine=True)
+def _(bench: Bench) -> None:
+    said = "linux: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by linux)"
+    kernel = bench.file("newer", f'#!/bin/sh\necho "{said.replace("`", chr(92) + "`")}" >&2\nexit 1\n')
+    Path(kernel).chmod(0o755)
+    done = bench.run("--on", f"uml:?kernel={kernel}", "disks", on_machine=True)
+    expect(done.status == 4 and "GLIBC_2.38' not found" in done.err, str(done))
+    expect("uml:?kernel=PATH" in done.err and "run the command again" not in done.err, str(done))

@@ -1,0 +1,431 @@
+"""Random keys, resizes and pastes on every screen of the real app, in a real terminal, on the embedded kernel.
+
+    python -m tests.hardening.keys --minutes 10 --seed 1
+
+Status 1 if the app ends with a traceback, tells of a bug, stops answering, or does not obey SIGTERM in the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import pty
+import random
+import re
+import select
+import signal
+import string
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tui.registry import SCREENS
+from tui.settings import Settings, save_settings
+
+ANSWER_SECONDS = 300.0
+"""The longest that is waited for an answer: on a computer with too much to do even a repaint takes its time."""
+ANSWER_CPU_SECONDS = 60.0
+"""The most processor time that one may cost."""
+START_SECONDS = 120.0
+ALWAYS = frozenset(f"{entry.place.partition(':')[2]}" for entry in SCREENS)
+"""Screens that every run of some minutes must have seen."""
+_WORDS_OF_BUGS = (b"Traceback (most recent call last)", b"this should not happen")
+STACKS = "stacks"
+_TAIL_BYTES = 6000
+_PAUSES = (0.0, 0.0, 0.005, 0.02, 0.05)
+_SIZES = ((1, 1), (2, 1), (80, 2), (80, 3), (5, 20), (20, 5), (500, 200), (80, 24), (120, 40), (200, 60), (0, 0))
+_USUAL_SIZES = ((80, 24), (120, 40), (100, 30))
+_ARROWS = [f"\x1b[{letter}" for letter in "ABCDHF"] + ["\x1b[5~", "\x1b[6~", "\x1b[Z", "\t", "\r", " ", "\x1b", "\x7f"]
+_FUNCTIONS = ["\x1bOP", "\x1bOQ", "\x1bOR", "\x1bOS", *(f"\x1b[{code}~" for code in (15, 17, 18, 19, 20, 21, 23, 24))]
+_LETTERS = [each for each in string.ascii_letters if each not in "qQ"]
+_SIGNS = list("?/:+-,.<>=!*()[]{}'\"\\|~@#$%^&_;")
+_MODIFIED = ["\x1b[1;2A", "\x1b[1;5B", "\x1b[1;3C", "\x1b[27u", "\x1b[57399u", "\x1b[97;5u", "\x1ba", "\x1b]", "\x1bP"]
+_KEY = re.compile(r"\x1b(?:\[[0-9;]*.|O.)|[^\x1b]")
+_LEAVE = "\x1b[24~\x1b[27u"
+"""F12, which leads out of the terminal, then Escape."""
+_ROUTES = (
+    "1b", "1d", "1f\r", "1x", "1w\r", "1v", "1l", "1\x1b[B\x1b[Bf", "1s", "1a", "1m", "1r", "1b\r", "2\r", "2r", "3\r",
+    "4\r", "4c", "5\r\techo hello\r", "5mdadm --detail /dev/md0\r", "6\r", "6\r\r\r", "6\x1b[B\x1b[B\r", "7\r",
+    "8\x1b[C\x1b[C", "8g12\r", "9\r", "9\x1b[B\r", "9\r\r", "0+++", "\x10", "\x10lab\r", "\x10raid\x1b[B\r",
+    "\x10\x1b[5~\x1b[6~", "\x1bOP", "?", "\x14", "\x1b[23~",
+)  # fmt: skip
+
+
+def report(numbers: int) -> None:
+    """In the app's process: tell again and again which screen and widget have the keys, as soon as the app answers."""
+    import asyncio
+    import faulthandler
+    import threading
+
+    from textual.app import ScreenStackError
+
+    import tui.app
+
+    made = tui.app.RaidlabApp.__init__
+    stacks = (Path(tempfile.gettempdir()) / STACKS).open("w", encoding="utf-8")
+    # The tasks first, if Python still runs; then the threads, whatever they do.
+    signal.signal(signal.SIGUSR1, lambda *_: tell_tasks())
+    faulthandler.register(signal.SIGUSR1, file=stacks, chain=True)
+
+    def tell_tasks() -> None:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=stacks)
+        stacks.flush()
+
+    def watched(app: tui.app.RaidlabApp, *positional: object, **named: object) -> None:
+        made(app, *positional, **named)  # type: ignore[arg-type]
+        threading.Thread(target=tell, args=(app,), daemon=True).start()
+
+    def tell(app: tui.app.RaidlabApp) -> None:
+        beaten = threading.Event()
+        while True:
+            time.sleep(0.05)
+            loop = app._own_loop
+            if loop is None:
+                continue
+            beaten.clear()
+            try:
+                # After what waits for the app already.
+                loop.call_soon_threadsafe(app.call_later, beaten.set)
+                beaten.wait()
+                place = f"{type(app.screen).__name__} {type(app.focused).__name__}"
+            except (RuntimeError, ScreenStackError):
+                continue
+            os.write(numbers, f"{place}\n".encode())
+
+    tui.app.RaidlabApp.__init__ = watched  # type: ignore[method-assign, assignment]
+
+
+_CHILD = """
+import sys
+from tests.hardening.keys import report
+report(int(sys.argv.pop(1)))
+from lab.cli.main import main
+main()
+"""
+
+
+@dataclass
+class Seen:
+    """What a run came to."""
+
+    places: collections.Counter[str] = field(default_factory=collections.Counter)
+    """Screen and focused widget -> keys that were sent there."""
+    sent: int = 0
+    resizes: int = 0
+    pastes: int = 0
+    starts: int = 0
+    slowest_answer_seconds: float = 0.0
+    problem: str = ""
+
+    @property
+    def screens(self) -> collections.Counter[str]:
+        found: collections.Counter[str] = collections.Counter()
+        for place, count in self.places.items():
+            found[place.split()[0]] += count
+        return found
+
+
+class Sitting:
+    """The app in a terminal of its own, and what is typed there."""
+
+    def __init__(self, state: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        self._theirs = theirs
+        heard, told = os.pipe()
+        self._heard = heard
+        os.set_blocking(heard, False)
+        termios.tcsetwinsize(theirs, (40, 120))
+        temporary = state / "tmp"
+        temporary.mkdir(exist_ok=True)
+        self.temporary = temporary
+        names = {"RAIDLAB_STATE": str(state), "RAIDLAB_CONFIG": str(state), "TMPDIR": str(temporary)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, str(told), "--on", "uml:"],
+            stdin=theirs, stdout=theirs, stderr=theirs, pass_fds=[told], start_new_session=True,
+            env={**os.environ, **names, "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(told)
+        os.set_blocking(self._ours, False)
+        self.output = b""
+        self.place = "start none"
+        self.is_over = False
+        self.answered = time.monotonic()
+        self._answered_cpu_seconds = 0.0
+        self._rest = b""
+
+    def look(self, seconds: float) -> None:
+        """Take in what is painted and told."""
+        end = time.monotonic() + seconds
+        while True:
+            left = max(0.0, end - time.monotonic())
+            ready = select.select([self._ours, self._heard], [], [], left)[0]
+            if not ready:
+                return
+            try:
+                if self._ours in ready:
+                    self.output = (self.output + os.read(self._ours, 1 << 16))[-_TAIL_BYTES * 20 :]
+                if self._heard in ready:
+                    data = os.read(self._heard, 4096)
+                    self.is_over = not data
+                    *lines, self._rest = (self._rest + data).split(b"\n")
+                    if lines:
+                        self.place, self.answered = lines[-1].decode(), time.monotonic()
+                        self._answered_cpu_seconds = self._cpu_seconds()
+            except (BlockingIOError, OSError):
+                pass
+            if self.is_over or left == 0.0:
+                return
+
+    def type(self, text: str | bytes) -> None:
+        """All of it: a terminal takes no more than the app reads."""
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+        until = time.monotonic() + ANSWER_SECONDS
+        while data and not self.is_over and time.monotonic() < until and self.process.poll() is None:
+            try:
+                data = data[os.write(self._ours, data[:4096]) :]
+            except BlockingIOError:
+                self.look(0.01)
+
+    def is_stuck(self) -> bool:
+        """Whether it has had time enough to answer."""
+        if time.monotonic() - self.answered > ANSWER_SECONDS:
+            return True
+        return self._cpu_seconds() - self._answered_cpu_seconds > ANSWER_CPU_SECONDS
+
+    def _cpu_seconds(self) -> float:
+        """Of its own process (proc(5), fields 14 and 15 of stat)."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8", "replace")
+        except OSError:
+            return 0.0
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def settle(self) -> None:
+        """Wait until the app has answered twice: what was typed before the second is dealt with."""
+        for _ in range(2):
+            asked = time.monotonic()
+            while self.answered <= asked and not self.is_over and not self.is_stuck():
+                self.look(0.05)
+
+    def resize(self, columns: int, rows: int) -> None:
+        termios.tcsetwinsize(self._theirs, (rows, columns))
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGWINCH)
+
+    def bug(self) -> str:
+        """What the app has told of a bug, or its traceback."""
+        kept = [path.read_text("utf-8", "replace")[-_TAIL_BYTES:] for path in self.temporary.glob("*.traceback")]
+        if kept:
+            return "\n".join(kept)
+        found = next((words for words in _WORDS_OF_BUGS if words in self.output), None)
+        return self.output[-_TAIL_BYTES:].decode("utf-8", "replace") if found else ""
+
+    def end(self) -> float:
+        """By SIGTERM; returns how long it took. Kills what has not ended by then."""
+        begun = time.monotonic()
+        if self.process.poll() is None:
+            self.process.terminate()
+        while self.process.poll() is None and time.monotonic() - begun < ANSWER_SECONDS:
+            self.look(0.02)
+        seconds = time.monotonic() - begun
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for descriptor in (self._ours, self._theirs, self._heard):
+            os.close(descriptor)
+        return seconds
+
+
+def key(rng: random.Random) -> str:
+    """One key, as a terminal sends it."""
+    kind = rng.random()
+    if kind < 0.4:
+        return rng.choice(_ARROWS)
+    if kind < 0.6:
+        return rng.choice(_LETTERS)
+    if kind < 0.75:
+        return rng.choice(string.digits)
+    if kind < 0.85:
+        return rng.choice(_FUNCTIONS)
+    if kind < 0.9:
+        return chr(rng.choice([each for each in range(1, 27) if each not in (17, 18, 26)]))
+    if kind < 0.95:
+        return rng.choice(_SIGNS)
+    return rng.choice(_MODIFIED)
+
+
+def mouse(rng: random.Random) -> str:
+    """A click, a wheel, or a pointer that moves."""
+    x, y = rng.randint(1, 130), rng.randint(1, 45)
+    button = rng.choice((0, 0, 2, 35, 64, 65))
+    end = f"\x1b[<{button};{x};{y}m" if button in (0, 2) else ""
+    return f"\x1b[<{button};{x};{y}M{end}"
+
+
+def paste(rng: random.Random) -> bytes:
+    """What a clipboard may hold, and what only an enemy sends."""
+    garbage = rng.randbytes(rng.randint(1, 3000))
+    texts = (
+        b"mdadm --detail /dev/md0\n", b"A\x1b[31m\n" * 14_000, b"x" * 1_000_000, b"4\n" * 100, garbage,
+        b"in\x1b[201~q\x1b[201~", "é\u202e\x00\ud800".encode("utf-8", "surrogatepass"), b"",
+    )  # fmt: skip
+    text = rng.choice(texts)
+    return b"\x1b[200~" + text + (b"\x1b[201~" if rng.random() < 0.85 else b"")
+
+
+def garbage(rng: random.Random) -> bytes:
+    """No keys at all."""
+    return rng.choice(
+        (
+            rng.randbytes(rng.randint(1, 400)).replace(b"q", b"").replace(b"\x11", b""),
+            b"\x1b[" + b"1" * 100_000 + b"m",
+            b"\x1b[99999999999u",
+            b"\x1b[1114112;1u\x1b[55296u\x1b[97:65;1u",
+            b"\x1b]52;c;" + b"A" * 50_000,
+            b"\x1bP" + b"q" * 1000 + b"\x1b\\",
+            b"\x1b[48;0;0;0;0t\x1b[<35;1;1M",
+            b"\x1b[48;9999999;9999999;1;1t",
+            b"\x1b[<35;20;20M" * 5000,
+            b"\x1b[<0;99999999999;-5M",
+            b"\x1b[A" * 3000,
+            b"\xff\xfe\x80",
+        )
+    )
+
+
+class Fuzzer:
+    """One run: sittings one after another, as often as the app is left."""
+
+    def __init__(self, state: Path, seed: int, *, says: Callable[[str], object] = lambda _: None) -> None:
+        self._state, self._rng, self._says = state, random.Random(seed), says
+        self.seen = Seen()
+        self._recent: collections.deque[str] = collections.deque(maxlen=60)
+        self._same = 0
+
+    def run(self, seconds: float) -> Seen:
+        """Until the time is up or something is wrong, which is told in ``problem``."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.seen.problem:
+            self._sit(until)
+        return self.seen
+
+    def _sit(self, until: float) -> None:
+        save_settings(self._state / "app.json", Settings(was_welcomed=self._rng.random() < 0.8))
+        sitting = Sitting(self._state)
+        self.seen.starts += 1
+        begun = time.monotonic()
+        while sitting.place.startswith("start") and not sitting.is_over:
+            sitting.look(0.1)
+            if time.monotonic() - begun > START_SECONDS:
+                self._wrong(sitting, "no first screen")
+                break
+        while time.monotonic() < until and not self.seen.problem and not sitting.is_over:
+            self._act(sitting)
+            self._check(sitting)
+        taken = sitting.end()
+        if not self.seen.problem and taken >= ANSWER_SECONDS:
+            self._wrong(sitting, "SIGTERM is not obeyed")
+        status = sitting.process.returncode
+        if not self.seen.problem and (status not in (0, 128 + signal.SIGTERM) or sitting.bug()):
+            self._wrong(sitting, f"status {status}")
+
+    def _act(self, sitting: Sitting) -> None:
+        rng, before = self._rng, sitting.place
+        kind = rng.random()
+        if self._same > 150:
+            # Where most keys are a program's, or a dialog's.
+            self._send(sitting, _LEAVE + rng.choice(string.digits))
+            self._same = 0
+        elif kind < 0.03:
+            self._resize(sitting)
+        elif kind < 0.045:
+            self.seen.pastes += 1
+            self._send(sitting, paste(rng))
+        elif kind < 0.055:
+            self._send(sitting, garbage(rng))
+        elif kind < 0.08:
+            self._send(sitting, mouse(rng))
+        elif kind < 0.12:
+            self._send(sitting, _LEAVE)
+            for each in _KEY.findall(rng.choice(_ROUTES)):
+                self._send(sitting, each)
+                sitting.look(0.03)
+        elif kind < 0.1201:
+            self._send(sitting, "\x11")
+        else:
+            self._send(sitting, "".join(key(rng) for _ in range(rng.choice((1, 1, 1, 2, 5)))))
+        sitting.look(rng.choice(_PAUSES))
+        if rng.random() < 0.3:
+            # Otherwise more and more keys would wait, and a long wait would tell nothing.
+            sitting.settle()
+        self._same = self._same + 1 if sitting.place == before else 0
+
+    def _send(self, sitting: Sitting, what: str | bytes) -> None:
+        self._recent.append(f"{sitting.place}: {what[:60]!r}")
+        self.seen.sent += 1
+        self.seen.places[sitting.place] += 1
+        sitting.type(what)
+
+    def _resize(self, sitting: Sitting) -> None:
+        sizes = [self._rng.choice(_SIZES) for _ in range(self._rng.choice((1, 1, 10)))]
+        for columns, rows in (*sizes, *((self._rng.choice(_USUAL_SIZES),) if self._rng.random() < 0.7 else ())):
+            self.seen.resizes += 1
+            self._recent.append(f"{columns}x{rows}")
+            sitting.resize(columns, rows)
+            sitting.look(self._rng.choice(_PAUSES))
+
+    def _check(self, sitting: Sitting) -> None:
+        silent = time.monotonic() - sitting.answered
+        self.seen.slowest_answer_seconds = max(self.seen.slowest_answer_seconds, silent)
+        while silent > 2.0 and not sitting.is_over and not sitting.is_stuck():
+            sitting.look(0.2)
+            silent = time.monotonic() - sitting.answered
+            self.seen.slowest_answer_seconds = max(self.seen.slowest_answer_seconds, silent)
+        if sitting.is_stuck() and not sitting.is_over:
+            sitting.process.send_signal(signal.SIGUSR1)
+            sitting.look(1.0)
+            self._wrong(sitting, f"no answer for {silent:.0f} s")
+        elif sitting.bug():
+            self._wrong(sitting, "a bug")
+
+    def _wrong(self, sitting: Sitting, what: str) -> None:
+        recent = "\n  ".join(self._recent)
+        stacks = sitting.temporary / STACKS
+        tail = (
+            (stacks.read_text("utf-8") if stacks.exists() else "")
+            or sitting.bug()
+            or sitting.output[-_TAIL_BYTES:].decode("utf-8", "replace")
+        )
+        self.seen.problem = f"{what}\n  {recent}\n{tail}"
+
+
+def main() -> int:
+    """Fuzz, and tell how often each screen had the keys."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="raidlab-keys-") as folder:
+        seen = Fuzzer(Path(folder), options.seed).run(options.minutes * 60)
+    for place, count in sorted(seen.places.items(), key=lambda each: -each[1]):
+        sys.stdout.write(f"{count:7} {place}\n")
+    missing = ALWAYS - set(seen.screens)
+    sys.stdout.write(
+        f"seed {options.seed}: {seen.sent} keys, {seen.resizes} resizes, {seen.pastes} pastes, {seen.starts} starts; "
+        f"slowest answer {seen.slowest_answer_seconds:.1f} s; never on: {', '.join(sorted(missing)) or 'none'}\n"
+    )
+    if seen.problem:
+        sys.stdout.write(f"\n{seen.problem}\n")
+    return 1 if seen.problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Some seconds of the random keys of ``python -m tests.hardening.keys``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.hardening.keys import Fuzzer
+
+SECONDS = 40.0
+LONGEST_SECONDS = 180.0
+
+
+@pytest.mark.kernel
+@pytest.mark.wide
+def test_random_keys_end_nothing(tmp_path: Path) -> None:
+    fuzzer, begun = Fuzzer(tmp_path, seed=11), time.monotonic()
+    seen = fuzzer.run(SECONDS)
+    # On a busy computer half of that passes before the first screen is there.
+    while not seen.problem and len(seen.screens) <= 3 and time.monotonic() - begun < LONGEST_SECONDS:
+        seen = fuzzer.run(SECONDS)
+    assert not seen.problem, seen.problem
+    assert len(seen.screens) > 3

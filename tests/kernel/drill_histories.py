@@ -1,0 +1,262 @@
+"""Every drill, ended after many histories, as the command line, the app and the text mode do it: a table of verdicts.
+
+``python -m tests.kernel.drill_histories [DRILL…]`` prints it as Markdown. On the command line the work has a machine of
+its own, and so has the debriefing; in the app both have one. The text mode is a process in a terminal, into which every
+line is typed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from lab.cli.output import out
+from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
+from lab.disks.lab_files import lab_folder
+from lab.drills.case import DrillCase, DrillStore
+from lab.drills.desk import DrillDesk
+from lab.drills.disks import SETTLE, environment, run_lines
+from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
+from lab.drills.recognising import recognised
+from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
+from lab.drills.verdict import DrillVerdict, look_at_all
+from lab.errors import CommandFailed, DrillError
+from lab.machine import Host, parse_target
+from lab.session.session import LabSession, open_session
+from tests.kernel.text_user import TextUser
+
+SEED = "ana"
+REFUSED = """
+mdadm --assemble /dev/md77 --uuid=00000000:00000000:00000000:00000001 $disk01 $disk02
+mdadm --create /dev/md77 --run --level=6 --raid-devices=2 $disk01 $disk02
+mdadm --create /dev/md77 --run --level=5 --raid-devices=3 /dev/no-such-disk $disk01 $disk02
+mdadm /dev/md77 --add $disk01
+mdadm --stop /dev/md77
+mdadm --readwrite /dev/md77
+e2fsck -fy /dev/md77
+mdadm --grow /dev/md77 --raid-devices=9
+"""
+LOOKED = "mdadm --stop --scan; mdadm --examine $disk01 $disk02; cat /proc/mdstat"
+HARMLESS = frozenset({NOTHING_RUNS, "on-overlays"})
+"""What may be said of somebody who has done nothing wrong."""
+_NOTHING_HAS_THEM = "problem: no array that runs has the drill's files"
+_SAVED = frozenset({DrillVerdict.SAVED})
+_NOT_DONE = frozenset({DrillVerdict.STOPPED, DrillVerdict.UNFINISHED})
+
+
+@dataclass(frozen=True)
+class History:
+    """What somebody does in a drill, and what may be said of it."""
+
+    id: str
+    steps: tuple[DrillStep, ...]
+    may_be: frozenset[DrillVerdict]
+    mistake: str = ""
+    """The first recognised where work and debriefing have one machine; empty: none but harmless ones."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What was said of it."""
+
+    history: History
+    place: str
+    verdict: DrillVerdict
+    saved_percent: float
+    kept_percent: float | None
+    mistakes: tuple[str, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it is not fair; empty: it is."""
+        told = f"{self.history.id} ({self.place}): {self.words}"
+        found = [] if self.verdict in self.history.may_be else [f"{told}: the verdict"]
+        if not self.history.mistake and not {*self.mistakes} <= HARMLESS:
+            found.append(f"{told}: an accusation")
+        if self.history.mistake and self.place != "CLI" and self.mistakes[:1] != (self.history.mistake,):
+            found.append(f"{told}: not {self.history.mistake} first")
+        return found
+
+    @property
+    def words(self) -> str:
+        """For the table."""
+        figures = f"{self.saved_percent:g} %"
+        if self.verdict in (DrillVerdict.STOPPED, DrillVerdict.PARTLY, DrillVerdict.LOST):
+            figures += f" now, {self.kept_percent:g} % left"
+        return f"{self.verdict}, {figures}" + (f" ({', '.join(self.mistakes)})" if self.mistakes else "")
+
+
+def histories(drill: ReadyDrill) -> Iterator[History]:
+    """Nothing, refused commands, a look, half of the right way, both right ways, and every wrong one."""
+    first, second = drill.drill.right[:2]
+    yield History("nothing", (), _NOT_DONE)
+    yield History("refused commands", (DrillStep(run=REFUSED),), _NOT_DONE)
+    yield History("only looked", (DrillStep(run=LOOKED),), _NOT_DONE)
+    yield History("half: tried and committed", first.steps[:-1], _NOT_DONE)
+    yield History("half: begun on the disks", (*first.steps[:-1], _begun(first.steps[-1])), _NOT_DONE | _SAVED)
+    yield History(f"right: {first.id}", first.steps, _SAVED)
+    yield History(f"right: {second.id}", second.steps, _SAVED)
+    for way in drill.drill.wrong:
+        yield History(f"wrong: {way.id}", way.steps, frozenset(DrillVerdict) - _SAVED, way.mistake)
+
+
+def _begun(step: DrillStep) -> DrillStep:
+    """The step up to its first line that changes an array."""
+    lines = step.run.strip().splitlines()
+    last = next(number for number, line in enumerate(lines) if line.startswith("mdadm"))
+    return DrillStep(run="\n".join(lines[: last + 1]))
+
+
+def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), only: str = "") -> Iterator[Ended]:
+    """Make the drill once, and end it after each history, without closing it. ``only``: such histories."""
+    target, host = parse_target("uml:"), Host.real("tests")
+    with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
+        own = _own_lab(host, Path(folder))
+        with open_session(target, own, start_arrays=False) as session:
+            DrillDesk.begin(session, drill)
+        for history in histories(drill):
+            if not history.id.startswith(only):
+                continue
+            for place in places:
+                with open_session(target, own, start_arrays=False) as session:
+                    desk = _desk(session)
+                    desk.reset()
+                    _take(desk, history)
+                    if place == "app":
+                        yield _ended(desk, history, place)
+                if place == "CLI":
+                    with open_session(target, own) as session:
+                        yield _ended(_desk(session), history, place)
+
+
+def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[Ended]:
+    """Make the drill once in the text mode, and end it there after each history. ``only``: these histories."""
+    host = Host.real("tests")
+    with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
+        begun = Path(folder, "begun")
+        own = _own_lab(host, begun)
+        with TextUser(own.state.root) as user:
+            user.hear("runs.")
+            user.type(f"drill start {drill.path} --seed {drill.seed}")
+            user.hear("drill help lists all words.")
+        for history in histories(drill):
+            if only and history.id not in only:
+                continue
+            # An ended drill is over: each history has a copy of what was made.
+            state = Path(folder, "state")
+            subprocess.run(("cp", "-a", "--sparse=always", str(begun), str(state)), check=True)
+            yield _typed(drill, history, replace(host, state=host.state.elsewhere(state)))
+            shutil.rmtree(state)
+
+
+def _own_lab(host: Host, root: Path) -> Host:
+    """With disks that are soon read as a whole."""
+    own = replace(host, state=host.state.elsewhere(root))
+    with lab_folder(own.state, parse_target("uml:").lab_name) as disks:
+        disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
+    return own
+
+
+def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
+    """What somebody is told who types this history and ``debrief``."""
+    with TextUser(host.state.root) as user:
+        user.hear("goes on.")
+        user.run(_names(drill))
+        for line in typed_lines(SETTLE):
+            user.run(line)
+        for step in history.steps:
+            if step.commit:
+                user.type("commit")
+                user.hear("committed; ")
+            else:
+                for line in typed_lines(step.run):
+                    user.run(line)
+        user.type("debrief")
+        if user.hear("The drill has ended: ", _NOTHING_HAS_THEM) == _NOTHING_HAS_THEM:
+            user.type("debrief --as-it-is")
+            user.hear("The drill has ended: ")
+        outcome = DrillStore(host).newest()
+        user.hear(f"{outcome.verdict}, {outcome.saved_percent:g} % of the data.")
+    mistakes = tuple(each.id for each in outcome.mistakes)
+    verdict = DrillVerdict(outcome.verdict)
+    return Ended(history, "text mode", verdict, outcome.saved_percent, outcome.kept_percent, mistakes)
+
+
+def _names(drill: ReadyDrill) -> str:
+    """A line by which the shell knows the disks and the values of the seed by their names."""
+    disks = {name: f"${name}" for name in drill.disk_names}
+    found = environment(disks, drill)
+    values = "; ".join(f'{name}="{value}"' for name, value in found.items() if name not in disks)
+    return f'for at in /dev/lab/*; do declare -g "${{at##*/}}=$(readlink -f "$at")"; done; {values}'
+
+
+def typed_lines(script: str) -> Iterator[str]:
+    """The same as lines that can be typed one by one; a command of several becomes one line."""
+    command = ""
+    for line in script.strip().splitlines():
+        if not command and (not line or line.startswith("#")):
+            continue
+        command = f"{command}\n{line}" if command else line
+        if subprocess.run(("bash", "-n", "-c", command), stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            quoted = command.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+            yield f"eval $'{quoted}'" if "\n" in command else command
+            command = ""
+    if command:
+        raise ValueError(f"no end: {command}")
+
+
+def _desk(session: LabSession) -> DrillDesk:
+    case = DrillCase.find(session.folder)
+    if case is None:
+        raise DrillError("the drill is gone from its lab")
+    return DrillDesk(session, case)
+
+
+def _take(desk: DrillDesk, history: History) -> None:
+    for step in history.steps:
+        if step.commit:
+            desk.commit()
+            continue
+        with suppress(CommandFailed):
+            run_lines(desk.session, step.run, desk.environment())
+        for line in step.run.strip().splitlines():
+            desk.note_command(line)
+        desk.look()
+
+
+def _ended(desk: DrillDesk, history: History, place: str) -> Ended:
+    found = look_at_all(desk, "")
+    is_saved = found.verdict is DrillVerdict.SAVED
+    mistakes = () if is_saved else tuple(each.id for each in recognised(desk.case.drill.drill, found.seen))
+    return Ended(history, place, found.verdict, found.saved.percent, found.kept_percent, mistakes)
+
+
+def main(names: list[str]) -> int:
+    """Print the table of these drills, or of all, each line as soon as it is known; 1 if a verdict is not fair.
+
+    ``--typed``: the text mode alone.
+    """
+    problems: list[str] = []
+    is_typed = "--typed" in names
+    places = ("text mode",) if is_typed else ("CLI", "app", "text mode")
+    out(f"| drill | history | {' | '.join(places)} |\n|---|---|{'---|' * len(places)}")
+    for path in [find_drill(name) for name in names if name != "--typed"] or catalogue().values():
+        drill = ready(read_drill(path), path, SEED)
+        played = play_all(drill, places=() if is_typed else ("CLI", "app"))
+        for typed in play_typed(drill):
+            ended = (*islice(played, 0 if is_typed else 2), typed)
+            out(f"| {drill.id} | {typed.history.id} | {' | '.join(each.words for each in ended)} |")
+            problems += [f"{drill.id}: {problem}" for each in ended for problem in each.problems]
+    out("\n".join(["", *problems]))
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

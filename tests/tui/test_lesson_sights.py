@@ -1,0 +1,214 @@
+"""Wherever a lesson sends its student in the app, what it promises is in sight, at 80 and at 120 columns."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from lab.lessons.course import built_in_course
+from lab.lessons.engine import Progress, StepProgress
+from lab.lessons.faults import FaultFigure, FaultRatio, PointsFigure
+from lab.lessons.measure_checks import CellChoice, Figure, RatioWithin
+from lab.lessons.readings import ResultFigure, ResultRatio
+from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
+from lab.lessons.reliability import RebuildRate
+from lab.lessons.store import LessonStore, StudentState
+from lab.results.record import CellRecord, ResultRecord, RunStatus
+from lab.results.store import ResultStore
+from lab.units import human_seconds
+from tests.tui.conftest import AppMaker, looked, running, until
+from tests.tui.fake_lab import FakeLab
+from tests.tui.lessons import begin, lesson, view_of
+from tests.tui.results import keep
+from tests.tui.still import text_of
+from tests.tui.test_frame import DRILL
+from tests.unit.lessons.test_likely_mistakes import JUDGED, OUTCOMES, played, points
+from tests.unit.lessons.untold import measured_all
+from tui.app import RaidlabApp
+from tui.faults import FaultView, scenario_view
+from tui.faults import points_view as view_of_points
+
+__all__ = ["lesson"]
+SIZES = [(80, 24), (120, 40)]
+EARLY, LATE = "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+
+
+def steps_that_read(*kinds: type) -> list[tuple[str, str]]:
+    """Steps of the course with a number from such a source."""
+    found = []
+    for files in built_in_course().lessons:
+        for step in files.ready().steps:
+            if step.read is not None and isinstance(step.read.source, kinds):
+                found.append((files.lesson.id, step.id))
+    return found
+
+
+def stand_at(fake_lab: FakeLab, ready: ReadyLesson, step_id: str) -> None:
+    """A student who has predicted in this step, and has done all before it."""
+    steps = {}
+    for step in ready.steps:
+        answer = next(iter(step.ask.options)) if step.ask else ""
+        is_here = step.id == step_id
+        steps[step.id] = StepProgress(began_utc=EARLY, answer=answer, done_utc="" if is_here else EARLY)
+        if is_here:
+            break
+    store = LessonStore(fake_lab.host.state)
+    store.keep_progress(Progress(lesson=ready.id, target="uml:", began_utc=EARLY, steps=steps))
+    store.keep_desk(StudentState(lesson=ready.id))
+
+
+def as_theory_says(record: ResultRecord, step: ReadyStep) -> ResultRecord:
+    """The result with figures that pass all checks of the step."""
+    cells = list(record.cells)
+
+    def place(choice: CellChoice) -> int:
+        return cells.index(choice.find(msgspec.structs.replace(record, cells=tuple(cells)))[0])
+
+    def figure_of(index: int, figure: Figure) -> float:
+        reads = cells[index].figures.reads
+        assert reads is not None
+        return figure.of(reads) or 0.0
+
+    names = {Figure.IOPS: "iops", Figure.BANDWIDTH: "bandwidth_bytes_per_second", Figure.P50: "p50_seconds"}
+    for check in step.checks:
+        if isinstance(check, RatioWithin):
+            most = check.at_most if math.isfinite(check.at_most) else 1.2 * check.at_least
+            wanted = (check.at_least + most) / 2 * figure_of(place(check.to), check.figure)
+            index = place(check.of)
+            cells[index] = changed(cells[index], names[check.figure], wanted)
+    return msgspec.structs.replace(record, cells=tuple(cells))
+
+
+def changed(cell: CellRecord, name: str, value: float) -> CellRecord:
+    assert cell.figures.reads is not None
+    reads = msgspec.structs.replace(cell.figures.reads, **{name: value})
+    return msgspec.structs.replace(cell, figures=msgspec.structs.replace(cell.figures, reads=reads))
+
+
+def keep_measured(fake_lab: FakeLab, ready: ReadyLesson, step: ReadyStep, name: str) -> ResultRecord:
+    """Store the measurement of a step as a complete result."""
+    word = experiment_id(ready.id, name)
+    kept = msgspec.structs.replace(
+        as_theory_says(measured_all(ready)[name], step),
+        id=f"20990101T000000Z-{word}",
+        created_utc=LATE,
+        status=RunStatus.COMPLETE,
+        experiment=word,
+        experiment_toml=ready.measures[name][1],
+    )
+    keep(ResultStore(fake_lab.host.state.results), kept)
+    return kept
+
+
+async def opened(app: RaidlabApp, pilot: object, fake_lab: FakeLab, key: str, mode: str) -> None:
+    """The app with the lesson, on a screen."""
+    await looked(pilot, app, fake_lab)  # type: ignore[arg-type]
+    await until(pilot, lambda: app.guide.view is not None, "the lesson is open")  # type: ignore[arg-type]
+    step = view_of(app).step
+    assert step is not None
+    assert step.must_read_off, [check for check in step.checks if not check.is_passed]
+    assert step.read_at == mode
+    await pilot.press(key)  # type: ignore[attr-defined]
+    await until(pilot, lambda: "t types the number" in text_of(app), "what is asked for, and how it is typed")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("lesson_id", "step_id"), steps_that_read(ResultFigure, ResultRatio, RebuildRate))
+async def test_the_figure_of_a_result_is_in_sight(
+    app_on: AppMaker, fake_lab: FakeLab, lesson_id: str, step_id: str, size: tuple[int, int]
+) -> None:
+    ready = built_in_course().find(lesson_id).ready()
+    step = ready.step(step_id)
+    assert step.read is not None
+    source = step.read.source
+    assert isinstance(source, ResultFigure | ResultRatio | RebuildRate)
+    if not step.apart:
+        return
+    stand_at(fake_lab, ready, step_id)
+    record = keep_measured(fake_lab, ready, step, source.measure)
+    app = app_on()
+    async with running(app, size) as pilot:
+        await opened(app, pilot, fake_lab, "4", "results")
+        wanted = ["Rebuilds", "46.5"[:2]] if isinstance(source, RebuildRate) else figures_in(record, source)
+        await until(pilot, lambda: all(each in text_of(app) for each in wanted), f"{wanted} on the screen")
+
+
+def figures_in(record: ResultRecord, source: ResultFigure | ResultRatio) -> list[str]:
+    """The figures that the number is made of, as the table writes them."""
+    found = []
+    for choice in (source.of, source.to) if isinstance(source, ResultRatio) else (source.of,):
+        reads = choice.find(record)[0].figures.reads
+        assert reads is not None
+        value = source.figure.of(reads)
+        assert value is not None
+        if source.figure is Figure.IOPS:
+            found.append(f"{value:.0f}" if value < 1000 else f"{value / 1000:.1f}")
+        elif source.figure is Figure.BANDWIDTH:
+            found.append(f"{value / 1e6:.1f}")
+        else:
+            found.append(human_seconds(value))
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("lesson_id", "step_id"), steps_that_read(FaultFigure, FaultRatio, PointsFigure))
+async def test_the_fact_of_a_scenario_is_in_sight(
+    app_on: AppMaker,
+    fake_lab: FakeLab,
+    lesson_id: str,
+    step_id: str,
+    size: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready = built_in_course().find(lesson_id).ready()
+    step = ready.step(step_id)
+    assert step.read is not None
+    source = step.read.source
+    stored: dict[str, FaultView] = {}
+    for number, variants in OUTCOMES.items():
+        outcome = played(number, variants).outcome
+        stored[f"scenario-{number}"] = scenario_view(outcome, ("played", "muted"))
+    for name, judged in JUDGED.items():
+        stored[f"points-{name}"] = view_of_points(points(name, judged))
+    monkeypatch.setattr("tui.faults.stored_views", lambda _: stored)
+    played_now = {str(number): played(number, variants) for number, variants in OUTCOMES.items()}
+    monkeypatch.setattr("lab.lessons.student.played_since", lambda *_: played_now)
+    tried = {name: points(name, judged) for name, judged in JUDGED.items()}
+    monkeypatch.setattr("lab.lessons.student.points_since", lambda *_: tried)
+    stand_at(fake_lab, ready, step_id)
+    app = app_on()
+    async with running(app, size) as pilot:
+        await opened(app, pilot, fake_lab, "7", "faults")
+        wanted = facts_in(source)
+        await until(pilot, lambda: all(each in text_of(app) for each in wanted), f"{wanted} on the screen")
+
+
+def facts_in(source: object) -> list[str]:
+    match source:
+        case FaultFigure():
+            return [source.variant, f"{source.fact}: {OUTCOMES[source.scenario][source.variant][source.fact]}"]
+        case FaultRatio():
+            facts = OUTCOMES[source.scenario]
+            return [f"{source.fact}: {facts[name][source.fact]}" for name in (source.of, source.to)]
+        case PointsFigure():
+            return [f"{source.judgement}: {JUDGED[source.configuration][source.judgement]}"]
+    raise AssertionError(source)
+
+
+async def test_an_open_drill_puts_the_lesson_away(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
+    app = app_on()
+    async with running(app, (120, 40)) as pilot:
+        await begin(app, pilot, fake_lab, lesson)
+        assert app.screen.query_one("#side").region.width > 0
+        app.drills.view = DRILL
+        app.show_now()
+        await until(pilot, lambda: app.screen.query_one("#side").region.width == 0, "the lesson is away")
+        app.guide.answer("no")
+        fake_lab.show("raid5")
+        await looked(pilot, app, fake_lab)
+        assert view_of(app).done_count == 0, "the drill's arrays are none of the lesson's"
+        app.drills.view = None
+        await looked(pilot, app, fake_lab)
+        await until(pilot, lambda: view_of(app).done_count == 1, "the lesson goes on")

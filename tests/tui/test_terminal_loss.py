@@ -1,0 +1,341 @@
+"""The app in a real terminal that goes away, takes nothing or floods it: no signal is needed, and SIGTERM is obeyed.
+
+The lab is a fake one; with a machine open: tests/kernel/test_hangup.py.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyte
+import pytest
+
+pytestmark = pytest.mark.slow
+PATIENCE_SECONDS = 60.0
+LOST_SECONDS = 5.0
+TERM_SECONDS = 2.0
+BUSY_SECONDS = 8.0
+"""On top of what is promised: other tests want the processors too."""
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHILD = """
+import functools, pathlib, sys, threading, time
+from lab.host import signals
+signals.install()
+import tui.app, tui.text
+from tests.tui.fake_lab import FakeLab
+from tui.client.client import LabClient
+from tui.settings import Settings, save_settings, state_file
+state, mode, trouble = sys.argv[1:]
+save_settings(state_file(), Settings(was_welcomed=True))
+lab = FakeLab(pathlib.Path(state))
+def client(post):
+    return LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open)
+tui.app.RaidlabApp = functools.partial(tui.app.RaidlabApp, make_client=client)
+tui.text.TextApp = functools.partial(tui.text.TextApp, make_client=client)
+blocked = threading.Event()
+trouble and exec(trouble)
+try:
+    sys.exit(tui.app.main("uml:") if mode == "app" else tui.text.main("uml:", lambda words: 0))
+except signals.Interrupted as interrupted:
+    sys.exit(interrupted.exit_status)
+"""
+READY = {"app": b"disk09", "text": b"The machine uml: runs."}
+TAKES_CONTROL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+class Window:
+    """A terminal with a command as its first program."""
+
+    def __init__(self, argv: list[str], state: Path, *, has_control: bool = False) -> None:
+        self.ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (40, 120))
+        first = [sys.executable, "-c", TAKES_CONTROL] if has_control else []
+        self.state = state
+        self.process = subprocess.Popen(
+            [*first, *argv], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, cwd=REPOSITORY,
+            env={**os.environ, "RAIDLAB_STATE": str(state), "RAIDLAB_CONFIG": str(state), "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(theirs)
+        self.output = b""
+
+    def read(self, seconds: float, until: Callable[[bytes], bool] = lambda _: False) -> None:
+        end = time.monotonic() + seconds
+        while not until(self.output) and (left := end - time.monotonic()) > 0:
+            if select.select([self.ours], [], [], left)[0]:
+                try:
+                    self.output += os.read(self.ours, 1 << 16)
+                except OSError:
+                    return
+
+    def quiet(self, seconds: float) -> None:
+        """Read until nothing has been painted for so long."""
+        while select.select([self.ours], [], [], seconds)[0]:
+            self.output += os.read(self.ours, 1 << 16)
+
+    def shows(self, words: bytes) -> None:
+        self.read(PATIENCE_SECONDS, lambda output: words in output)
+        assert words in self.output, self.output[-2000:]
+
+    def apps(self) -> list[int]:
+        """The processes that work on this state, whoever their parents are."""
+        word = str(self.state).encode()
+        return [
+            int(entry.name)
+            for entry in Path("/proc").glob("[0-9]*")
+            if word in _command_line(entry) and b"-c" in _command_line(entry)
+        ]
+
+    def close(self) -> None:
+        if self.ours >= 0:
+            os.close(self.ours)
+            self.ours = -1
+
+    def kill(self) -> None:
+        for each in self.apps():
+            os.kill(each, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        self.close()
+
+
+def _command_line(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def ended_within(window: Window, seconds: float) -> bool:
+    end = time.monotonic() + seconds + BUSY_SECONDS
+    while time.monotonic() < end:
+        window.process.poll()
+        if not window.apps():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[..., Window]]:
+    """Opens a window with the app, or the text mode, and waits until it shows the lab."""
+    windows: list[Window] = []
+
+    def open_one(mode: str = "app", way: str = "alone", trouble: str = "", *, waits: bool = True) -> Window:
+        argv = [sys.executable, "-c", CHILD, str(tmp_path / "state"), mode, trouble]
+        line = shlex.join(argv)
+        match way:
+            case "make":
+                file = tmp_path / "Makefile"
+                child = tmp_path / "child.sh"
+                child.write_text(f"{line}\n")
+                file.write_text(f".PHONY: lab\nlab:\n\t@sh {child}\n")
+                argv = ["make", "-f", str(file), "lab"]
+            case "script":
+                argv = ["script", "-qc", line, "/dev/null"]
+            case "ignored":
+                argv = ["sh", "-c", f"trap '' HUP; {line}"]
+        window = Window(argv, tmp_path / "state", has_control=way in ("make", "control", "script"))
+        windows.append(window)
+        if waits:
+            window.shows(READY[mode])
+        return window
+
+    yield open_one
+    for window in windows:
+        window.kill()
+
+
+@pytest.mark.parametrize("mode", ["app", "text"])
+@pytest.mark.parametrize("way", ["alone", "control", "make", "script", "ignored"])
+def test_a_terminal_that_goes_away_ends_it(opened: Callable[..., Window], way: str, mode: str) -> None:
+    window = opened(mode, way)
+    window.close()
+    assert ended_within(window, LOST_SECONDS)
+
+
+BLOCKED_LOOP = """
+import queue
+def block(app):
+    full = queue.Queue(1)
+    full.put(1)
+    print("blocked", file=sys.__stderr__, flush=True)
+    full.put(2)
+tui.app.RaidlabApp.func.action_next_theme = block
+"""
+BUSY_LOOP = """
+def paint(app):
+    print("blocked", file=sys.__stderr__, flush=True)
+    while True:
+        pass
+tui.app.RaidlabApp.func.action_next_theme = paint
+"""
+STUCK_JOB = """
+def work(app):
+    app.job("stuck", lambda session: print("blocked", file=sys.__stderr__, flush=True) or blocked.wait())
+tui.app.RaidlabApp.func.action_next_theme = work
+"""
+STUCK_CLOSING = """
+def close(client, usual=LabClient.close):
+    print("blocked", file=sys.__stderr__, flush=True)
+    blocked.wait()
+LabClient.close = close
+"""
+STUCK_START = """
+import contextlib
+@contextlib.contextmanager
+def never(*_, **__):
+    print("blocked", file=sys.__stderr__, flush=True)
+    blocked.wait()
+    yield
+lab.open = never
+"""
+THEME = b"\x14"
+TROUBLES = {
+    "blocked loop": (BLOCKED_LOOP, THEME), "busy loop": (BUSY_LOOP, THEME), "stuck job": (STUCK_JOB, THEME),
+    "stuck closing": (STUCK_CLOSING, b"q"), "stuck start": (STUCK_START, b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("how", ["SIGTERM", "closed"])
+def test_whatever_it_is_at_it_ends(opened: Callable[..., Window], trouble: str, how: str) -> None:
+    code, key = TROUBLES[trouble]
+    window = opened(trouble=code, waits=bool(key))
+    os.write(window.ours, key)
+    window.shows(b"blocked")
+    if how == "closed":
+        window.close()
+        assert ended_within(window, LOST_SECONDS)
+        return
+    window.process.terminate()
+    # As a terminal does: one that does not read has no room for what gives it back.
+    window.read(TERM_SECONDS + BUSY_SECONDS, lambda _: window.process.poll() is not None)
+    assert ended_within(window, TERM_SECONDS)
+    assert window.process.wait() == 128 + signal.SIGTERM
+    window.read(1.0)
+    if b"\x1b[?1049h" in window.output:
+        # The terminal is given back by force as well.
+        assert window.output.rfind(b"\x1b[?1049l") > window.output.rfind(b"\x1b[?1049h")
+
+
+@pytest.mark.parametrize("mode", ["app", "text"])
+def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., Window], mode: str) -> None:
+    window = opened(mode)
+    for _ in range(3000):
+        # Each key repaints, or prints the help; nothing of it is read.
+        if not select.select([], [window.ours], [], 0.2)[1]:
+            break
+        os.write(window.ours, THEME if mode == "app" else b"help\n")
+        time.sleep(0.001)
+    time.sleep(0.5)
+    window.process.terminate()
+    assert ended_within(window, TERM_SECONDS)
+
+
+FEW_WAITING = "import tui.terminal_driver; tui.terminal_driver._MOST_WAITING_BYTES = 20_000"
+
+
+@pytest.mark.wide
+def test_what_was_left_out_for_a_slow_reader_is_painted_in_the_end(opened: Callable[..., Window]) -> None:
+    shown = []
+    for stalls in (True, False):
+        window = opened(trouble=FEW_WAITING)
+        for key in (THEME * 4, b"3", b"1", b"2", b"4", b"2"):
+            os.write(window.ours, key)
+            if stalls:
+                time.sleep(0.5)
+            else:
+                window.quiet(0.5)
+                window.read(0.5)
+        end = time.monotonic() + PATIENCE_SECONDS
+        text = ""
+        while "Layout" not in text and time.monotonic() < end:
+            window.quiet(1.0)
+            screen = pyte.Screen(120, 40)
+            pyte.ByteStream(screen).feed(window.output)
+            text = "\n".join(screen.display)
+        shown.append(text)
+    assert shown[0] == shown[1]
+    assert "Layout" in shown[0]
+
+
+PASTES = {
+    "coloured": b"\x1b[200~" + b"A\x1b[31m\n" * 14_000 + b"\x1b[201~",
+    "plain": b"\x1b[200~" + b"x" * 1_000_000 + b"\x1b[201~",
+    "without end": b"\x1b[200~" + b"text " * 20_000,
+    "not bracketed": b"4" * 300_000,
+    "parameters": b"\x1b[" + b"1" * 1_000_000 + b"m",
+    "title without end": b"\x1b]0;" + b"x" * 100_000,
+    "no characters": b"\x1b[1114112u\x1b[99999999999;1u\x1b[97:65;1u\x1b[55296u\xff\xfe",
+    "no size": b"\x1b[48;0;0;0;0t\x1b[<35;1;1M\x1b[48;24;80;0;0t\x1b[<35;1;1M",
+    "mouse": b"\x1b[<35;20;20M\x1b[<64;3;3M" * 20_000,
+}
+
+
+def flood(window: Window, data: bytes) -> None:
+    """Write it all, and read what is painted meanwhile."""
+    os.set_blocking(window.ours, False)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while data and time.monotonic() < end:
+        try:
+            data = data[os.write(window.ours, data[:4096]) :]
+        except BlockingIOError:
+            window.read(0.01)
+    assert not data, "it does not read on"
+
+
+@pytest.mark.parametrize("paste", PASTES)
+@pytest.mark.wide
+def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., Window], paste: str) -> None:
+    window = opened()
+    before = _resident_bytes(window.process.pid)
+    flood(window, PASTES[paste])
+    # Longer than a paste without an end is waited for.
+    window.read(1.5)
+    window.output = b""
+    os.write(window.ours, b"9")
+    window.shows(b"Drills")
+    assert _resident_bytes(window.process.pid) - before < 100 * 2**20
+    window.process.terminate()
+    assert ended_within(window, TERM_SECONDS)
+
+
+@pytest.mark.parametrize("tells_sizes", [False, True], ids=["never asked", "agreed on"])
+def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., Window], tells_sizes: bool) -> None:
+    window = opened()
+    if tells_sizes:
+        # What a terminal says that reports its size in band (DEC private mode 2048): it does, and is enabled.
+        os.write(window.ours, b"\x1b[?2048;1$y")
+    os.write(window.ours, b"\x1b[48;90;200;0;0t")
+    window.read(1.5)
+    window.output = b""
+    os.write(window.ours, b"9")
+    window.shows(b"Drills")
+    window.read(1.0)
+    rows = [int(row) for row in re.findall(rb"\x1b\[([0-9]+);[0-9]+H", window.output)]
+    assert rows
+    assert (max(rows) > 40) == tells_sizes
+
+
+def test_a_signal_in_the_middle_of_a_paste_is_obeyed(opened: Callable[..., Window]) -> None:
+    window = opened()
+    os.write(window.ours, PASTES["coloured"][:3000])
+    window.process.terminate()
+    assert ended_within(window, TERM_SECONDS)
+
+
+def _resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,215 @@
+"""What is described once is the same on every face: command, key, typed line, lesson file."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.actions import ACTIONS
+from lab.actions.action import Action, Fills, PlanAction, Verb, fields_of
+from lab.actions.arrays import Fail, Grow, Scrub, ScrubAction, Slow, Speed
+from lab.actions.create import Create
+from lab.actions.loads import Load
+from lab.actions.selection import Selection
+from lab.arrays.spec import Bitmap, ConsistencyPolicy
+from lab.cli.app import make_app
+from lab.cli.verbs import typed_verb
+from lab.drills.verbs import VERBS as DRILL_VERBS
+from lab.drills.verbs import StartDrill
+from lab.errors import LabError, SpecError
+from lab.lessons.ready import make_action
+from lab.lessons.verbs import VERBS as LESSON_VERBS
+
+APP = make_app()
+VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)
+# For each argument a value that is not its default.
+VALUES: dict[str, Any] = {
+    "array": "md7",
+    "disk": "disk02",
+    "new": "disk05",
+    "action": ScrubAction.REPAIR,
+    "minimum": "10M",
+    "maximum": "200M",
+    "chunk": "128K",
+    "members": "disk04,disk05",
+    "size": "",
+    "level": "raid5",
+    "length": "8K",
+    "sector": "4096",
+    "model": "hdd-7200",
+    "workload": "rand-read-4k",
+    "runtime": 2.5,
+    "disks": "disk01,disk02,disk03",
+    "spares": "disk04",
+    "layout": "left-asymmetric",
+    "bitmap": Bitmap.INTERNAL,
+    "policy": ConsistencyPolicy.RESYNC,
+    "name": "05",
+    "seed": "it's me",
+    "exam": 45.0,
+    "text": "yes",
+    "language": "sv",
+}
+
+
+def example(kind: type[Verb]) -> Verb:
+    """With a value of its own for every argument that goes with the others."""
+    left_out = {"bitmap_chunk", "journal", "file_system", "reference", "utilisation"}
+    values = {
+        field.name: VALUES.get(field.name, True)
+        for field in fields_of(kind)
+        if field.name not in left_out and VALUES.get(field.name, True) != ""
+    }
+    return kind(**values)
+
+
+@pytest.mark.parametrize("kind", [each for each in VERBS if each.has_command], ids=lambda kind: kind.__name__)
+def test_what_is_printed_as_the_command_is_read_as_the_same(kind: type[Verb]) -> None:
+    made = example(kind)
+    words = shlex.split(made.by_hand())
+    assert words[0] == "raidlab"
+    assert typed_verb(APP, words[1:]) == made
+
+
+@pytest.mark.parametrize("kind", [each for each in ACTIONS if each.in_lessons], ids=lambda kind: kind.__name__)
+def test_a_lesson_file_says_the_same_as_the_command(kind: type[Action]) -> None:
+    made = example(kind)
+    assert make_action(msgspec.to_builtins(made), where="here") == made
+
+
+def test_the_shortest_forms() -> None:
+    short = {
+        "raidlab array create md0 --level raid1 --disks disk01,disk02": Create(level="raid1", disks="disk01,disk02"),
+        "raidlab array create --level raid5": Create(array="", level="raid5"),
+        "raidlab array fail md0 disk02": Fail(disk="disk02"),
+        "raidlab array scrub md0": Scrub(),
+        "raidlab load rand-read-4k md0": Load(workload="rand-read-4k"),
+    }
+    assert {made.by_hand(): made for made in short.values()} == short
+
+
+def test_options_that_only_the_command_line_has_are_its_own() -> None:
+    for words in (["array", "fail", "md0", "disk01", "--plan"], ["array", "add", "md0", "disk04", "--wait"]):
+        assert typed_verb(APP, words) is None
+    for words in (["array", "show"], ["array"], [], ["--json", "array", "stop", "md0"], ["--help"]):
+        assert typed_verb(APP, words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("array scrub md0 chekc", "did you mean 'check'?"),
+        ("array bitmap md0 intrnal", "did you mean 'internal'?"),
+        ("array grow md0", "give --members, --size max or --level"),
+        ("array grow md0 --size 3G", "grow members or level in a second command"),
+        ("array bitmap md0 none --chunk 64K", "leave --chunk out, or write internal"),
+        ("array assemble --force", "'raidlab array show' lists the arrays"),
+        ("array create --level raid9", "raid"),
+        ("array create --level raid5 --disks 2", ""),
+        ("array fail", "'raidlab array fail --help' shows what can be written"),
+        ("aray fail md0 disk01", "did you mean 'raidlab array'?"),
+        ("array create md0", "--help"),
+        ("array speed md0 --max 1X", ""),
+        ("array corrupt md0 disk01 --length x", ""),
+        ("array bad-block md0 disk01 --sector x", ""),
+        ("load rand-read-4k md0 --size x", ""),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(words: str, said: str) -> None:
+    with pytest.raises(LabError) as refused:
+        typed_verb(APP, words.split())
+    assert refused.value.hint
+    assert said in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["array", "create", "--level", "raid5", "--chunk", ""],
+        ["array", "create", "--level", "raid5", "--bitmap-chunk", ""],
+        ["array", "create", "", "--level", "raid5"],
+        ["array", "bitmap", "md0", "none", "--chunk", ""],
+        ["array", "bad-block", "md0", "disk01", "--sector", ""],
+        ["array", "pull", "", "disk10"],
+        ["array", "plug-in", "", "disk10"],
+        ["array", "fail", "md0", ""],
+        ["load", "rand-read-4k", ""],
+    ],
+)
+def test_an_empty_word_is_no_value_left_out(words: list[str]) -> None:
+    """It comes from a variable of the shell that is not set."""
+    with pytest.raises(SpecError, match="is empty") as refused:
+        typed_verb(APP, words)
+    assert refused.value.hint
+
+
+def test_a_seed_may_be_empty() -> None:
+    assert typed_verb(APP, ["drill", "start", "1", "--seed", ""]) == StartDrill(name="1", seed="")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"act": "array.fail", "disk": ""},
+        {"act": "array.add", "disk": "disk01,disk02"},
+        {"act": "array.remove", "disk": "disk01,disk02"},
+        {"act": "array.replace", "disk": "disk01,disk02", "new": "disk03"},
+        {"act": "array.grow"},
+        {"act": "load", "workload": "rand-read-4k"},
+        {"act": "load.stop"},
+    ],
+)
+def test_what_could_never_be_done_is_no_action_of_a_lesson(written: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        make_action(written, where="step 1")
+
+
+def test_lesson_files_of_earlier_versions_are_read() -> None:
+    assert make_action({"act": "array.scrub", "repair": True}, where="") == Scrub(action=ScrubAction.REPAIR)
+    assert make_action({"act": "array.scrub", "repair": False}, where="") == Scrub()
+    assert make_action({"act": "array.grow", "disk": "disk05", "members": 5}, where="") == Grow(members="disk05")
+    several = make_action({"act": "array.fail", "disk": "disk01,disk02", "break_array": True}, where="")
+    assert several.by_hand().splitlines() == [
+        "raidlab array fail md0 disk01 --break-array",
+        "raidlab array fail md0 disk02 --break-array",
+    ]
+    with pytest.raises(SpecError):
+        make_action({"act": "array.scrub", "repair": "yes"}, where="")
+
+
+def test_nothing_is_possible_without_a_machine() -> None:
+    for kind in ACTIONS:
+        assert kind.obstacle(Selection(is_open=False)) == "the machine does not run"
+
+
+def test_what_is_done_to_a_selection_is_filled_in_and_the_rest_is_chosen() -> None:
+    for kind in ACTIONS:
+        if not kind.key:
+            continue
+        open_fields = {
+            field.name for field in fields_of(kind) if field.is_required and field.argument.fills is None
+        } - {kind.picks}
+        assert not open_fields, f"the app has no value for {open_fields} of {kind.__name__}"
+        for choice in kind.choices():
+            chosen = kind.chosen(choice.id)
+            assert set(chosen) <= {field.name for field in fields_of(kind)}
+        assert bool(kind.picks) == bool(kind.choices())
+    assert Speed.chosen("4M") == {"minimum": "4M", "maximum": "4M"}
+    assert Slow.acts_on() is Fills.DISK
+
+
+def test_every_verb_says_what_it_does() -> None:
+    for kind in VERBS:
+        assert kind.summary().endswith("."), kind
+        assert kind.words
+        for field in fields_of(kind):
+            if kind.has_command:
+                assert field.argument.help, (kind, field.name)
+        if kind.key:
+            assert kind.label
+            assert kind.tooltip
+    assert len({each.words for each in VERBS if each.has_command}) == sum(each.has_command for each in VERBS)
+    assert all(issubclass(each, PlanAction) or not getattr(each, "wait_help", "") for each in VERBS)

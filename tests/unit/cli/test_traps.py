@@ -1,0 +1,144 @@
+"""Nothing of the folder that a command is started in, of the environment or of the user's site is imported."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cli.app import make_app
+from lab.host.pool import processors
+from lab.host.python import isolated_python
+from tests.traps import Traps, lay_traps
+
+RAIDLAB = Path(sys.executable).parent / "raidlab"
+SECONDS = 120
+
+
+@pytest.fixture
+def traps(tmp_path: Path) -> Traps:
+    return lay_traps(tmp_path)
+
+
+def run(traps: Traps, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv,
+        cwd=traps.folder,
+        env=traps.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def commands(app: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command and sub-command."""
+    yield words
+    for name in app.resolved_commands():
+        if not name.startswith("-"):
+            yield from commands(app[name], (*words, name))
+
+
+HELP_OF_ALL = """import json, sys
+from lab.cli.main import run
+for words in json.loads(sys.argv[1]):
+    status = run([*words, "--help"])
+    if status != 0:
+        sys.exit(f"{words}: status {status}")
+"""
+
+
+def test_every_command_says_its_help(traps: Traps) -> None:
+    every = list(commands(make_app()))
+    assert ("array", "create") in every
+    # Commands of the first level as users start them, the others by one process: each start costs half a second.
+    groups = [words for words in every if len(words) < 2]
+    with ThreadPoolExecutor(processors()) as threads:
+        for words, done in zip(
+            groups, threads.map(lambda each: run(traps, RAIDLAB, *each, "--help"), groups), strict=True
+        ):
+            assert (done.returncode, done.stderr) == (0, ""), (words, done.stderr)
+    done = run(traps, *isolated_python("-c", HELP_OF_ALL, json.dumps([each for each in every if len(each) > 1])))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert traps.sprung() == {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("--version", "workloads", "results", "drill list", "lesson list", "lesson show 1", "completion bash", "run"),
+        *("run antioquia-quick --plan", "sweep", "sweep levels --plan", "fault list", "fleet school --plan", "fleet"),
+        *("results show nothing", "report nothing", "export nothing --to x.zip", "lint trap.py", "lint nothing.toml"),
+        *("class .", "compare a b", "drill verify nothing", "lesson verify nothing", "fault replay nothing", "doctor"),
+        *("--on ssh:nothing.invalid disks", "--on vagrant: disks", "--on bogus: disks", "md-tests nothing"),
+    ],
+)  # fmt: skip
+def test_commands_do_what_they_do_elsewhere(traps: Traps, words: str) -> None:
+    done = run(traps, RAIDLAB, *words.split())
+    assert traps.sprung() == {}
+    assert done.returncode in range(5), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Fatal Python" not in done.stderr
+    assert "this should not happen" not in done.stderr
+
+
+def test_the_processes_that_a_fleet_is_spread_over_import_nothing_of_it(traps: Traps) -> None:
+    done = run(traps, RAIDLAB, "--json", "fleet", "school", "--years", "2")
+    assert traps.sprung() == {}
+    assert done.returncode in (0, 2), done.stderr
+
+
+@pytest.mark.parametrize(
+    "module", ["tui", "lab.sweep.node", "lab.sweep.slurm_worker", "tests.hardening.__main__", "benchmarks.fleet"]
+)
+def test_modules_that_are_started_by_name_are_the_installed_ones(traps: Traps, module: str) -> None:
+    code = f"import importlib.util as find; print(find.find_spec({module!r}).origin)"
+    done = run(traps, *isolated_python("-c", code))
+    assert traps.sprung() == {}
+    assert str(traps.folder) not in done.stdout
+    assert done.stdout.strip().endswith(".py"), done.stderr
+
+
+def test_a_process_of_multiprocessing_is_as_isolated_as_the_one_that_starts_it(traps: Traps) -> None:
+    (traps.folder / "program").mkdir()
+    code = (
+        "from lab.host.pool import spread\n"
+        "from tests.unit.cli.flags import flags\n"
+        "with spread(flags, range(4), 2) as found:\n"
+        "    print(sorted(set(found)))\n"
+    )
+    done = run(traps, *isolated_python("-c", code))
+    assert traps.sprung() == {}
+    assert done.stdout.strip() == "[(True, True, True)]", done.stderr
+
+
+def test_the_traps_catch_whoever_is_not_isolated(traps: Traps) -> None:
+    """Else nothing here would mean anything."""
+    environment = traps.environment()
+    for name in ("PYTHONHOME", "PYTHONPLATLIBDIR"):
+        del environment[name]
+    for argv in (("-m", "tui"), ("-c", "import json"), ("-c", "import distributed")):
+        subprocess.run(
+            [sys.executable, *argv],
+            cwd=traps.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert {re.sub(r"\..*", "", name) for name in traps.sprung()} >= {"sitecustomize", "tui", "json", "distributed"}
+    for note in traps.notes.iterdir():
+        note.unlink()
+    system = Path(sys.executable).resolve()
+    bare = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    subprocess.run([system, "-c", ""], cwd="/", env=bare, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False)
+    assert {re.sub(r"\..*", "", name) for name in traps.sprung()} >= {"pth", "user-usercustomize"}

@@ -1,0 +1,201 @@
+"""What can still be had from members on which blocks were destroyed by hand: exactly what the level allows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.arrays.level_names import ROTATIONS, level_with_layout
+from lab.arrays.levels import Raid10, Raid10Layout
+from lab.arrays.stripes import ChunkKind, StripeRow, period_rows, stripe_rows
+from lab.drills import truth_program
+from lab.drills.truth import DiskTruth, geometry_of
+from lab.drills.truth_program import PAGE_BYTES
+from lab.microscope.galois import p_of, q_of
+
+ROWS, CHUNK_PAGES, OFFSET_PAGES = 24, 2, 3
+ROW_PAGES = ROWS * CHUNK_PAGES
+
+
+@dataclass
+class Made:
+    """Members made by the rules of stripes.py and galois.py, and what was noted of the array."""
+
+    folder: Path
+    rows: tuple[StripeRow, ...]
+    parts: int
+    noted: dict[str, Any]
+    members: list[Path]
+    data: list[bytes]
+
+    def look(self, others: tuple[Path, ...] = ()) -> dict[str, Any]:
+        slots = [[[number, OFFSET_PAGES]] for number in range(len(self.members))]
+        disks = [str(path) for path in (*self.members, *others)]
+        return truth_program.look({"noted": str(self.folder / "noted"), "disks": disks, "slots": slots})
+
+    def wipe(self, slot: int, row: int, *, part: int = 0, inner: int = 0) -> None:
+        at = OFFSET_PAGES + (part * (ROWS // self.parts) + row) * CHUNK_PAGES + inner
+        with self.members[slot].open("r+b") as file:
+            file.seek(at * PAGE_BYTES)
+            file.write(bytes(PAGE_BYTES))
+
+    def pages(self, row: int, kinds: tuple[ChunkKind, ...] = (ChunkKind.DATA,), slot: int | None = None) -> set[int]:
+        """First pages of the data chunks of a row."""
+        cells = enumerate(self.rows[row].chunks)
+        return {c.number * CHUNK_PAGES for at, c in cells if c.kind in kinds and slot in (None, at)}
+
+
+def make(folder: Path, level_name: str, members: int, layout: str | None = None, seed: int = 1) -> Made:
+    folder.mkdir(exist_ok=True)
+    level = level_with_layout(level_name, layout if level_name == "raid10" else None)
+    parts = level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.FAR else 1
+    rotation = None if level_name == "raid10" else layout
+    rows = stripe_rows(level, rotation, members, ROWS // parts)
+    chance = random.Random(seed)
+    count = 1 + max(c.number for row in rows for c in row.chunks if c.kind is ChunkKind.DATA)
+    chunk_bytes = CHUNK_PAGES * PAGE_BYTES
+    data = [chance.randbytes(chunk_bytes) for _ in range(count)]
+    texts = [bytearray((OFFSET_PAGES + ROW_PAGES) * PAGE_BYTES) for _ in range(members)]
+    for row in rows:
+        at = (OFFSET_PAGES + (row.part * (ROWS // parts) + row.row) * CHUNK_PAGES) * PAGE_BYTES
+        for slot, cell in enumerate(_row(row, data, chunk_bytes)):
+            texts[slot][at : at + chunk_bytes] = cell
+    array = folder / "array"
+    array.write_bytes(b"".join(data))
+    paths = [folder / f"member{slot}" for slot in range(members)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text)
+    number = list(ROTATIONS).index(rotation) if rotation else 0
+    numbers = {"left-asymmetric": 0, "right-asymmetric": 1, "left-symmetric": 2, "right-symmetric": 3}
+    status: Any = SimpleNamespace(
+        raid=level,
+        layout_number=numbers.get(rotation or "left-symmetric", number),
+        component_bytes=ROW_PAGES * PAGE_BYTES,
+        raid_disks=members,
+        members=(),
+    )
+    asked = {
+        "node": str(array),
+        "files": range(0, count * CHUNK_PAGES, 1),
+        "meta": [],
+        "also": [],
+        "geometries": [geometry_of(status, chunk_bytes)],
+    }
+    noted = truth_program.note({**asked, "files": list(asked["files"])})
+    (folder / "noted").write_text(json.dumps(noted))
+    return Made(folder, rows, parts, noted, paths, data)
+
+
+def _row(row: StripeRow, data: list[bytes], length: int) -> list[bytes]:
+    mine = {slot: data[c.number] for slot, c in enumerate(row.chunks) if not c.kind.is_parity}
+    q_slot = next((slot for slot, c in enumerate(row.chunks) if c.kind is ChunkKind.Q), 0)
+    order = [slot % len(row.chunks) for slot in range(q_slot + 1, q_slot + len(row.chunks))]
+    weighed = {power: mine[slot] for power, slot in enumerate(slot for slot in order if slot in mine)}
+    parity = {ChunkKind.P: p_of(mine.values(), length), ChunkKind.Q: q_of(weighed, length)}
+    return [mine.get(slot) or parity[c.kind] for slot, c in enumerate(row.chunks)]
+
+
+LEVELS = [
+    *(("raid5", members, layout) for members in (3, 4, 5) for layout in ("left-symmetric", "left-asymmetric")),
+    ("raid5", 4, "right-symmetric"),
+    *(("raid6", members, layout) for members in (4, 5) for layout in ("left-symmetric", "left-asymmetric")),
+    ("raid10", 4, "n2"),
+    ("raid10", 4, "f2"),
+    ("raid10", 4, "o2"),
+]
+
+
+@pytest.mark.parametrize(("level", "members", "layout"), LEVELS)
+def test_whole_members_hold_every_cell_and_lack_nothing(tmp_path: Path, level: str, members: int, layout: str) -> None:
+    found = make(tmp_path / "made", level, members, layout).look()
+    assert (found["files"], {*found["cells"]} - {*"DP"}) == ([], set())
+
+
+@pytest.mark.parametrize(("level", "spare"), [("raid5", 1), ("raid6", 2)])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_destroyed_is_exactly_what_is_gone(tmp_path: Path, level: str, spare: int, seed: int) -> None:
+    made = make(tmp_path / "made", level, 5, "left-symmetric")
+    chance = random.Random(seed)
+    gone: set[int] = set()
+    for row in chance.sample(range(ROWS), 8):
+        slots = chance.sample(range(5), chance.randrange(1, 5))
+        for slot in slots:
+            made.wipe(slot, row)
+        if len(slots) > spare:
+            gone |= {page for slot in slots for page in made.pages(row, slot=slot)}
+    assert {*made.look()["files"]} == gone
+    percent = DiskTruth(
+        blocks=len(made.noted["files"]), gone=len(gone), gone_at_begin=0, meta_gone=0, damaged_data=0, damaged_parity=0,
+        uuid="",
+    ).kept_percent  # fmt: skip
+    assert percent == int(10_000 * (1 - len(gone) / len(made.noted["files"]))) / 100
+
+
+def test_a_mirror_is_gone_when_each_copy_is(tmp_path: Path) -> None:
+    made = make(tmp_path / "made", "raid10", 4, "n2")
+    made.wipe(0, 5)
+    assert made.look()["files"] == []
+    made.wipe(1, 5)
+    assert {*made.look()["files"]} == made.pages(5, slot=0)
+
+
+def test_what_lies_elsewhere_can_be_had_if_it_is_not_zeros(tmp_path: Path) -> None:
+    made = make(tmp_path / "made", "raid5", 4, "left-symmetric")
+    other = tmp_path / "other"
+    at = (OFFSET_PAGES + 7 * CHUNK_PAGES) * PAGE_BYTES
+    first, second = (made.members[slot].read_bytes()[at : at + PAGE_BYTES] for slot in (0, 1))
+    for slot in (0, 1, 2):
+        made.wipe(slot, 7)
+    lacking = {*made.look()["files"]}
+    assert lacking == made.pages(7, slot=0) | made.pages(7, slot=1) | made.pages(7, slot=2)
+    other.write_bytes(bytes(9 * PAGE_BYTES) + first + second)
+    assert made.look((other,))["files"] == []
+    # Shifted by less than a block it is not looked for.
+    other.write_bytes(bytes(9 * PAGE_BYTES + 512) + first + second + bytes(512))
+    assert {*made.look((other,))["files"]} == lacking
+
+
+def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
+    made = make(tmp_path / "made", "raid5", 4, "left-symmetric")
+    array = made.folder / "array"
+    # A row of zeros: its parity is zeros as well.
+    text = bytearray(array.read_bytes())
+    row_bytes = 3 * CHUNK_PAGES * PAGE_BYTES
+    text[4 * row_bytes : 5 * row_bytes] = bytes(row_bytes)
+    array.write_bytes(text)
+    status_rows = made.noted["geometries"][0]
+    assert status_rows
+    geometry = {
+        "chunk": CHUNK_PAGES, "member": ROW_PAGES, "parts": 1, "parities": 1,
+        "pattern": [
+            [row.part, row.row, [[{"data": "D", "P": "P"}[c.kind.value], c.number] for c in row.chunks]]
+            for row in made.rows[: period_rows(level_with_layout("raid5", None), 4)]
+        ],
+    }  # fmt: skip
+    noted = truth_program.note(
+        {"node": str(array), "files": made.noted["files"], "meta": [], "also": [], "geometries": [geometry]}
+    )
+    (made.folder / "noted").write_text(json.dumps(noted))
+    # The members still hold what was there: nothing of that row is in its place, and blank room is no copy of it.
+    assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
+
+
+def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(random.Random(1).randbytes(5 * PAGE_BYTES))
+    with (tmp_path / "file").open("rb+") as file:
+        os.fsync(file.fileno())
+    found = truth_program.mapped({"place": str(tmp_path)})
+    # A file system that does not tell where its files lie has none.
+    assert len(found["files"]) in (0, 5)
+
+
+def test_the_program_needs_nothing_of_the_lab() -> None:
+    text = Path(truth_program.__file__).read_text(encoding="utf-8")
+    assert "from lab" not in text

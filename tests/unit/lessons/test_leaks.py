@@ -1,0 +1,162 @@
+"""Nothing that is shown of a step before its answer has the answer: no number, no prediction, no choice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.lessons import engine
+from lab.lessons.course import word_languages, words_in
+from lab.lessons.ready import ReadyStep
+from lab.lessons.state import CheckedState
+from lab.lessons.telling import tell
+from lab.lessons.validation import TRIED_SEEDS
+from tests.unit.lessons.untold import files_of, in_app, measured_all, seat, shown_before, steps_of_the_course
+
+COUNTED_BY_A_MODEL = "fleet.figure"
+"""Takes seconds: looked for in test_likely_mistakes.py, which has these numbers."""
+ALLOWED = {
+    ("06-small-writes", "count", "60"): "the writes a second that are given, where another seed's answer is 60",
+    ("16-an-unreadable-sector", "real", "2"): "a digit of the seed, and of 'RAID 5 and a RAID 6'",
+    ("14-where-a-block-lives", "parity", "3"): "the rule counts slots from 3 down",
+    ("14-where-a-block-lives", "parity", "2"): "the rule counts slots from 3 down",
+    ("14-where-a-block-lives", "parity", "1"): "the rule counts slots from 3 down",
+    ("18-time-limits", "scterc", "65"): "seconds of the step before; here tenths of a second of another limit",
+    ("23-sequential-and-random", "predict", "2"): "the divisor in the textbook's table, N/2",
+    ("13-two-new-disks", "failure", "2"): "stripes of 2 + 1, of the step before",
+}
+"""Lesson, step, number -> why it may be seen there."""
+CHOICES = {
+    ("06-small-writes", "build"): "raid10",
+    ("07-chunk-size", "build"): "KiB",
+    ("12-choosing-a-level", "choose"): "raid",
+    ("13-two-new-disks", "band"): "raid1",
+    ("22-arithmetic-of-reliability", "build"): "raid6",
+}
+"""Steps whose choice is the student's -> what no line of the checks may say before it is right."""
+
+
+def forms(value: float, within_percent: float) -> set[str]:
+    """How a number may be written so that it counts as right."""
+    texts = {f"{value:.{digits}g}" for digits in (1, 2, 3, 4, 6, 10)} | {f"{value:.{digits}f}" for digits in (0, 1, 2)}
+    if value == round(value):
+        texts |= {f"{value:.0f}", f"{value:,.0f}", f"{value:08.0f}"}
+    near = abs(value) * within_percent / 100 + 1e-9
+    return {text for text in texts if abs(float(text.replace(",", "")) - value) <= near}
+
+
+def written(text: str, step: ReadyStep, value: float) -> list[str]:
+    """The forms of a number that stand in a text, not as a part of another number or word."""
+    assert step.read is not None
+    found = forms(value, step.read.within_percent)
+    return [form for form in found if re.search(rf"(?<![\w.,^]){re.escape(form)}(?![\w^]|[.,]\d)", text)]
+
+
+def right_number(step: ReadyStep, lab: CheckedState) -> float | None:
+    assert step.read is not None
+    return step.read.expected(lab)
+
+
+@pytest.mark.parametrize(("lesson_id", "step_id"), steps_of_the_course())
+def test_no_number_is_told_before_it_is_given(
+    lesson_id: str, step_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = files_of(lesson_id).lesson.step(step_id)
+    assert plan is not None
+    if plan.read is None:
+        return
+    if plan.read.value["get"] == COUNTED_BY_A_MODEL:
+        return
+    for seed in TRIED_SEEDS[:6]:
+        lesson = files_of(lesson_id).ready(seed)
+        step = lesson.step(step_id)
+        lab = CheckedState(results=measured_all(lesson))
+        value = right_number(step, lab)
+        if value is None:
+            continue
+        for done in ({}, {"answer": next(iter(step.ask.options))} if step.ask else {}):
+            said = shown_before(lesson, step, lab, tmp_path, capsys, **done) + in_app(
+                lesson, step, lab, tmp_path, **done
+            )
+            for form in written(said, step, value):
+                assert (lesson_id, step_id, form) in ALLOWED, (seed, form, said)
+
+
+@pytest.mark.parametrize("language", word_languages())
+def test_before_the_prediction_only_that_is_asked_for(tmp_path: Path, language: str) -> None:
+    words = words_in(language)
+    for lesson_id, step_id in steps_of_the_course():
+        lesson = files_of(lesson_id).ready("")
+        step = lesson.step(step_id)
+        if step.ask is None:
+            continue
+        opened = seat(lesson, step_id, tmp_path)
+        view = engine.look(lesson, opened.progress, CheckedState(results=measured_all(lesson)))
+        assert view is not None
+        told = tell(words, view)
+        assert [check.name for check in told.checks] == ["answered", "later"], (lesson_id, step_id)
+        assert told.mistake is None
+
+
+@pytest.mark.parametrize(("lesson_id", "step_id"), steps_of_the_course())
+def test_the_right_prediction_stands_among_the_options_alone(
+    lesson_id: str, step_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in TRIED_SEEDS[:4]:
+        lesson = files_of(lesson_id).ready(seed)
+        step = lesson.step(step_id)
+        if step.ask is None or not step.ask.answer:
+            continue
+        lab = CheckedState(results=measured_all(lesson))
+        said = in_app(lesson, step, lab, tmp_path)
+        option = step.ask.options[step.ask.answer]
+        if len(option) > 12:
+            assert said.count(option) == 1, (seed, option)
+        assert option not in lesson.goal or len(option) <= 12
+        assert "by_hand" not in said
+    if (lesson_id, step_id) in CHOICES:
+        lesson = files_of(lesson_id).ready("")
+        by_hand = [action.by_hand() for action in lesson.step(step_id).do]
+        json_said = shown_before(lesson, lesson.step(step_id), CheckedState(), tmp_path, capsys)
+        assert not [line for line in by_hand if line in json_said]
+
+
+@pytest.mark.parametrize(("lesson_id", "step_id"), CHOICES)
+def test_no_check_tells_what_is_to_be_chosen(lesson_id: str, step_id: str, tmp_path: Path) -> None:
+    for seed in TRIED_SEEDS:
+        lesson = files_of(lesson_id).ready(seed)
+        step = lesson.step(step_id)
+        opened = seat(lesson, step_id, tmp_path, answer="given")
+        view = engine.look(lesson, opened.progress, CheckedState())
+        assert view is not None
+        for language in word_languages():
+            told = " ".join(f"{each.wanted} {each.found}" for each in tell(words_in(language), view).checks)
+            assert CHOICES[lesson_id, step_id] not in told
+        assert step.secret
+
+
+def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None:
+    """The check of lesson 1 has the median latency that its first step asks for."""
+    lesson = files_of("01-what-a-disk-promises").ready("")
+    lab = CheckedState(results=measured_all(lesson))
+    step = lesson.steps[0]
+    value = right_number(step, lab)
+    for typed, is_told in (("", False), ("1", False), (f"{value:.10g}", True)):
+        opened = seat(lesson, step.id, tmp_path, answer="same", reading=typed)
+        view = engine.look(lesson, opened.progress, lab)
+        assert view is not None
+        told = tell(words_in("en"), view)
+        figures = [each.found for each in told.checks if " ms" in each.found and "ratio" in each.found]
+        assert bool(figures) is is_told
+
+
+def test_every_choice_between_levels_or_chunks_is_kept_back() -> None:
+    """A step whose text leaves a choice open names it as secret."""
+    asks = re.compile(r"\b(Choose|the better of|which level|as much room as possible|so that it survives)\b")
+    for lesson_id, step_id in steps_of_the_course():
+        step = files_of(lesson_id).ready("").step(step_id)
+        makes = any(check.name in ("array.level", "array.chunk") for check in step.checks)
+        if makes and asks.search(step.say):
+            assert (lesson_id, step_id) in CHOICES, (lesson_id, step_id)

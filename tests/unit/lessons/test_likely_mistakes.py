@@ -1,0 +1,391 @@
+"""What is said of the likeliest wrong numbers of every reading of the course: true, and a help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.arrays.discovery import Superblock
+from lab.arrays.status import ArrayStatus
+from lab.fault_lab.facts import FactCheck
+from lab.fault_lab.point_store import StoredPoints
+from lab.fault_lab.promise import PointJudgement
+from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.lessons import engine
+from lab.lessons.course import built_in_course, words_in
+from lab.lessons.ready import ReadyLesson
+from lab.lessons.state import CheckedState, DeepState, MarkSeen, PlayedFault
+from lab.lessons.telling import tell
+from tests.unit.lessons.samples import array, member
+from tests.unit.lessons.test_leaks import written
+from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, seat
+
+# Seed 1, Linux 6.1, mdadm 4.2, virtual time: 'raidlab fault run 17', 19, 15, 16 and 'raidlab fault points'.
+OUTCOMES: dict[int, dict[str, dict[str, str]]] = {
+    17: {
+        "RAID 5, all members": {"points": "36", "refused": "0", "untouched_corrupt": "0"},
+        "RAID 5, one lost": {"refused": "120", "untouched_corrupt": "47", "untouched_lost": "0"},
+        "RAID 6, one lost": {"refused": "105", "untouched_corrupt": "37"},
+        "RAID 6, two lost": {"refused": "30", "untouched_corrupt": "19"},
+    },
+    19: {
+        "write-through, members lost": {"points": "120", "untouched_lost": "0"},
+        "write-through, journal lost": {"points": "30", "untouched_lost": "18", "untouched_corrupt": "0"},
+    },
+    15: {
+        "RAID 1, stopped": {"read_sectors": "139"},
+        "RAID 1, crashed": {"read_sectors": "2187"},
+    },
+    16: {
+        "crash, without": {"write_sectors": "8222"},
+        "crash, with a bitmap": {"write_sectors": "270", "writes": "120"},
+    },
+}
+JUDGED = {
+    "raid1/resync/idle/mixed": {PointJudgement.KEPT: 40},
+    "raid5/resync/idle/mixed": {
+        PointJudgement.KEPT: 13,
+        PointJudgement.MORE: 13,
+        PointJudgement.EXEMPT: 14,
+    },
+}
+FOUR = replace(
+    array(
+        members=tuple(
+            replace(
+                member(f"/dev/ubd{letter}", slot),
+                bad_blocks=((14056, 8),) if letter in "ab" else (),
+                data_offset_sectors=2048,
+            )
+            for slot, letter in enumerate("abcd")
+        ),
+        mismatches=128,
+    ),
+    raid_disks=4,
+    size_bytes=186 << 20,
+)
+
+
+def _superblock(events: int) -> Superblock:
+    return Superblock("u", "any:0", 5, 2, 4, 0, (0, 1, 2, 3), events, 0, 0, False, False)
+
+
+def played(number: int, variants: Mapping[str, Mapping[str, str]]) -> PlayedFault:
+    """A scenario as it was played, with these facts."""
+    outcomes = tuple(
+        VariantOutcome(
+            name=name,
+            array="",
+            steps=(
+                StepOutcome(
+                    do="check",
+                    checks=tuple(
+                        FactCheck(what=what, wanted="", found=found, is_met=True) for what, found in facts.items()
+                    ),
+                ),
+            ),
+        )
+        for name, facts in variants.items()
+    )
+    outcome = ScenarioOutcome(
+        number=number,
+        id="x",
+        title="",
+        model="",
+        must=(),
+        sources=(),
+        verdict=FaultVerdict.AS_EXPECTED,
+        variants=outcomes,
+    )
+    return PlayedFault(1, outcome)
+
+
+def points(configuration: str, judged: Mapping[PointJudgement, int]) -> StoredPoints:
+    """Crash points as they were judged."""
+    judgements = {word: judged.get(word, 0) for word in PointJudgement}
+    return StoredPoints(
+        id="p",
+        created_utc="2026-01-01T00:00:00Z",
+        configuration=configuration,
+        seed="1",
+        points=sum(judgements.values()),
+        judgements=judgements,
+        refused=0,
+        is_whole=True,
+    )
+
+
+def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
+    """A lab in which everything that the lesson's readings ask for is there."""
+    nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcdefgh", 1)}
+    events = {"disk01": 25, "disk02": 34, "disk03": 36, "disk04": 36}
+    return CheckedState(
+        arrays={each.name: each for each in arrays or (FOUR,)},
+        nodes=nodes,
+        marks={"md0": MarkSeen("unreadable", "", ((8192, 4096),))},
+        results=measured_all(lesson),
+        played={str(number): played(number, variants) for number, variants in OUTCOMES.items()},
+        points={name: points(name, judged) for name, judged in JUDGED.items()},
+        deep=DeepState(
+            superblocks={disk: _superblock(count) for disk, count in events.items()},
+            minors={disk: 16 * (number - 1) for number, disk in enumerate(nodes, 1)},
+        ),
+    )
+
+
+Wrong = str | Callable[[float], float]
+"""A number as it is typed, or what is made of the right one."""
+OTHER_UNIT, ROW, COLUMN = "reading-other-unit", "reading-other-row", "reading-other-column"
+UPSIDE, ALONE, FIGURE, FACT = "reading-upside-down", "reading-not-divided", "reading-other-figure", "reading-other-fact"
+OFF, OFF_RESULT = "reading-off", "reading-off-result"
+
+
+def of_row(number: int, figure: str = "p50") -> str:
+    """The figure of a row of a measured lesson, as the samples make them: the first is row 1."""
+    value = iops_of(number) if figure == "iops" else 13.1 * 1.17**number
+    return f"{3 * value if figure == 'p99' else value:.6g}"
+
+
+# Lesson, step -> number that is typed, and what is said: a finding, or a mistake that the lesson names.
+TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
+    ("01-what-a-disk-promises", "depth"): (
+        (of_row(1), ROW),
+        (of_row(2, "p99"), FIGURE),
+        (lambda right: right / 1000, OTHER_UNIT),
+        (lambda right: right / 8, OFF_RESULT),
+    ),
+    ("01-what-a-disk-promises", "promises"): (
+        ("100", "bits"),
+        ("800", "bytes"),
+        ("12500000000000", OTHER_UNIT),
+        ("11", OFF),
+    ),
+    ("04-parity", "room"): (("1110101", "without-parity"), ("10101", "inverted"), ("1001 1111", "parity-itself")),
+    ("06-small-writes", "count"): (("200", "together"), ("20", "writes-alone"), ("50", "as-many"), ("400", OFF)),
+    ("06-small-writes", "measure"): (
+        (lambda right: 1 / right, UPSIDE),
+        (of_row(1, "iops"), ALONE),
+        (of_row(3, "iops"), ALONE),
+        ("4.0", OFF_RESULT),
+    ),
+    ("08-two-failures", "why"): (("48", "all-disks"), ("8", "one-disk"), ("32", "two-fewer"), ("40000", OTHER_UNIT)),
+    ("12-choosing-a-level", "question"): (("95.1", "not-divided"), ("31700", OTHER_UNIT), ("41.45", OFF)),
+    ("12-choosing-a-level", "measure"): (
+        (lambda right: 1 / right, UPSIDE),
+        (of_row(2, "iops"), ALONE),
+        ("2", OFF_RESULT),
+    ),
+    ("13-two-new-disks", "room"): (
+        (lambda right: right * 1048576, OTHER_UNIT),
+        ("93", OFF),
+        (lambda right: right / 1024, OTHER_UNIT),
+    ),
+    ("13-two-new-disks", "tiers"): (
+        (lambda right: right * 1024, OTHER_UNIT),
+        ("128", OFF),
+        ("160", OFF),
+    ),
+    ("13-two-new-disks", "divisors"): (("0", ROW), ("100", ROW), ("33", OFF)),
+    ("13-two-new-disks", "measure"): (
+        (lambda right: 1 / right, UPSIDE),
+        (of_row(1, "iops"), ALONE),
+        (of_row(2, "iops"), ALONE),
+    ),
+    ("13-two-new-disks", "failure"): (("1", ROW), ("9", OFF), ("2", ROW)),
+    ("14-where-a-block-lives", "build"): (("1", OTHER_UNIT), ("1048576", OTHER_UNIT), ("256", OTHER_UNIT)),
+    ("14-where-a-block-lives", "stripe"): (("46", "all-disks"), ("187", "chunk"), ("13", "block-by-disks")),
+    ("14-where-a-block-lives", "parity"): (("4", "data-disk"), ("1", "slot"), ("3", OFF)),
+    ("14-where-a-block-lives", "sector"): (("8040", "no-offset"), ("24040", "of-the-array"), ("1261", OTHER_UNIT)),
+    ("14-where-a-block-lives", "back"): (("14056", "reading-list-sector"), ("1757", OFF), ("93", OFF)),
+    ("14-where-a-block-lives", "file"): (("2", OTHER_UNIT), ("16", OTHER_UNIT), ("8", OTHER_UNIT)),
+    ("15-the-write-hole", "by-hand"): (("11001010", "fitting"), ("101100", "new-parity"), ("1111000", OFF)),
+    ("15-the-write-hole", "seen"): (("120", "refused"), ("37", ROW), ("19", ROW), ("0", ROW)),
+    ("15-the-write-hole", "price"): (
+        (lambda right: 1 / right, UPSIDE),
+        (of_row(1, "iops"), ALONE),
+        (of_row(2, "iops"), ALONE),
+    ),
+    ("15-the-write-hole", "journal"): (("0", ROW), ("30", FACT), ("120", OFF_RESULT)),
+    ("16-an-unreadable-sector", "count"): (("0.32", "one-disk"), ("1.28", "all-four"), ("0.12", "bytes")),
+    ("16-an-unreadable-sector", "real"): (("1", "one"), ("36", OFF), ("40", OFF)),
+    ("16-an-unreadable-sector", "lost"): (("4", "one-list"), ("8192", OTHER_UNIT), ("16", OTHER_UNIT)),
+    ("17-the-power-cut", "fsync"): (("77", "answered"), ("80", "next-fsync"), ("5", "the-others")),
+    ("17-the-power-cut", "mirror"): (("0", ROW), ("20", OFF_RESULT), ("39", OFF_RESULT)),
+    ("17-the-power-cut", "parity"): (("13", "kept"), ("0", ROW), ("40", "reading-all-of-them")),
+    ("17-the-power-cut", "restart"): (
+        (lambda right: 1 / right, "upside-down"),
+        ("2187", ALONE),
+        ("139", ALONE),
+    ),
+    ("17-the-power-cut", "bitmap"): (
+        (lambda right: 1 / right, "upside-down"),
+        ("8222", ALONE),
+        ("270", ALONE),
+    ),
+    ("18-time-limits", "two-clocks"): (("110", "whole"), ("30", "kernel"), ("80000", OTHER_UNIT)),
+    ("18-time-limits", "scterc"): (("7", "seconds"), ("7000", "milliseconds"), ("0.7", OFF)),
+    ("19-will-not-assemble", "examine"): (("25", "count-itself"), ("2", "the-other"), ("36", "highest")),
+    ("20-ailing-but-alive", "find"): (("16", ROW), ("32", ROW), ("98", OFF)),
+    ("21-operating-an-array", "scrub"): (("64", OTHER_UNIT), ("16", OTHER_UNIT), ("65536", OTHER_UNIT)),
+    ("22-arithmetic-of-reliability", "measure"): (
+        (lambda right: right * 1024, OTHER_UNIT),
+        (lambda right: right * 1048576, OTHER_UNIT),
+        ("93", OFF_RESULT),
+    ),
+    ("22-arithmetic-of-reliability", "large"): (
+        (lambda right: right * 3600, OTHER_UNIT),
+        (lambda right: right * 60, OTHER_UNIT),
+        (lambda right: right / 24, OTHER_UNIT),
+    ),
+    ("22-arithmetic-of-reliability", "mttdl"): (
+        (lambda right: right / 8766, "hours"),
+        (lambda right: right * 7, "once"),
+        (lambda right: right * 0.015, "not-squared"),
+        (lambda right: right * 8766, OTHER_UNIT),
+    ),
+    ("22-arithmetic-of-reliability", "sectors"): (
+        ("5.82", "bytes"),
+        ("48", "expected"),
+        ("0.381", OTHER_UNIT),
+        ("99.2", "desktop"),
+    ),
+    ("23-sequential-and-random", "two-speeds"): (("80", "iops"), ("320", OTHER_UNIT), ("120", "in-order")),
+    ("23-sequential-and-random", "predict"): (("8", "no-penalty"), ("7", "full-stripes"), ("4", "two-writes")),
+    ("23-sequential-and-random", "in-order"): (
+        (lambda right: 1 / right, UPSIDE),
+        ("4", OFF_RESULT),
+        (lambda right: right * 2, OFF_RESULT),
+    ),
+    ("23-sequential-and-random", "at-random"): (
+        (lambda right: 1 / right, UPSIDE),
+        (of_row(8, "iops"), ALONE),
+        ("2.5", OFF_RESULT),
+    ),
+    ("24-scrub-and-the-years", "as-it-is"): ((lambda right: right / 100, OTHER_UNIT), ("5", OFF), ("40", COLUMN)),
+    ("24-scrub-and-the-years", "never"): ((lambda right: right / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
+    ("24-scrub-and-the-years", "oftener"): ((lambda right: right / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
+    ("24-scrub-and-the-years", "shelf"): ((lambda right: right + 1, OFF), ("1", OFF), ("9", OFF)),
+    ("24-scrub-and-the-years", "mttdl"): ((lambda right: right / 2, OFF), ("1", OFF), ("10", OFF)),
+}
+
+
+KNOWN_HERE_ALONE = ("fleet.", "fault.", "points.")
+"""Sources whose numbers test_leaks.py has not."""
+ALL_OF_THEM = ("17-the-power-cut", "mirror")
+"""The number is that of all crash points, which is what the step shows: it does not say so."""
+
+
+@pytest.mark.parametrize(("place", "wrong"), [(place, wrong) for place, many in TABLE.items() for wrong in many])
+def test_a_likely_wrong_number_gets_the_hint_that_fits(
+    place: tuple[str, str], wrong: tuple[Wrong, str], tmp_path: Path
+) -> None:
+    lesson = files_of(place[0]).ready("")
+    step, lab = lesson.step(place[1]), state(lesson)
+    assert step.read is not None
+    right = step.read.expected(lab)
+    assert right is not None
+    typed = wrong[0] if isinstance(wrong[0], str) else f"{wrong[0](right):.10g}"
+    opened = seat(lesson, step.id, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed)
+    view = engine.look(lesson, opened.progress, lab)
+    assert view is not None
+    outcome = view.checks[-1].outcome
+    assert outcome is not None
+    assert not outcome.is_passed, f"{typed} passes for {right}"
+    said = {outcome.said, view.mistake.id if view.mistake else ""}
+    assert wrong[1] in said, (typed, right, said)
+    plan = files_of(place[0]).lesson.step(place[1])
+    if plan and plan.read and plan.read.value["get"].startswith(KNOWN_HERE_ALONE) and place != ALL_OF_THEM:
+        assert not written(in_app(lesson, step, lab, tmp_path), step, right)
+    # A finding that is specific and false would be worse than none: none beside the one that fits.
+    told = tell(words_in("en"), view)
+    number = f"{right:.4g}"
+    assert len(number) < 3 or number not in told.checks[-1].found.replace(typed, ""), "the right number is not told"
+
+
+RATIOS = [
+    (files.lesson.id, step.id)
+    for files in built_in_course().lessons
+    for step in files.lesson.steps
+    if step.read is not None and step.read.value["get"].endswith(".ratio")
+]
+
+
+def _as_found(number: int) -> float:
+    """A latency that goes with the IOPS nearly as Little's law says, as it does where so many requests wait."""
+    return 4.0 / iops_of(number) * 1.01**number
+
+
+@pytest.mark.parametrize("latency", [None, _as_found])
+@pytest.mark.parametrize("digits", [".10g", "#.3g", "#.2g"])
+@pytest.mark.parametrize("place", RATIOS)
+def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
+    place: tuple[str, str], digits: str, latency: Callable[[int], float] | None, tmp_path: Path
+) -> None:
+    lesson = files_of(place[0]).ready("")
+    step, lab = lesson.step(place[1]), state(lesson)
+    lab = replace(lab, results=measured_all(lesson, latency=latency)) if latency else lab
+    assert step.read is not None
+    right = step.read.expected(lab)
+    assert right
+    typed = f"{1 / right:{digits}}".removesuffix(".")
+    opened = seat(lesson, step.id, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed)
+    view = engine.look(lesson, opened.progress, lab)
+    assert view is not None
+    found = tell(words_in("en"), view).checks[-1].found
+    assert "is upside down: divide" in found
+    if view.mistake:
+        assert view.mistake.id == "upside-down"
+
+
+def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_latencies(tmp_path: Path) -> None:
+    lesson = files_of("15-the-write-hole").ready("")
+    found = measured_all(lesson, iops=lambda number: 300 / 1.245**number, latency=lambda number: 1.2**number)
+    opened = seat(lesson, "price", tmp_path, answer="fewer", reading="1.2")
+    view = engine.look(lesson, opened.progress, replace(state(lesson), results=found))
+    assert view is not None
+    assert "is upside down: divide" in tell(words_in("en"), view).checks[-1].found
+
+
+def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
+    lesson = files_of("15-the-write-hole").ready("")
+    # Half as long, so it is the ratio of nothing else.
+    lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
+    opened = seat(lesson, "price", tmp_path, answer="fewer", reading="2")
+    view = engine.look(lesson, opened.progress, lab)
+    assert view is not None
+    found = tell(words_in("en"), view).checks[-1].found
+    assert found == "2 is the ratio of another figure, the median latency; divide the IOPS"
+
+
+SHOWN_BY = re.compile(r"`(raidlab|mdadm|cat|for|grep) ?[^`]*`|\*\*array capacity|screen 7|same table|third table")
+RECKONED = {"block.place", "rebuild.time", "rebuild.mttdl", "read_error.chance"}
+"""Sources whose number the student works out from the text, or from a number that was read off before."""
+
+
+@pytest.mark.parametrize("place", list(TABLE))
+def test_a_number_that_is_read_off_is_said_to_stand_somewhere(place: tuple[str, str]) -> None:
+    step = files_of(place[0]).lesson.step(place[1])
+    assert step is not None
+    assert step.read is not None
+    is_reckoned = step.read.value["get"] in RECKONED or (step.read.value["get"] == "number" and not step.do)
+    if not is_reckoned:
+        asked = step.read.question
+        is_stored = (
+            step.read.value["get"].startswith(("result.", "fault.", "points.")) or step.read.value["get"] == "number"
+        )
+        assert SHOWN_BY.search(asked if is_stored else f"{asked}\n{step.say}"), place
+
+
+def test_every_reading_of_the_course_is_in_the_table() -> None:
+    asked = {
+        (files.lesson.id, step.id)
+        for files in built_in_course().lessons
+        for step in files.lesson.steps
+        if step.read is not None
+    }
+    assert set(TABLE) == asked
+    assert all(len(many) >= 3 for many in TABLE.values())

@@ -1,0 +1,129 @@
+"""Every step of the course as it is shown before anything was answered, for tests of what may not be in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from lab.cli import lesson_text
+from lab.errors import LabError
+from lab.experiments.schema import Experiment
+from lab.lessons import engine
+from lab.lessons.course import LessonFiles, built_in_course
+from lab.lessons.engine import Progress, StepProgress
+from lab.lessons.ready import ReadyLesson, ReadyStep
+from lab.lessons.state import CheckedState, PlayedFault
+from lab.lessons.student import LessonSession
+from lab.results.record import CellRecord, RebuildRecord, ResultRecord
+from tests.unit.lessons.test_checks import figures, record
+
+EARLY = "2026-01-01T00:00:00Z"
+
+
+def steps_of_the_course() -> list[tuple[str, str]]:
+    """Lesson and step, for every step."""
+    return [(files.lesson.id, step.id) for files in built_in_course().lessons for step in files.lesson.steps]
+
+
+def seat(lesson: ReadyLesson, step_id: str, folder: Path, **done: Any) -> LessonSession:
+    """Somebody who stands at this step; ``done`` is what was done in it."""
+    steps = {}
+    for step in lesson.steps:
+        if step.id == step_id:
+            steps[step.id] = StepProgress(began_utc=EARLY, **done)
+            break
+        steps[step.id] = StepProgress(began_utc=EARLY, done_utc=EARLY, answer=step.ask.answer if step.ask else "")
+    progress = Progress(lesson=lesson.id, target="uml:", began_utc=EARLY, steps=steps)
+    host: Any = SimpleNamespace(state=SimpleNamespace(results=folder), clock=None)
+    return LessonSession(lesson, progress, keep=lambda _: None, host=host)
+
+
+def iops_of(number: int) -> float:
+    """Of a row; the first is 1."""
+    return 137.0 * 1.31**number
+
+
+def latency_of(number: int) -> float:
+    """The median of a row."""
+    return 0.0131 * 1.17**number
+
+
+OfRow = Callable[[int], float]
+
+
+def measured_all(lesson: ReadyLesson, iops: OfRow = iops_of, latency: OfRow = latency_of) -> dict[str, ResultRecord]:
+    """A result for each measurement; of itself every row has figures of its own, none like another's."""
+    return {name: _result(experiment, iops, latency) for name, (experiment, _) in lesson.measures.items()}
+
+
+def _result(experiment: Experiment, iops: OfRow, latency: OfRow) -> ResultRecord:
+    cells: list[CellRecord] = []
+    load = experiment.rebuild.under if experiment.rebuild else None
+    phases = ("healthy", "degraded", "rebuilding", "restored") if load else ("healthy",)
+    for array in experiment.arrays:
+        for job in (*experiment.jobs, *([load] if load else [])):
+            for phase in phases:
+                number = len(cells) + 1
+                found = figures(iops(number), latency(number))
+                workload = job.id or job.workload
+                cells.append(_cell(array.id, workload, phase, found))
+    rebuilds = [
+        RebuildRecord(array=array.id, repeat=0, rebuild_seconds=2.0, rebuilt_bytes=93 << 20, data_unchanged=True)
+        for array in (experiment.arrays if experiment.rebuild else ())
+    ]
+    return record(*cells, rebuilds=tuple(rebuilds))
+
+
+def _cell(array: str, workload: str, phase: str, found: Any) -> CellRecord:
+    from tests.unit.lessons.test_checks import cell
+
+    return msgspec.structs.replace(cell(array, 0, found, phase), workload=workload)
+
+
+def shown_before(
+    lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, capsys: Any, **done: Any
+) -> str:
+    """All that the command line says of a step, in words and in JSON, and each answer to what is no number."""
+    opened = seat(lesson, step.id, folder, **done)
+    capsys.readouterr()
+    lesson_text.show_lesson(opened)
+    # Not the number of the step itself.
+    said = [re.sub(r"^ \d+ of \d+", "", capsys.readouterr().out.rpartition("## Step")[2])]
+    view = engine.look(lesson, opened.progress, lab)
+    assert view is not None
+    said += lesson_text.check_lines(opened, view)
+    value = lesson_text.lesson_value(opened)
+    value.update(steps=None, done=None)
+    said.append(json.dumps(value, ensure_ascii=False, default=str))
+    said.append(json.dumps(lesson_text.view_value(opened, view), ensure_ascii=False))
+    for typed in ("", "abc", "0.7531 parsecs"):
+        try:
+            engine.answer(lesson, opened.progress, typed)
+        except LabError as error:
+            said.append(f"{error.message} {error.hint}")
+    return "\n".join(said)
+
+
+def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, **done: Any) -> str:
+    """All that the app says of it."""
+    from tui.lessons.view import step_card
+
+    opened = seat(lesson, step.id, folder, **done)
+    card = step_card(opened, step, 0, engine.look(lesson, opened.progress, lab))
+    options = " ".join(option.text for option in card.options)
+    checks = " ".join(f"{check.text} {check.found}" for check in card.checks)
+    reading = f"{card.reading.question} {card.reading.unit}" if card.reading else ""
+    return " ".join((card.text, card.question, options, checks, card.mistake, reading))
+
+
+def files_of(lesson_id: str) -> LessonFiles:
+    return built_in_course().find(lesson_id)
+
+
+__all__ = ["PlayedFault"]

@@ -1,0 +1,270 @@
+"""fio's options: each has its group, values are read as fio reads them, and nothing harmless is accused."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.lint.fio_checks import lint_fio, lint_job_file
+from lab.lint.fio_options import (
+    FioGroup,
+    bytes_of,
+    fio_table,
+    group_of,
+    number_of,
+    seconds_of,
+    sizes_of,
+    spelled_out,
+)
+from lab.workloads import permitted
+
+TIMED = "[a]\nfilename=/dev/md0\ndirect=1\ntime_based\nruntime=9\n"
+
+
+def rules(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in lint_job_file(text):
+        found.setdefault(each.rule_id, []).append(f"{each.subject}: {each.observed}")
+    return found
+
+
+def asked(*words: str) -> list[str]:
+    return subprocess.run(["fio", *words], capture_output=True, text=True, timeout=30, check=False).stdout.splitlines()
+
+
+def test_every_option_and_engine_of_this_computers_fio_has_its_group() -> None:
+    table = fio_table()
+    known = {*table.by_name, *table.aliases}
+    engines = [line.strip() for line in asked("--enghelp") if line.startswith("\t")]
+    assert {*engines} - {*table.engine_by_name, *permitted.ENGINES} == set()
+    told = asked("--cmdhelp=all")
+    for engine in engines:
+        told += asked(f"--enghelp={engine}")
+    names = {line.partition(":")[0].strip() for line in told if ":" in line and "fio" not in line.split(":")[0]}
+    assert len(names) > 200
+    assert names - known == set()
+
+
+def test_the_table_names_nothing_twice_and_only_what_is_there() -> None:
+    table = fio_table()
+    names = [name for each in table.options for name in each.names]
+    assert len(names) == len(set(names))
+    assert set(table.aliases.values()) <= set(names)
+    assert not set(table.aliases) & set(names)
+    kinds = [name for each in table.kinds.values() for name in each]
+    assert len(kinds) == len(set(kinds))
+    assert {each for names in table.kinds.values() for each in names} <= set(names)
+    assert all(each.group is FioGroup.REACHES or each.group is FioGroup.CHANGES for each in table.engines)
+
+
+@pytest.mark.parametrize("name", sorted(permitted._options()))
+def test_what_raidlabs_own_loads_have_is_never_accused(name: str) -> None:
+    name = fio_table().aliases.get(name, name)
+    # A trace and an engine are named: the gate lets pass only its own.
+    if name not in ("read_iolog", "ioengine"):
+        assert group_of(name, "1")[0] in (FioGroup.PLAYED, FioGroup.SILENT, FioGroup.CHANGES)
+
+
+HARMLESS = """
+name=x
+description=a job, with words
+timeout=60
+loops=2
+bssplit=4k/60:64k/40
+latency_target=10ms
+latency_window=5s
+latency_percentile=99
+zonemode=strided
+zonesize=256m
+hipri
+hipri=1
+verify=meta
+verify=crc32c
+verify_async=2
+bs=${BS}
+bs=128K,
+bs=128K,,
+bs=0x1000
+rw=read:-8k
+rw=randread:8
+size=${SIZE}
+size=50%
+filename=${DEV}
+filename=/dev/sda:/dev/sdb
+filename=/home/me/test.bin
+directory=/mnt/md0
+ioengine=libaio
+ioengine=sg
+ioengine=null
+ioengine=${ENGINE}
+percentile_list=50:99:99.9
+clat_percentiles=1
+numjobs=0x4
+nrfiles=8
+fallocate=none
+allow_mounted_write=0
+exitall
+ss=iops:5%
+ss_dur=30
+thinktime=2ms
+prioclass=1
+cpus_allowed=0-3
+unlink=1
+gtod_reduce=1
+kb_base=1000
+write_hint=short
+random_distribution=zipf:1.2
+random_distribution=zoned:50/5:30/15:20/80
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_no_harmless_option_is_accused(line: str) -> None:
+    assert "foreign-command" not in rules(f"{TIMED}{line}\n")
+
+
+REACHES = """
+exec_prerun=touch /tmp/x
+exec_postrun=sync
+ioengine=external:./x.so
+ioengine=./x.so
+ioengine=mine
+ioengine=exec
+ioengine=rados
+ioengine=net
+ioengine=nfs
+program=/bin/true
+include other.fio
+include=other.fio
+opendir=/
+write_bw_log=x
+write_lat_log
+write_iolog=/tmp/x
+read_iolog=/tmp/x
+merge_blktrace_file=x
+ioscheduler=none
+cgroup=x
+allow_mounted_write=1
+hostname=storage.example
+http_host=example.org
+random_distribution=zoned:@/etc/passwd
+buffer_pattern='/etc/passwd'
+mem=mmaphuge:/mnt/huge/x
+filename_format=../$jobname
+filename=/etc/shadow
+filename=/dev/md0:/proc/kcore
+filename=../x
+directory=/root
+   exec_prerun   =  touch x
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", filter(None, REACHES))
+def test_what_reaches_something_is_refused_and_nothing_else_is_said_to_run_a_command(line: str) -> None:
+    found = rules(f"{TIMED}{line}\n")
+    assert len(found["foreign-command"]) == 1
+    assert "line 6" in found["foreign-command"][0]
+    runs = line.strip().startswith(("exec_", "program", "ioengine=exec"))
+    assert ("runs a command" in found["foreign-command"][0]) is runs
+
+
+def test_all_that_is_wrong_is_named_in_one_pass() -> None:
+    found = rules(
+        "[global]\nioengine=sync\niodepth=8\nexec_prerun=a\n[one]\nexec_postrun=b\nbssplit=4k/50:8k/50\n"
+        "[two]\nwrite_bw_log=c\nnumjobs=4\nunheard_of=1\nbs=(4k*2)\nsize=${S}\n"
+    )
+    assert [each.partition(":")[0] for each in found["foreign-command"]] == ["line 4", "line 6", "line 9"]
+    assert [each.partition(":")[0] for each in found["not-played-here"]] == ["line 7"]
+    assert [each.partition(":")[0] for each in found["not-analysed"]] == ["line 11", "line 12", "line 13"]
+    assert {"depth-without-async", "runtime-short", "jobs-unsummed"} <= set(found)
+
+
+def test_a_comment_ends_a_line_and_a_line_that_fio_cuts_is_two() -> None:
+    assert rules(f"{TIMED}bs=4k ; exec_prerun=x\n# exec_prerun=x\n") == {}
+    assert "foreign-command" in rules(f"{TIMED}#{'x' * 4094}exec_prerun=x\n")
+    assert "foreign-command" not in rules(f"{TIMED}#{'x' * 4093}exec_prerun=x\n")
+    assert "foreign-command" in rules("[globalx]\nexec_prerun=x\n[a]\ntime_based\nruntime=1\n")
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        ("timeout=9\ntime_based", set()),
+        ("rw=write\nverify=crc32c\ndirect=1", set()),
+        ("rw=write\nverify=meta\ndo_verify=1\ndirect=1", {"not-played-here"}),
+        ("rw=randwrite\nverify=md5\nverify_only\ndirect=1", set()),
+        ("rw=read\nbs=1m\ndirect=1\nfilename=/dev/md0", set()),
+        ("rw=read\nbs=1m\nfilename=${DEV}\nsize=100%", set()),
+        ("rw=randread\nfilename=/dev/md0", {"runtime-short"}),
+        ("rw=read\nfilename=/dev/md0\nsize=1g", {"runtime-short"}),
+        ("rw=read\nfilename=/dev/md0\nruntime=5", {"runtime-short"}),
+        ("rw=write\nverify=0\ndirect=1", {"runtime-short"}),
+        ("time_based=0\nruntime=9\nsize=1g", {"runtime-short"}),
+        # What etcd recommends: appends of a log, each made durable.
+        ("rw=write\nioengine=sync\nfdatasync=1\nsize=22m\nbs=2300", set()),
+        ("rw=write\nfdatasync=0\nsize=22m\nbs=2300", {"runtime-short", "buffered-writer", "misaligned"}),
+        ("rw=write\nfdatasync=1\nsize=22m\nbs=2300\ndirect=1", {"misaligned"}),
+        ("time_based\nruntime=9\nbs=4KiB", {"misaligned"}),
+        ("time_based\nruntime=9\nbs=4KiB\nkb_base=1000", set()),
+        ("time_based\nruntime=9\nbs=4ki", set()),
+        ("time_based\nruntime=9\nbs=,1000", {"misaligned"}),
+        ("time_based\nruntime=9\nbs=512,4k,", set()),
+        ("time_based\nruntime=9\nbsrange=512-1000", {"misaligned"}),
+        ("time_based\nruntime=9\niodepth=0x10\nioengine=sync", {"depth-without-async"}),
+        ("time_based\nruntime=9\niodepth=8\nioengine=${E}", {"not-analysed"}),
+        ("time_based\nruntime=9\nrw=write\ndirect=${D}", {"not-analysed"}),
+        ("time_based\nruntime=9\nrw=${RW}", {"not-analysed"}),
+        ("time_based\nruntime=9\nnumjobs=${N}", {"not-analysed"}),
+        ("time_based\nruntime=9\nnumjobs=4\ngroup_reporting=0", {"jobs-unsummed"}),
+        ("ioengine=cpuio\ncpuload=50\nnumjobs=2", {"not-played-here"}),
+        ("ioengine=sg\nrw=write\ntime_based\nruntime=9", {"not-played-here"}),
+        ("rw=randtrim\ntime_based\nruntime=9", {"not-played-here"}),
+        ("time_based\nruntime=9\nreadwrite=randwrite\natomic=1", {"not-played-here"}),
+        ("time_based\nruntime=9\nbs=4k*2", {"not-analysed"}),
+        ("time_based\nruntime=soon", {"not-analysed"}),
+        ("time_based\nruntime=9\nbs=$pagesize", {"not-analysed"}),
+    ],
+)
+def test_a_job_of_somebody_elses(job: str, expected: set[str]) -> None:
+    assert set(rules(f"[a]\n{job}\n")) == expected
+
+
+def test_jobs_of_which_one_is_not_known_are_not_said_to_be_mixed() -> None:
+    job = "[a]\nrw=read\ntime_based\nruntime=1\n[b]\nrw=${RW}\ntime_based\nruntime=1\ndirect=1\n"
+    assert "mixed-directions" not in rules(job)
+    assert "mixed-directions" in rules(job.replace("${RW}", "write"))
+    assert "mixed-directions" not in rules(job.replace("rw=${RW}", "rw=write\nwait_for_previous"))
+
+
+SIZES = ["512", "4k", "4K", "4kb", "4ki", "4kib", "4KiB", "1m", "1MiB", "0x1000", "1g", "2t"]
+
+
+def test_sizes_are_read_as_fio_reads_them(tmp_path: Path) -> None:
+    for word in SIZES:
+        words = ["--name=x", "--ioengine=null", "--rw=read", "--number_ios=1", f"--size={word}", f"--bs={word}"]
+        job = subprocess.run(
+            ["fio", "--output-format=json", *words], cwd=tmp_path, capture_output=True, text=True, timeout=30
+        )
+        assert f'"io_bytes" : {bytes_of(word)},' in job.stdout, (word, bytes_of(word))
+
+
+def test_values() -> None:
+    assert (bytes_of("4k"), bytes_of("4kib"), bytes_of("4kib", 1000), bytes_of("4x")) == (4096, 4000, 4096, None)
+    assert (sizes_of("128K,"), sizes_of(",8k"), sizes_of("1k-4k,8k"), sizes_of(",")) == (
+        *((131072,), (8192,), (1024, 4096, 8192), None),
+    )
+    assert (seconds_of("10"), seconds_of("2m"), seconds_of("5ms"), seconds_of("1d"), seconds_of("x")) == (
+        *(10, 120, 0.005, 86400, None),
+    )
+    assert (number_of("12"), number_of("0x1f"), number_of("1.5"), number_of("")) == (12, 31, None, None)
+
+
+def test_a_long_option_may_be_shortened_to_what_only_it_begins_with() -> None:
+    assert (spelled_out("runt"), spelled_out("runtime"), spelled_out("numj")) == ("runtime", "runtime", "numjobs")
+    assert (spelled_out("r"), spelled_out("include"), spelled_out("xyz")) == (None, None, None)
+
+
+def test_a_recipe_of_a_workload_is_judged_by_the_same_checks() -> None:
+    assert {each.rule_id for each in lint_fio("[a]\nrw=write\ndirect=1\nverify=crc32c\n")} == set()

@@ -1,0 +1,167 @@
+"""Run folders: ids, locks, deletion, and what killed commands left."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.errors import LabError, MachineBusy, ResultError
+from lab.host.clock import HostClock
+from lab.host.locks import ALONE, locked
+from lab.store.files import RecordFiles
+from lab.store.runs import LATEST, RunFolders, stem
+
+NOW = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
+
+
+class Header(msgspec.Struct, frozen=True):
+    id: str
+
+
+class SameSecond(HostClock):
+    def utc_now(self) -> datetime:
+        return NOW
+
+
+def folders(root: Path) -> RunFolders:
+    return RunFolders(root / "runs", "run", ("run.json",), begin_hint="begin one", list_hint="list them")
+
+
+def begun(runs: RunFolders, word: str = "") -> str:
+    run_id = runs.create(SameSecond(), word).name
+    runs.write_header(Header(run_id), run_id)
+    return run_id
+
+
+def _create(root: Path, count: int) -> list[str]:
+    return [begun(folders(root)) for _ in range(count)]
+
+
+def test_processes_that_begin_in_the_same_second_have_runs_of_their_own(tmp_path: Path) -> None:
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        made = [name for names in pool.starmap(_create, [(tmp_path, 5)] * 3) for name in names]
+    assert len(set(made)) == 15
+    assert set(made) == set(folders(tmp_path).ids())
+    assert folders(tmp_path).headers(Header, lambda run_id, header: header.id == run_id).keys() == set(made)
+
+
+def test_ids_say_when_and_what(tmp_path: Path) -> None:
+    assert stem(NOW) == "20261121T100129Z"
+    assert stem(NOW, "Antioquia quick!") == "20261121T100129Z-antioquia-quick"
+    assert stem(NOW, "é" * 300) == "20261121T100129Z"
+    assert len(stem(NOW, "x" * 300)) < 128
+    runs = folders(tmp_path)
+    assert (begun(runs), begun(runs), begun(runs, "b")) == (stem(NOW), f"{stem(NOW)}-2", stem(NOW, "b"))
+    assert runs.free_id("b", NOW) == f"{stem(NOW)}-b-2"
+
+
+def test_a_run_is_found_by_id_by_a_unique_beginning_and_as_the_latest(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    with pytest.raises(ResultError, match="there is no run in") as caught:
+        runs.find(LATEST)
+    assert caught.value.hint == "begin one"
+    first, second = begun(runs, "a"), begun(runs, "b")
+    assert runs.find(first) == first
+    assert runs.find(second[:-1] + "b") == second
+    assert runs.find(LATEST) == second
+    with pytest.raises(ResultError, match="may be 2 runs"):
+        runs.find("2026")
+    for word in ("zzz", "", "../runs", "x\0y", "a" * 5000):
+        with pytest.raises(ResultError) as caught:
+            runs.find(word)
+        assert len(str(caught.value)) < 500
+        assert caught.value.hint in ("list them", "give more of the id")
+    with pytest.raises(ResultError):
+        runs.path("../x")
+
+
+def test_a_held_run_is_neither_opened_nor_deleted_by_another(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    run_id = begun(runs)
+    assert not runs.is_held(run_id)
+    with runs.held(run_id):
+        assert runs.is_held(run_id)
+        with pytest.raises(MachineBusy, match="another raidlab is writing"), runs.held(run_id):
+            pass
+        with pytest.raises(MachineBusy):
+            runs.delete(run_id)
+    runs.delete(run_id)
+    assert runs.ids() == ()
+
+
+def test_a_damaged_header_hides_no_other(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    good, bad = begun(runs, "good"), begun(runs, "bad")
+    (runs.path(bad) / "run.json").write_bytes(b"{")
+    assert set(runs.ids()) == {good, bad}
+    assert list(runs.headers(Header, lambda *_: True)) == [good]
+    with pytest.raises(ResultError, match="damaged"):
+        runs.read_header(bad, Header)
+
+
+def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    runs.put("x", [("run.json", b'{"id":"x"}'), ("raw/1", b"old")])
+
+    def broken() -> object:
+        yield "run.json", b"{}"
+        raise ResultError("it broke off")
+
+    for replaces in (False, True):
+        with pytest.raises(ResultError, match="broke off"):
+            runs.put("x", broken(), replaces=replaces)  # type: ignore[arg-type]
+    with pytest.raises(ResultError, match="cannot be stored"):
+        runs.put("x", [("run.json", b"{}")])
+    assert (runs.path("x") / "raw" / "1").read_bytes() == b"old"
+    runs.put("x", [("run.json", b'{"id":"x"}')], replaces=True)
+    assert not (runs.path("x") / "raw").exists()
+    assert sorted(path.name for path in runs.root.iterdir()) == [".changing", "x"]
+
+
+def test_what_killed_commands_left_is_removed_unless_somebody_is_at_work(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    kept = begun(runs, "kept")
+    for name in (".importing-a.1", ".deleting-b.1", f".replacing-{kept}.1", ".replacing-gone.1", "mine"):
+        (runs.root / name).mkdir()
+    (runs.root / ".replacing-gone.1" / "run.json").write_bytes(b'{"id":"gone"}')
+    runs.create(SameSecond(), "empty")
+    (runs.path(kept) / ".run.json.0123456789abcdef.tmp").write_bytes(b"")
+    with runs.changing():
+        assert runs.remove_leftovers() == []
+    with runs.held(kept):
+        assert len(runs.remove_leftovers()) == 5
+        assert (runs.path(kept) / ".run.json.0123456789abcdef.tmp").exists()
+    assert len(runs.remove_leftovers()) == 1
+    assert sorted(path.name for path in runs.root.iterdir()) == sorted([".changing", kept, "gone", "mine"])
+    with locked(runs.root / ".changing", ALONE):
+        assert runs.remove_leftovers() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_of_another_user_or_without_rights_is_told(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    begun(runs)
+    runs.root.chmod(0)
+    try:
+        with pytest.raises(ResultError, match="cannot be read"):
+            runs.ids()
+    finally:
+        runs.root.chmod(0o777)
+    with pytest.raises(LabError, match="other users may write"):
+        begun(runs)
+
+
+def test_single_records_have_ids_of_their_own(tmp_path: Path) -> None:
+    files = RecordFiles(tmp_path / "files", "record", Header)
+    assert [files.add("x", Header).id for _ in range(3)] == ["x", "x-2", "x-3"]
+    files.add("y", Header, folder="inner")
+    (tmp_path / "files" / "x-3.json").write_bytes(b"{")
+    assert dict(files.read()) == {"x": Header("x"), "x-2": Header("x-2")}
+    assert dict(files.read("*/*")) == {"y": Header("y")}
+    with pytest.raises(LabError):
+        files.add("../z", Header)

@@ -1,0 +1,89 @@
+"""The keys of the app as a table, for a card to print: taken from the bindings themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from textual.binding import Binding
+from textual.keys import format_key
+
+from tui.app import RaidlabApp
+from tui.registry import SCREENS
+
+EVERYWHERE = "Everywhere"
+_ANSWER = re.compile(r"-[a-z]$")
+_NAMES = {
+    "escape": "Esc",
+    "space": "Space",
+    "enter": "Enter",
+    "delete": "Del",
+    "tab": "Tab",
+    "shift+tab": "Shift+Tab",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "ctrl+right_square_bracket": "Ctrl+]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCardSection:
+    """Keys that work in one place: on every screen, or on one of them."""
+
+    title: str
+    rows: tuple[tuple[str, str, str], ...]
+    """Key, its short name, what it does."""
+
+
+def key_card() -> tuple[KeyCardSection, ...]:
+    """The keys that work everywhere, then those of each screen that work nowhere else."""
+    screens = [(f"{entry.key} {entry.title}", type(entry.make())) for entry in SCREENS]
+    common = set.intersection(*({binding.id or "" for binding in _bindings(screen)} for _, screen in screens)) - {""}
+    first = [binding for binding in _bindings(screens[0][1]) if binding.id in common]
+    digits = ("0–9", "Screens", "; ".join(f"{entry.key} {entry.title}" for entry in SCREENS))
+    everywhere = (digits, *_rows([*_bindings(RaidlabApp), *first]))
+    return (
+        KeyCardSection(EVERYWHERE, everywhere),
+        *(
+            KeyCardSection(title, rows)
+            for title, screen in screens
+            if (rows := tuple(_rows([each for each in _bindings(screen) if each.id not in common])))
+        ),
+    )
+
+
+def _bindings(owner: type) -> list[Binding]:
+    """The bindings that have an id and a tooltip, of a class and what it inherits, each id with all its keys."""
+    found: dict[str, list[Binding]] = {}
+    for kind in owner.__mro__:
+        for declared in kind.__dict__.get("BINDINGS", ()):
+            if isinstance(declared, Binding) and declared.id and declared.tooltip:
+                found.setdefault(declared.id, []).append(declared)
+    return [each for group in found.values() for each in group]
+
+
+def _rows(bindings: list[Binding]) -> Iterator[tuple[str, str, str]]:
+    by_id: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        # lessons.answer-a to lessons.answer-f are one line.
+        by_id.setdefault(_ANSWER.sub("", binding.id or ""), []).append(binding)
+    screens = {f"app.{entry.mode}" for entry in SCREENS}
+    for name, group in by_id.items():
+        # One line stands for all of them.
+        if name.startswith("screen.") or name in screens:
+            continue
+        keys = list(dict.fromkeys(_shown(key) for each in group for key in each.key.split(",")))
+        if _ANSWER.search(group[0].id or ""):
+            yield f"{keys[0]}–{keys[-1]}", "Answer", "Predict what the line with this letter says"
+        else:
+            yield " ".join(keys), group[0].description, group[0].tooltip
+
+
+def _shown(key: str) -> str:
+    """As keyboards are labelled."""
+    if key in _NAMES:
+        return _NAMES[key]
+    if key.startswith("ctrl+"):
+        return f"Ctrl+{key.removeprefix('ctrl+').upper()}"
+    return key.upper() if len(key) > 1 and key[0] == "f" and key[1:].isdecimal() else format_key(key)
