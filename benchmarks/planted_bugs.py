@@ -2,10 +2,10 @@
 
 Usage: planted_bugs.py [--md NAME ...] [--oracle NAME ...] [--only md|oracle] [--minutes M]
 
-Each bug of md (lab/fault_lab/planted.toml) is switched on in the kernel that has them all, and a campaign from the
+Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the
 first
 seed goes on until it finds something, which is shrunk and replayed on a machine of its own. Each bug of the oracle
-(lab/fault_lab/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
+(lab/faults/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
 campaign on the kernel without bugs, a blind one by its controls, damage that is known. The oracle as it is must pass
 the
 controls, and find nothing where each accusing one was found.
@@ -20,14 +20,14 @@ from typing import Any
 
 from benchmarks.support.report import finish, private_state, say
 from lab.errors import LabError
-from lab.fault_lab.campaign import Campaign, CampaignHooks, history_of
-from lab.fault_lab.campaign_record import begun_campaign
-from lab.fault_lab.history import FindingId, parse_id
-from lab.fault_lab.history_play import Arena, replayed
-from lab.fault_lab.oracle_bugs import OracleBug, find_oracle_bug, oracle_bugs
-from lab.fault_lab.oracle_controls import failed_controls
-from lab.fault_lab.place import with_own_kernel
-from lab.fault_lab.planted import PlantedBug, find_planted_bug, planted_bugs
+from lab.faults.campaign import Campaign, CampaignHooks, history_of
+from lab.faults.campaign_record import begun_campaign
+from lab.faults.history import FindingId, parse_id
+from lab.faults.history_play import Arena, replayed
+from lab.faults.oracle_bugs import OracleBug, find_oracle_bug, oracle_bugs
+from lab.faults.oracle_controls import failed_controls
+from lab.faults.place import with_own_kernel
+from lab.faults.planted import PlantedBug, find_planted_bug, planted_bugs
 from lab.machine import Host, Target, parse_target
 
 MINUTES = 10.0

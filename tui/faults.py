@@ -12,10 +12,10 @@ from lab.errors import LabError, RunCancelled
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lab.fault_lab.configuration import CutConfiguration
-    from lab.fault_lab.point_store import StoredPoints
-    from lab.fault_lab.scenario import Scenario
-    from lab.fault_lab.verdict import ScenarioOutcome, StepOutcome
+    from lab.faults.configuration import CutConfiguration
+    from lab.faults.point_store import StoredPoints
+    from lab.faults.scenario import Scenario
+    from lab.faults.verdict import ScenarioOutcome, StepOutcome
     from lab.machine import Host, Target
     from tui.frontend import Frontend
     from tui.services import Cancelled, Progress
@@ -130,8 +130,8 @@ class FaultRuns:
 
 def stored_views(host: Host) -> Mapping[str, FaultView]:
     """Item -> its newest outcome that is kept; without those that cannot be read."""
-    from lab.fault_lab.fault_store import load_run, stored_runs
-    from lab.fault_lab.point_store import stored_points
+    from lab.faults.fault_store import load_run, stored_runs
+    from lab.faults.point_store import stored_points
 
     found: dict[str, FaultView] = {}
     for run in stored_runs(host)[:_MOST_RUNS]:
@@ -146,7 +146,7 @@ def stored_views(host: Host) -> Mapping[str, FaultView]:
 
 def points_view(kept: StoredPoints) -> FaultView:
     """Crash points that were tried before."""
-    from lab.fault_lab.promise import PointJudgement
+    from lab.faults.promise import PointJudgement
 
     view = FaultView(f"points-{kept.configuration}", [(f"tried {kept.created_utc}, seed {kept.seed}", "muted")])
     for judgement, count in kept.judgements.items():
@@ -170,7 +170,7 @@ def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
 
 def outcome_line(outcome: ScenarioOutcome) -> Line:
     """What a scenario came to."""
-    from lab.fault_lab.verdict import FaultVerdict
+    from lab.faults.verdict import FaultVerdict
 
     told = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
     is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
@@ -179,9 +179,9 @@ def outcome_line(outcome: ScenarioOutcome) -> Line:
 
 def all_items() -> tuple[FaultItem, ...]:
     """Scenarios in their order, then crash points, then campaigns."""
-    from lab.fault_lab.configuration import all_configurations
-    from lab.fault_lab.history import LEVELS
-    from lab.fault_lab.scenario import all_scenarios
+    from lab.faults.configuration import all_configurations
+    from lab.faults.history import LEVELS
+    from lab.faults.scenario import all_scenarios
 
     points = [each for each in all_configurations() if each.moment == "idle" and each.load == "mixed"]
     return (
@@ -213,9 +213,9 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
     about += [("", "plain"), ("Sources", "title"), *((each, "muted") for each in scenario.sources)]
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.fault_lab.fault_store import begun_run
-        from lab.fault_lab.place import open_place
-        from lab.fault_lab.scenario_run import ScenarioHooks, ScenarioRunner
+        from lab.faults.fault_store import begun_run
+        from lab.faults.place import open_place
+        from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner
 
         def on_step(outcome: StepOutcome) -> None:
             for line in step_lines(outcome):
@@ -274,10 +274,10 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.fault_lab.crash_points import MOST_DRIVES, explore
-        from lab.fault_lab.place import open_place
-        from lab.fault_lab.point_store import keep_points
-        from lab.fault_lab.promise import PointJudgement, PointVerdict
+        from lab.faults.crash_points import MOST_DRIVES, explore
+        from lab.faults.place import open_place
+        from lab.faults.point_store import keep_points
+        from lab.faults.promise import PointJudgement, PointVerdict
 
         def on_point(verdict: PointVerdict) -> None:
             is_broken = verdict.judgement is PointJudgement.BROKEN
@@ -319,10 +319,10 @@ def _campaign_item(level: str) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.fault_lab.campaign import Campaign, CampaignHooks
-        from lab.fault_lab.campaign_record import begun_campaign
-        from lab.fault_lab.history_play import Arena
-        from lab.fault_lab.place import with_own_kernel
+        from lab.faults.campaign import Campaign, CampaignHooks
+        from lab.faults.campaign_record import begun_campaign
+        from lab.faults.history_play import Arena
+        from lab.faults.place import with_own_kernel
 
         def on_progress(done: int, wanted: int) -> None:
             _stop_if(cancelled)

@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from lab import faults
 from lab.actions.arrays import Slow
+from lab.arrays import faults
 from lab.arrays.discovery import superblocks_in
 from lab.cli import calibrate
 from lab.cli.array_run import BreakArrayFlag, PlanFlag

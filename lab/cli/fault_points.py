@@ -14,13 +14,13 @@ from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
-from lab.fault_lab.configuration import CutConfiguration, all_configurations, find_configuration, promises
-from lab.fault_lab.crash_points import MACHINES, MOST_DRIVES, Exploration, Explored, explore_all
-from lab.fault_lab.place import open_place
-from lab.fault_lab.point_store import keep_points
-from lab.fault_lab.promise import Judge, PointJudgement
-from lab.fault_lab.record_program import cut_of
-from lab.fault_lab.recording import judge_points, make_recording
+from lab.faults.configuration import CutConfiguration, all_configurations, find_configuration, promises
+from lab.faults.crash_points import MACHINES, MOST_DRIVES, Exploration, Explored, explore_all
+from lab.faults.guest.record import cut_of
+from lab.faults.place import open_place
+from lab.faults.point_store import keep_points
+from lab.faults.promise import Judge, PointJudgement
+from lab.faults.recording import judge_points, make_recording
 from lab.gates.numbers import PointCount
 
 POINTS = 100

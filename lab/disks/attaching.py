@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from lab.disks import kernel_drives
+from lab.disks import kernel_drives, pace_program
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, DriveModel, Mechanics, find_drive_model
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
-from lab.machine import RUN_FOLDER
+from lab.machine import RUN_FOLDER, GuestProgram
 from lab.plans import Danger, Plan, Step, write_file_step
 from lab.units import KIB, MIB
 
@@ -22,8 +23,8 @@ MAX_NUMBERED = 64
 """Number of loop and nbd devices requested from the drivers."""
 
 
-PACE_PROGRAM = f"{RUN_FOLDER}/pace-disk"
-"""Path of pace_program.py on the machine, where the lab installs it when a step first calls it."""
+PACE = GuestProgram(Path(pace_program.__file__), "pace-disk")
+"""The lab installs it when a step first calls it."""
 
 
 def pid_file(disk_name: str) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from lab.disks import head_program
 from lab.errors import LabError
 from lab.gates.numbers import read_count
-from lab.machine.api import AgentProgram, Machine
+from lab.machine import GuestProgram, Machine
 from lab.units import SECTOR_BYTES
 
 MAPPER = "/dev/mapper/"
-READ_HEADS = AgentProgram(Path(head_program.__file__), "read-heads")
+READ_HEADS = GuestProgram(Path(head_program.__file__), "read-heads")
 
 _UNINTERESTING = ("ram", "loop", "nbd", "zram")
 """Drivers that create many unused devices in advance: listed only if they have a size."""

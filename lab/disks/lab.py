@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path
 
 from lab.disks import kernel_drives
 from lab.disks.attaching import (
@@ -14,7 +13,7 @@ from lab.disks.attaching import (
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
     MAX_NUMBERED,
-    PACE_PROGRAM,
+    PACE,
     Attachment,
     detach_plan,
     driver_plan,
@@ -34,6 +33,7 @@ from lab.disks.lab_files import LabFolder, virtio_disks
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
 from lab.gates.numbers import digits
 from lab.machine import Host, Machine
+from lab.machine.guest_program import program_files
 from lab.plans import Plan, Step
 from lab.units import human_bytes
 
@@ -84,11 +84,8 @@ class Lab:
         """Install the lab's own programs that the step calls, unless they are on the machine already."""
         for plugin in {DRIVE_PLUGIN, DRIVE_PLUGIN_EMBEDDED} & set(step.argv):
             install_drive(self.machine, plugin)
-        if PACE_PROGRAM not in step.argv:
-            return
-        text = Path(__file__).with_name("pace_program.py").read_text(encoding="utf-8")
-        if self.machine.read([PACE_PROGRAM])[PACE_PROGRAM] != text:
-            self.machine.write(PACE_PROGRAM, text)
+        if program_files(PACE).start in step.argv:
+            self.machine.install(PACE)
 
     def attach(self, specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """Attach more disks. After a failure, those already attached are detached again."""

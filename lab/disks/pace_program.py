@@ -1,6 +1,6 @@
-"""Changes the pace of an emulated drive in use. Runs on the machine as a file of its own, and needs only python3.
+"""Changes the pace of an emulated drive in use. Runs on the machine as a process.
 
-    pace_program.py CONTROL NOTE SECONDS NAME      from now on one request each SECONDS; 0: the drive's own pace again
+    pace-disk CONTROL NOTE SECONDS NAME      from now on one request each SECONDS; 0: the drive's own pace again
 
 CONTROL is the socket of nbdkit's pause filter: "r" resumes requests, "p" holds later ones and replies when those
 in progress are done. One "r" and "p" per SECONDS let one request through, since the drive serves one at a time. NOTE is
@@ -84,7 +84,3 @@ def main() -> int:
             ask(control, b"r")
         note.unlink(missing_ok=True)
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -12,11 +12,11 @@ from lab.drills import images_program
 from lab.drills.places import MACHINE_FOLDER, are_own_files
 from lab.drills.schema import ReadyDrill
 from lab.errors import CommandFailed, DrillError
-from lab.machine import AgentProgram
+from lab.machine import GuestProgram
 from lab.plans import Step
 from lab.session.session import LabSession
 
-_IMAGES = AgentProgram(Path(images_program.__file__), "disk-images")
+_IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 """What lines for bash may call beside what is installed."""

@@ -12,7 +12,7 @@ from lab.drills.disks import drill_disks, environment, run_lines
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill
 from lab.drills.truth import FileMap, map_files, note_truth
 from lab.errors import DrillError, LabError
-from lab.fault_lab.oracle import Oracle
+from lab.faults.oracle import Oracle
 from lab.gates.numbers import digits
 from lab.host.files import write_file
 from lab.machine import RUN_FOLDER

@@ -26,11 +26,11 @@ from lab.drills.places import MACHINE_FOLDER, are_own_files
 from lab.drills.truth_program import PAGE_BYTES
 from lab.errors import DrillError
 from lab.host.files import write_file
-from lab.machine import AgentProgram
+from lab.machine import GuestProgram
 from lab.session.session import LabSession
 from lab.units import KIB, SECTOR_BYTES
 
-_PROGRAM = AgentProgram(Path(truth_program.__file__), "drill-truth")
+_PROGRAM = GuestProgram(Path(truth_program.__file__), "drill-truth")
 _FILE, _BEGUN = "truth.json", "truth-begun.json"
 _SECONDS = 300.0
 _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}

@@ -19,8 +19,8 @@ from lab.drills.signs import DrillEnd
 from lab.drills.starting import settle, start_what_was_repaired
 from lab.drills.truth import DiskTruth
 from lab.errors import DrillError, LabError
-from lab.fault_lab.ledger_program import ALLOWED
-from lab.fault_lab.oracle import Oracle
+from lab.faults.guest.ledger import ALLOWED
+from lab.faults.oracle import Oracle
 from lab.gates.numbers import digits
 from lab.gates.text import shortened, visible
 from lab.host.clock import utc_text

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from lab.errors import RunCancelled
 from lab.experiments.progress import RunProgress
 from lab.experiments.service import RunRequest, run_experiment
-from lab.fault_lab.configuration import find_configuration
-from lab.fault_lab.crash_points import MOST_DRIVES, explore
-from lab.fault_lab.fault_store import begun_run
-from lab.fault_lab.place import open_place, with_own_kernel
-from lab.fault_lab.point_store import keep_points
-from lab.fault_lab.scenario import DRIVES, find_scenario
-from lab.fault_lab.scenario_run import ScenarioHooks, ScenarioRunner
+from lab.faults.configuration import find_configuration
+from lab.faults.crash_points import MOST_DRIVES, explore
+from lab.faults.fault_store import begun_run
+from lab.faults.place import open_place, with_own_kernel
+from lab.faults.point_store import keep_points
+from lab.faults.scenario import DRIVES, find_scenario
+from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.faults import PlayScenario, TryPoints
 from lab.lessons.ready import ReadyLesson

@@ -8,12 +8,12 @@ from typing import ClassVar
 import msgspec
 
 from lab.errors import SpecError
-from lab.fault_lab.configuration import find_configuration
-from lab.fault_lab.fault_store import load_run, stored_runs
-from lab.fault_lab.point_store import StoredPoints, stored_points
-from lab.fault_lab.promise import PointJudgement
-from lab.fault_lab.scenario import find_scenario
-from lab.fault_lab.verdict import FaultVerdict
+from lab.faults.configuration import find_configuration
+from lab.faults.fault_store import load_run, stored_runs
+from lab.faults.point_store import StoredPoints, stored_points
+from lab.faults.promise import PointJudgement
+from lab.faults.scenario import find_scenario
+from lab.faults.verdict import FaultVerdict
 from lab.gates.numbers import PointCount, Seed
 from lab.host.clock import moment
 from lab.lessons.actions import ApartAction

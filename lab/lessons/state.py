@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.fault_lab.point_store import StoredPoints
-from lab.fault_lab.verdict import ScenarioOutcome
+from lab.faults.point_store import StoredPoints
+from lab.faults.verdict import ScenarioOutcome
 from lab.results.record import ResultRecord
 
 Facts = Mapping[str, str | int | float]

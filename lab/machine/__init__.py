@@ -2,7 +2,6 @@
 
 from lab.machine.agent import RUN_FOLDER
 from lab.machine.api import (
-    AgentProgram,
     CommandResult,
     Machine,
     MachineFacts,
@@ -13,6 +12,7 @@ from lab.machine.api import (
     TypedCommand,
 )
 from lab.machine.embedded import EmbeddedOptions, UbdDisk
+from lab.machine.guest_program import GuestProgram
 from lab.machine.opening import Host, default_target, open_machine
 from lab.machine.target import Target, TargetKind, parse_target
 
@@ -20,10 +20,10 @@ __all__ = [
     "RUN_FOLDER",
     "CommandResult",
     "EmbeddedOptions",
+    "GuestProgram",
     "Host",
     "Machine",
     "MachineFacts",
-    "AgentProgram",
     "RawSample",
     "RunningCommand",
     "SampleRequest",

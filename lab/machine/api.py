@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from lab.host.clock import Clock
+from lab.machine.guest_program import Change, GuestProgram, unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,6 @@ class CommandResult:
     def computer_seconds(self) -> float:
         """Its duration on the host's clock."""
         return self.duration_seconds if self.waited_seconds is None else self.waited_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class AgentProgram:
-    """A stand-alone file that runs inside a machine's agent: its ``main(arguments, is_stopped)`` returns text."""
-
-    file: Path
-    name: str
-
-    def told(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        """Return the argv that represents a call in reports of commands, with only the first line of each argument."""
-        return (f"agent:{self.name}", *(argument.partition("\n")[0] for argument in arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +186,14 @@ class Machine(Protocol):
         """
         ...
 
-    def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
+    def install(self, program: GuestProgram, change: Change = unchanged) -> str:
+        """Send a program unless the machine has it, and return the path of what ``python3 -IS`` starts.
+
+        ``change`` is applied to the text of each of its modules.
+        """
+        ...
+
+    def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
         """Run a program of the lab inside the agent and return its text; no process is started.
 
         Raises CommandFailed with the program's reason, CommandTimedOut after ``timeout_seconds``.

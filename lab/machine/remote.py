@@ -15,8 +15,9 @@ from pathlib import Path
 
 from lab.errors import RUN_AGAIN, CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.host.clock import Clock, HostClock
-from lab.machine.api import AgentProgram, CommandResult, MachineFacts, RawSample, SampleRequest, TypedCommand
+from lab.machine.api import CommandResult, MachineFacts, RawSample, SampleRequest, TypedCommand
 from lab.machine.channel import Channel, Message, Pending
+from lab.machine.guest_program import Change, GuestProgram, program_files, unchanged
 from lab.machine.terminal import ChannelTerminal
 
 STDERR_TAIL_CHARACTERS = 2000
@@ -118,12 +119,21 @@ class ChannelMachine:
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
         return StreamedCommand(self, tuple(argv), pending, keeps_output=keeps_output)
 
-    def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
+    def install(self, program: GuestProgram, change: Change = unchanged) -> str:
+        """See Machine.install."""
+        self._load("programs", _HERE / "agent_programs.py")
+        files = program_files(program, change)
+        with self._load_lock:
+            if files.folder not in self._loaded:
+                self._ask("install", folder=files.folder, files=files.texts)
+                self._loaded.add(files.folder)
+        return files.start
+
+    def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
         """Run a program of the lab inside the agent; see Machine.call."""
-        self._load("call", _HERE / "agent_call.py")
-        self._load(program.name, program.file)
-        argv = program.told(arguments)
-        pending = self._channel.request("call", program=program.name, arguments=list(arguments))
+        folder = self.install(program).rpartition("/")[0]
+        argv = program.argv_of_call(arguments)
+        pending = self._channel.request("call", folder=folder, module=program.module, arguments=list(arguments))
         try:
             end = self.next_message(pending, timeout_seconds)
         except (KeyboardInterrupt, queue.Empty) as reason:

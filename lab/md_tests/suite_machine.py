@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, open_lab
 from lab.errors import CommandTimedOut, LabError, MachineLost
 from lab.gates.files import open_plain
-from lab.machine import AgentProgram, Host, Machine, Target
+from lab.machine import GuestProgram, Host, Machine, Target
 from lab.machine.embedded import CONSOLE_LOG
 from lab.md_tests import prepare_program
 from lab.md_tests.judging import EndOfTest, LimitReached
@@ -25,7 +25,7 @@ DATA_DISK_BYTES = 2 * GIB
 """The suite's files for loop devices take 544 MB of it, and are sparse."""
 MODULES = ("raid0", "raid1", "raid10", "raid456", "linear", "multipath")
 LOOP_DEVICES = 16
-_PREPARE = AgentProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
+_PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
 _MOST_LOG_BYTES = MIB
 MOST_LIVE_LOG_BYTES = 64 * MIB
 """Of a running test's log, on this computer. The longest of a test that ends have a few; what fills it goes round."""

@@ -11,13 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from lab.errors import CommandFailed
-from lab.machine import AgentProgram, Machine
+from lab.machine import GuestProgram, Machine
 
 LONGEST_SECONDS = 24 * 3600.0
 _HERE = Path(__file__).resolve().parent
-SUM_DATA = AgentProgram(_HERE / "sum_program.py", "sum-data")
-MARK_DATA = AgentProgram(_HERE / "mark_program.py", "mark-data")
-READ_PLACES = AgentProgram(_HERE / "read_program.py", "read-places")
+SUM_DATA = GuestProgram(_HERE / "sum_program.py", "sum-data")
+MARK_DATA = GuestProgram(_HERE / "mark_program.py", "mark-data")
+READ_PLACES = GuestProgram(_HERE / "read_program.py", "read-places")
 
 
 class DataVerdict(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab import faults
+from lab.arrays import faults
 from lab.arrays.stripes import ChunkKind
 from lab.errors import ArrayError
 from lab.microscope.areas import areas_of

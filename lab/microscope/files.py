@@ -15,14 +15,14 @@ from lab.arrays.filesystem import FileSystem
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.numbers import SizeBytes
 from lab.gates.own import decoded_json
-from lab.machine import AgentProgram
+from lab.machine import GuestProgram
 from lab.microscope.array_map import LocatedBlock, locate
 from lab.microscope.reading import read_shape
 from lab.session.session import LabSession
 from lab.session.site import file_system_on
 from lab.units import SECTOR_BYTES
 
-EXTENTS = AgentProgram(Path(__file__).with_name("extents_program.py"), "file-extents")
+EXTENTS = GuestProgram(Path(__file__).with_name("extents_program.py"), "file-extents")
 _FLAGS = {
     0x2: "not placed yet",
     0x4: "still in memory",

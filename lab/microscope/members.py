@@ -13,11 +13,11 @@ import msgspec
 from lab.arrays.names import md_path
 from lab.errors import CommandFailed, LabError
 from lab.gates.own import decoded_json
-from lab.machine import AgentProgram, Machine
+from lab.machine import GuestProgram, Machine
 from lab.microscope.reading import MappedArray
 from lab.units import SECTOR_BYTES, human_bytes
 
-MEMBERS = AgentProgram(Path(__file__).with_name("member_program.py"), "read-members")
+MEMBERS = GuestProgram(Path(__file__).with_name("member_program.py"), "read-members")
 MOST_BYTES = 32 * 1024 * 1024
 """Of one answer: an embedded kernel's line takes some seconds for so much."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab import faults
+from lab.arrays import faults
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.md import cannot_do_without

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from lab.fault_lab import campaign as campaigns
-from lab.fault_lab.campaign import Campaign
-from lab.fault_lab.campaign_record import begun_campaign
-from lab.fault_lab.generator import generated
-from lab.fault_lab.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
-from lab.fault_lab.history_steps import PlannedStep, Purpose
-from lab.fault_lab.judge import HistoryJudge
+from lab.faults import campaign as campaigns
+from lab.faults.campaign import Campaign
+from lab.faults.campaign_record import begun_campaign
+from lab.faults.generator import generated
+from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
+from lab.faults.history_steps import PlannedStep, Purpose
+from lab.faults.judge import HistoryJudge
 from tests.hardening.workbench import Bench, expect, promise
-from tests.unit.fault_lab.played_histories import PlayedByRule, host_in
+from tests.unit.faults.played_histories import PlayedByRule, host_in
 
 OPTIONS = "--name=x --filename=/dev/md0 --rw=randwrite --bs=4k --size=1G"
 JOB = "[x]\nfilename=/dev/md0\nrw=randwrite\nbs=4k\nsize=1G\n"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from lab.arrays.open_arrays import OpenArrays
 from lab.disks import Lab
-from lab.machine import AgentProgram
+from lab.machine import GuestProgram
 from lab.microscope.geometry import StripeCell
 from lab.microscope.picture import StripePicture
 from lab.microscope.reading import read_shape
 from tests.kernel.rig import DEVICE, NAME
 
-BYTES = AgentProgram(Path(__file__).with_name("numbers_program.py"), "numbers")
+BYTES = GuestProgram(Path(__file__).with_name("numbers_program.py"), "numbers")
 PPL = "--consistency-policy=ppl"
 OFFSET_KIB = 128
 MEMBER_KIB = 336

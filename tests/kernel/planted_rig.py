@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.disks.kernel_drives import CONTROL, NODE
-from lab.fault_lab.planted import PLANTED_SWITCH
-from lab.machine import AgentProgram, Machine
+from lab.faults.planted import PLANTED_SWITCH
+from lab.machine import GuestProgram, Machine
 from lab.units import KIB, MIB
 
 ARRAY = "/dev/md0"
@@ -23,7 +23,7 @@ PLAIN = "service=100000"
 SLOW_SECONDS = 5
 """For each request of a drive that is slow."""
 LONGEST_SYNC_SECONDS = 600
-PROGRAM = AgentProgram(Path(__file__).with_name("planted_program.py"), "planted-blocks")
+PROGRAM = GuestProgram(Path(__file__).with_name("planted_program.py"), "planted-blocks")
 
 
 @dataclass(slots=True)

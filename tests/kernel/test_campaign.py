@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from lab.fault_lab.campaign import Campaign, CampaignSummary, history_of
-from lab.fault_lab.campaign_record import begun_campaign
-from lab.fault_lab.findings import FindingStore
-from lab.fault_lab.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
-from lab.fault_lab.history_play import Arena, replayed
-from lab.fault_lab.history_steps import Purpose
-from lab.fault_lab.known import NEW_PART
-from lab.fault_lab.oracle_controls import failed_controls
-from lab.fault_lab.place import with_own_kernel
-from lab.fault_lab.planted import find_planted_bug
+from lab.faults.campaign import Campaign, CampaignSummary, history_of
+from lab.faults.campaign_record import begun_campaign
+from lab.faults.findings import FindingStore
+from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
+from lab.faults.history_play import Arena, replayed
+from lab.faults.history_steps import Purpose
+from lab.faults.known import NEW_PART
+from lab.faults.oracle_controls import failed_controls
+from lab.faults.place import with_own_kernel
+from lab.faults.planted import find_planted_bug
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]

@@ -15,6 +15,8 @@ TYPED = ("1", "5", "10")
 """With few lines, with names of arrays, and with the longest lines; the other drills differ in what is typed alone."""
 
 
+# Longer than the limit of one step's lines, so that a step that hangs is named.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", catalogue().values(), ids=catalogue())
 def test_every_verdict_is_fair(path: Path) -> None:
     problems = [problem for ended in play_all(ready(read_drill(path), path, SEED)) for problem in ended.problems]

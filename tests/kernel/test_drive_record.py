@@ -9,8 +9,8 @@ import pytest
 
 from lab.disks.kernel_drives import CONTROL
 from lab.errors import LabError
-from lab.fault_lab.place import FaultPlace, open_place
-from lab.fault_lab.record_program import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record
+from lab.faults.guest.record import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record
+from lab.faults.place import FaultPlace, open_place
 from lab.machine import Host, Machine, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

@@ -8,20 +8,19 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.fault_lab.files import (
+from lab.faults.files import (
     DRIVE_BYTES,
-    FILES,
     FilesRecording,
     chosen_cuts,
     judged_again,
     judged_points,
     record_files,
 )
-from lab.fault_lab.files_arrays import find_files_array
-from lab.fault_lab.files_points import PointsTotal
-from lab.fault_lab.place import FaultPlace, open_place
-from lab.fault_lab.program import run_program
-from lab.fault_lab.record_program import KINDS
+from lab.faults.files_arrays import find_files_array
+from lab.faults.files_points import PointsTotal
+from lab.faults.guest.record import KINDS
+from lab.faults.place import FaultPlace, open_place
+from lab.faults.program import FILES, run_program
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

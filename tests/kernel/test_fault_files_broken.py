@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.fault_lab.blocks_program import told_by
-from lab.fault_lab.files import DRIVE_BYTES, FILES, FilesRecording, judged_points
-from lab.fault_lab.files_ledger_program import FILE_BLOCKS, FileLedger
-from lab.fault_lab.files_points import FilePoint
-from lab.fault_lab.place import FaultPlace, open_place
-from lab.fault_lab.program import run_program
-from lab.fault_lab.record_program import DRIVE_WRITE, EVERYTHING, Request, chosen_cut
+from lab.faults.files import DRIVE_BYTES, FilesRecording, judged_points
+from lab.faults.files_points import FilePoint
+from lab.faults.guest.blocks import told_by
+from lab.faults.guest.files_ledger import FILE_BLOCKS, FileLedger
+from lab.faults.guest.record import DRIVE_WRITE, EVERYTHING, Request, chosen_cut
+from lab.faults.place import FaultPlace, open_place
+from lab.faults.program import FILES, run_program
 from lab.machine import Host, parse_target
 from tests.kernel.test_fault_files import recorded
 

@@ -20,10 +20,9 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, open_lab
 from lab.errors import LabError, MachineLost
-from lab.fault_lab.files import FILES
-from lab.fault_lab.oracle import Loss, Oracle
-from lab.fault_lab.oracle_verdict import blocks_beside_loads
-from lab.fault_lab.program import run_program
+from lab.faults.oracle import Loss, Oracle
+from lab.faults.oracle_verdict import blocks_beside_loads
+from lab.faults.program import FILES, run_program
 from lab.machine import Host, parse_target
 from lab.session.load import Load
 from lab.session.session import LabSession, open_session

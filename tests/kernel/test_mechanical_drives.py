@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from lab import faults
+from lab.arrays import faults
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import DeviceRefused, LabError
 from lab.measure.calibration import reader

@@ -11,7 +11,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks.inventory import READ_HEADS
 from lab.errors import ArrayError, LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
-from lab.machine import AgentProgram
+from lab.machine import GuestProgram
 from lab.measure.job import Measured
 from lab.measure.programs import DataVerdict
 from lab.session import breaking
@@ -144,7 +144,7 @@ def test_a_mark_whose_replacement_breaks_off_calls_nothing_changed(
 
     call = session.machine.call
 
-    def lost(program: AgentProgram, arguments: Sequence[str] = (), **more: float) -> str:
+    def lost(program: GuestProgram, arguments: Sequence[str] = (), **more: float) -> str:
         # What lies on the array is looked at first.
         if program is READ_HEADS:
             return call(program, arguments, **more)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import MachineLost
-from lab.machine import AgentProgram, EmbeddedOptions, Machine, open_machine, parse_target
+from lab.machine import EmbeddedOptions, GuestProgram, Machine, open_machine, parse_target
 from lab.machine.disk_rescue import LOOK_SECONDS, RESCUED, STILL_LOOKS
 from lab.machine.stand_still import KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS
 from tests.kernel.test_machine import host_at, processes_of, record_of, sparse_disks
@@ -66,7 +66,7 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
         machine.run(["true"])
         # Loading it runs what stands in it, on the agent's only thread.
         with kept_as_lost(state, r"is hung: it runs, but its agent"):
-            machine.call(AgentProgram(hanging, "hanging"), ())
+            machine.call(GuestProgram(hanging, "hanging"), ())
     kept = next((state / KEPT_FOLDER).iterdir()).read_text(encoding="utf-8")
     assert "management console, version: Linux raidlab" in kept
     assert "Show Blocked State" in kept

@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from lab.disks.head_program import bytes_each
 from lab.disks.inventory import READ_HEADS
 from lab.errors import CommandFailed, LabError, MachineLost
-from lab.machine.api import AgentProgram, CommandResult, Machine, MachineFacts, RawSample, SampleRequest, TypedCommand
+from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, SampleRequest, TypedCommand
+from lab.machine.guest_program import Change, GuestProgram, unchanged
 
 FACTS = MachineFacts(
     target="fake:",
@@ -172,8 +173,11 @@ class FakeMachine:
     ) -> FakeRunningCommand:
         return FakeRunningCommand(self._execute(tuple(argv), stdin_text))
 
-    def call(self, program: AgentProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
-        said = self.run(program.told(arguments)).stdout
+    def install(self, program: GuestProgram, change: Change = unchanged) -> str:
+        return f"/run/raidlab/{program.name}"
+
+    def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
+        said = self.run(program.argv_of_call(arguments)).stdout
         if said or program is not READ_HEADS:
             return said
         # Disks of which nobody said what they carry are blank.

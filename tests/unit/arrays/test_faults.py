@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab import faults
+from lab.arrays import faults
 from lab.arrays import members as member_plans
 from lab.disks import DiskKind, LabDisk
 from lab.errors import DeviceRefused, SpecError

@@ -11,10 +11,10 @@ import pytest
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
-from lab.fault_lab.facts import FactCheck
-from lab.fault_lab.point_store import StoredPoints
-from lab.fault_lab.promise import PointJudgement
-from lab.fault_lab.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.faults.facts import FactCheck
+from lab.faults.point_store import StoredPoints
+from lab.faults.promise import PointJudgement
+from lab.faults.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 from lab.lessons import engine
 from lab.lessons.course import built_in_course, words_in
 from lab.lessons.ready import ReadyLesson

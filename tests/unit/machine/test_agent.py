@@ -16,7 +16,8 @@ import pytest
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.host.clock import HostClock, wait_for
-from lab.machine.api import AgentProgram, CommandResult, MachineFacts, SampleRequest
+from lab.machine import GuestProgram
+from lab.machine.api import CommandResult, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel
 from lab.machine.remote import ChannelMachine
@@ -141,12 +142,12 @@ def main(arguments, is_stopped):
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> AgentProgram:
+def program(tmp_path: Path) -> GuestProgram:
     (tmp_path / "program.py").write_text(PROGRAM)
-    return AgentProgram(tmp_path / "program.py", "trial")
+    return GuestProgram(tmp_path / "program.py", "trial")
 
 
-def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHere, program: AgentProgram) -> None:
+def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHere, program: GuestProgram) -> None:
     seen: list[CommandResult] = []
     here.machine.on_command(seen.append)
     # The second call finds the program there.
@@ -161,7 +162,7 @@ def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHer
 
 @pytest.mark.parametrize(("what", "said"), [("fail", "/dev/md0: gone"), ("crash", "SystemExit('/dev/md0')")])
 def test_a_program_that_fails_says_why_and_the_agent_lives_on(
-    machine: ChannelMachine, program: AgentProgram, what: str, said: str
+    machine: ChannelMachine, program: GuestProgram, what: str, said: str
 ) -> None:
     with pytest.raises(CommandFailed) as failed:
         machine.call(program, (what, "/dev/md0"))
@@ -170,7 +171,7 @@ def test_a_program_that_fails_says_why_and_the_agent_lives_on(
 
 
 def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over(
-    machine: ChannelMachine, program: AgentProgram, tmp_path: Path
+    machine: ChannelMachine, program: GuestProgram, tmp_path: Path
 ) -> None:
     told = tmp_path / "told"
     late: list[LabError] = []
@@ -193,7 +194,7 @@ def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over
         time.sleep(0.01)
 
 
-def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHere, program: AgentProgram) -> None:
+def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHere, program: GuestProgram) -> None:
     assert here.machine.call(program, ("quick", "")).startswith("quick ")
     here.channel.request("call", program="trial", arguments=["wait", "/nowhere/told"])
     here.channel.close()

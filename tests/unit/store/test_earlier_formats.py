@@ -17,13 +17,13 @@ import pytest
 from lab.drills.case import DrillCase, DrillStore
 from lab.drills.exam import begin_exam
 from lab.errors import DrillError
-from lab.fault_lab import oracle
-from lab.fault_lab.campaign_record import SeedDone, resumed_campaign
-from lab.fault_lab.fault_store import load_run, stored_runs
-from lab.fault_lab.findings import FindingStore
-from lab.fault_lab.generator import generated
-from lab.fault_lab.point_store import stored_points
-from lab.fault_lab.verdict import FaultVerdict
+from lab.faults import oracle
+from lab.faults.campaign_record import SeedDone, resumed_campaign
+from lab.faults.fault_store import load_run, stored_runs
+from lab.faults.findings import FindingStore
+from lab.faults.generator import generated
+from lab.faults.point_store import stored_points
+from lab.faults.verdict import FaultVerdict
 from lab.machine import Host
 from lab.md_tests.judging import SuiteOutcome
 from lab.md_tests.record import SuiteJournal, SuiteRun, suite_runs

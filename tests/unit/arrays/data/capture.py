@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab import faults
+from lab.arrays import faults, state
 from lab.arrays import operations as ops
-from lab.arrays import state
 from lab.arrays.filesystem import FileSystem, check, free_bytes, make, mount, mount_point, unmount
 from lab.arrays.levels import usable_bytes
 from lab.arrays.names import md_path

@@ -1,0 +1,382 @@
+"""Campaigns: histories of many seeds on machines side by side, each judged.
+
+What is found is kept at once, and then replayed alone and shrunk.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from lab.errors import LabError, ResultError
+from lab.faults.campaign_record import CampaignJournal, SeedDone
+from lab.faults.evidence import gathered, record_of, script_of, seen_lines
+from lab.faults.findings import FindingRecord, FindingStore
+from lab.faults.generator import generated
+from lab.faults.history import Bounds, FaultHistory, FindingId, kept_word, parse_id, part_of
+from lab.faults.history_play import Arena, HistoryOutcome, play, replayed
+from lab.faults.place import with_own_kernel
+from lab.faults.shrink import MOST_PLAYS, Shrinker
+from lab.gates.decoding import decode_json
+from lab.machine import Host, parse_target
+
+BATCH = 20
+"""Histories that one machine plays."""
+WORKERS = 2
+JOIN_SECONDS = 0.2
+Calls = Callable[[str, bytes], bytes]
+"""Calls ``module:name`` with bytes, on another process or computer, and gives its answer."""
+PLAY = "lab.faults.campaign:play_asked"
+WITHOUT_PLANTED = "shows without the planted bug too"
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignHooks:
+    """Who is told: words for people; how many seeds are done of how many (0: nobody knows)."""
+
+    notice: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _wanted: None
+
+
+class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign came to."""
+
+    run: str
+    seeds: int
+    seconds: float
+    histories_per_second: float
+    explained: dict[str, int]
+    said_no: dict[str, int]
+    findings: tuple[FindingRecord, ...]
+    found_after_seconds: float | None = None
+    """When the first finding was seen."""
+    is_complete: bool = True
+
+
+@dataclass
+class Campaign:
+    """One that goes on until its seeds or its time are over, or, with ``stops_at_first``, until something is found."""
+
+    journal: CampaignJournal
+    arena: Arena
+    hooks: CampaignHooks = field(default_factory=CampaignHooks)
+    workers: int = WORKERS
+    shrinks: bool = True
+    stops_at_first: bool = False
+    most_plays: int = MOST_PLAYS
+    calls: Calls | None = None
+    """Where histories are played, if not here. What they show is looked into here."""
+
+    def __post_init__(self) -> None:
+        run = self.journal.run
+        self.bounds = Bounds(run.level, run.policy)
+        self.store = FindingStore(self.arena.host)
+        self.said_no: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._hunt = threading.Lock()
+        self._seeds = self._undone()
+        self._over, self._stopped = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._began = 0.0
+        self._played = 0
+        self._left: list[FindingRecord] = []
+        self._found_after: float | None = None
+
+    def _undone(self) -> Iterator[int]:
+        run = self.journal.run
+        seed = run.first
+        while not run.seeds or seed < run.first + run.seeds:
+            if seed not in self.journal.done:
+                yield seed
+            seed += 1
+
+    def run(self) -> CampaignSummary:
+        """Until it is over. Raises what made it end early; all that was found until then is kept."""
+        self._began = time.monotonic()
+        self.store.remove_leftovers()
+        self._left = self._left_by_an_earlier_part()
+        if self.stops_at_first and self.journal.findings:
+            self._over.set()
+        # Not Thread.join(): a signal that is raised out of it leaves a living thread marked as ended (CPython 3.11).
+        begun: list[threading.Event] = []
+        try:
+            for number in range(self.workers):
+                is_over = threading.Event()
+                thread = threading.Thread(target=self._work, args=(is_over,), name=f"raidlab-campaign-{number}")
+                begun.append(is_over)
+                thread.start()
+            for is_over in begun:
+                while not is_over.wait(JOIN_SECONDS):
+                    self._look_at_time()
+        finally:
+            self._stopped.set()
+            for is_over in begun:
+                is_over.wait()
+        if self._failure:
+            raise self._failure
+        return self.summary()
+
+    def summary(self) -> CampaignSummary:
+        """What it has come to so far."""
+        seconds = time.monotonic() - self._began
+        mine = set(self.journal.findings)
+        kept = {
+            each.record.id: each.record
+            for each in self.store.all()
+            if each.record.id in mine or each.record.shrunk_from in mine
+        }
+        wanted = self.journal.run.seeds
+        return CampaignSummary(
+            run=self.journal.run.id,
+            seeds=len(self.journal.done),
+            seconds=round(seconds, 1),
+            histories_per_second=round(self._played / seconds, 2) if seconds else 0.0,
+            explained=dict(sorted(self.journal.explained.items())),
+            said_no={str(word): count for word, count in sorted(self.said_no.items())},
+            findings=tuple(kept.values()),
+            found_after_seconds=self._found_after,
+            is_complete=not wanted or len(self.journal.done) >= wanted,
+        )
+
+    def _look_at_time(self) -> None:
+        limit = self.journal.run.seconds
+        if limit and time.monotonic() - self._began > limit:
+            self._over.set()
+
+    def _is_over(self) -> bool:
+        """Whether no more histories are to be played; what was found is looked into all the same."""
+        return self._over.is_set() or self._stopped.is_set()
+
+    def _work(self, is_over: threading.Event) -> None:
+        try:
+            while not self._stopped.is_set() and (rest := self._take_left()):
+                self._investigate(rest)
+            while not self._is_over() and (seeds := self._next_batch()):
+                found = self._play_batch(seeds)
+                for record, before in found:
+                    if not self._stopped.is_set():
+                        self._investigate(record, before)
+        except BaseException as error:  # told by the thread that waits
+            self._failure = self._failure or error
+            self._stopped.set()
+        finally:
+            is_over.set()
+
+    def _left_by_an_earlier_part(self) -> list[FindingRecord]:
+        """What was found and not looked into. Its seeds count as done: none is played beside the look at it."""
+        left = []
+        for each in self.store.all():
+            if each.record.run == self.journal.run.id and each.record.status == "found":
+                left.append(each.record)
+                if each.history.seed not in self.journal.done:
+                    self.journal.add(SeedDone(each.history.seed, each.record.id, dict(each.record.explained)))
+        return left
+
+    def _is_mine(self, finding_id: str) -> bool:
+        """Whether no other campaign has found and kept the same."""
+        kept = self.store.find(finding_id)
+        return kept is not None and kept.record.run == self.journal.run.id
+
+    def _take_left(self) -> FindingRecord | None:
+        with self._lock:
+            return self._left.pop() if self._left else None
+
+    def _next_batch(self) -> list[int]:
+        """Seeds one after the other, so that an id can tell what was played before."""
+        with self._lock:
+            batch: list[int] = []
+            for seed in self._seeds:
+                if batch and seed != batch[-1] + 1:
+                    self._seeds = _and_then(seed, self._seeds)
+                    break
+                batch.append(seed)
+                if len(batch) == BATCH:
+                    break
+            return batch
+
+    def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
+        """Play these, on as many machines as it takes; what was found, with how many were played before it."""
+        found: list[tuple[FindingRecord, int]] = []
+        for before, outcome in self._played_elsewhere(seeds) if self.calls else self._played_here(seeds):
+            if record := self._judged(outcome):
+                found.append((record, before))
+        return found
+
+    def _judged(self, outcome: HistoryOutcome) -> FindingRecord | None:
+        """What is kept of a history; of a hunt for one finding only the first that counts."""
+        if not (self.stops_at_first and outcome.differences):
+            return self._keep(self._due_to_the_planted(outcome))
+        with self._hunt:
+            if self._over.is_set():
+                return None
+            record = self._keep(self._due_to_the_planted(outcome))
+            if record:
+                self._over.set()
+            return record
+
+    def _played_here(self, seeds: list[int]) -> Iterator[tuple[int, HistoryOutcome]]:
+        return played_batch(self.arena, self.bounds, seeds, self._is_over)
+
+    def _played_elsewhere(self, seeds: list[int]) -> list[tuple[int, HistoryOutcome]]:
+        assert self.calls is not None
+        run = self.journal.run
+        asked = _BatchAsked(
+            target=str(self.arena.target), level=run.level, policy=run.policy, planted=run.planted, seeds=seeds
+        )
+        # From a worker that has this very program.
+        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(PLAY, msgspec.json.encode(asked)))
+        return answer
+
+    def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:
+        """With a planted bug, without the differences that the same history also shows while no bug is planted."""
+        if not (self.arena.planted and outcome.differences):
+            return outcome
+        shown = self._shown_without_planted(outcome.history)
+        due = tuple(each for each in outcome.differences if each.kind not in shown)
+        if len(due) == len(outcome.differences):
+            return outcome
+        kinds = ", ".join(sorted(outcome.kinds & shown))
+        self.hooks.notice(f"seed {outcome.history.seed}: {kinds}: {WITHOUT_PLANTED}, and does not count")
+        explained = outcome.explained + Counter({WITHOUT_PLANTED: len(outcome.differences) - len(due)})
+        return replace(outcome, differences=due, explained=explained)
+
+    def _shown_without_planted(self, history: FaultHistory, earlier: Sequence[FaultHistory] = ()) -> frozenset[str]:
+        """The kinds of differences that a history shows on the same kernel with no bug switched on."""
+        return replayed(replace(self.arena, is_control=True), history, earlier).kinds
+
+    def _keep(self, outcome: HistoryOutcome) -> FindingRecord | None:
+        """Note a history, and before that what it has shown."""
+        seed, record = outcome.history.seed, None
+        if outcome.differences:
+            finding_id = FindingId(self.bounds, seed, self.arena.planted)
+            kind = outcome.differences[0].kind
+            record = record_of(finding_id, outcome, kind, self.arena, status="found", run=self.journal.run.id)
+            self._store(record, outcome.history, {"seen.jsonl": seen_lines(outcome)})
+            self.hooks.notice(f"{record.id}: {record.kind}: {record.text}")
+        with self._lock:
+            if record and self._found_after is None:
+                self._found_after = round(time.monotonic() - self._began, 1)
+            self.journal.add(SeedDone(seed, record.id if record else "", dict(outcome.explained)))
+            self.said_no.update(outcome.said_no)
+            self._played += 1
+            self.hooks.progress(len(self.journal.done), self.journal.run.seeds)
+        return record
+
+    def _store(self, record: FindingRecord, history: FaultHistory, files: dict[str, bytes]) -> None:
+        try:
+            self.store.keep(record, history, {**files, "commands.sh": script_of(record, history)})
+        except ResultError as error:
+            raise ResultError(
+                f"{error.message}; it was '{record.kind}' of {record.id}, which replays without being kept",
+                hint=f"{error.hint}; then: raidlab fault replay {record.id}",
+            ) from error
+
+    def _investigate(self, record: FindingRecord, before: int = 0) -> None:
+        """Replay it alone, shrink it, and keep the smallest with all evidence in place of what was kept."""
+        whole = generated(parse_id(record.id).seed, self.bounds)
+        try:
+            outcome = replayed(self.arena, whole)
+            earlier: list[FaultHistory] = []
+            if record.kind not in outcome.kinds and before:
+                earlier = [generated(seed, self.bounds) for seed in range(whole.seed - before, whole.seed)]
+                outcome = replayed(self.arena, whole, earlier)
+            if record.kind not in outcome.kinds:
+                self._store(
+                    msgspec.structs.replace(record, status="unsteady"), whole, {"seen.jsonl": seen_lines(outcome)}
+                )
+                self.hooks.notice(f"{record.id}: not reproducible")
+                return
+            steps = [whole] if earlier or not self.shrinks else self._shrunk(record, whole, outcome)
+            if not self._stopped.is_set():
+                self._keep_smallest(record, whole, steps, earlier)
+        except LabError as error:
+            if isinstance(error, ResultError) or self._stopped.is_set():
+                raise
+            self.hooks.notice(f"{record.id} could not be looked into: {error.message}")
+
+    def _shrunk(self, record: FindingRecord, whole: FaultHistory, outcome: HistoryOutcome) -> list[FaultHistory]:
+        def tell(history: FaultHistory) -> None:
+            self.hooks.notice(f"{record.id}: {history.operations} operations, {history.writes} writes show it too")
+
+        stopped = self._stopped.is_set
+        shrinker = Shrinker(self.arena, record.kind, most_plays=self.most_plays, is_stopped=stopped, on_progress=tell)
+        shrinker.shrink(whole, outcome)
+        return shrinker.steps
+
+    def _keep_smallest(
+        self, record: FindingRecord, whole: FaultHistory, steps: list[FaultHistory], earlier: list[FaultHistory]
+    ) -> None:
+        """The smallest that also shows it on a machine of its own."""
+        for history in reversed(steps):
+            evidence = gathered(self.arena, history, earlier)
+            is_shown = record.kind in evidence.outcome.kinds
+            if is_shown and self.arena.planted and history != whole:
+                # What is left of a history may show the same for another reason.
+                is_shown = record.kind not in self._shown_without_planted(history, earlier)
+            if is_shown:
+                kept = kept_word(whole, history) if history != whole else ""
+                finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), kept)
+                status = "shrunk" if kept else "confirmed"
+                more = {
+                    "run": record.run,
+                    "replays": 2,
+                    "shrunk_from": "" if str(finding_id) == record.id else record.id,
+                }
+                final = record_of(finding_id, evidence.outcome, record.kind, self.arena, status=status, **more)
+                self._store(final, history, evidence.files)
+                if final.id != record.id and self._is_mine(record.id):
+                    self.store.remove(record.id)
+                self.hooks.notice(f"kept as {final.id}: {final.operations} operations, {final.writes} writes")
+                return
+
+
+def played_batch(
+    arena: Arena, bounds: Bounds, seeds: list[int], is_over: Callable[[], bool]
+) -> Iterator[tuple[int, HistoryOutcome]]:
+    """The outcome of each, on as many machines as it takes, with how many were played before it on its machine."""
+    while seeds and not is_over():
+        with arena.opened() as place:
+            histories = [generated(seed, bounds) for seed in seeds]
+            done = 0
+            for outcome in play(place, histories, change=arena.change, is_stopped=is_over):
+                yield done, outcome
+                done += 1
+        if not done:
+            break
+        seeds = seeds[done:]
+
+
+class _BatchAsked(msgspec.Struct, frozen=True, kw_only=True):
+    target: str
+    level: str
+    policy: str
+    planted: int
+    seeds: list[int]
+
+
+def play_asked(payload: bytes) -> bytes:
+    """On a worker of a cluster: a batch, as it is asked for by a campaign elsewhere."""
+    asked = decode_json(payload, _BatchAsked)
+    host = Host.real("raidlab fault campaign")
+    arena = Arena(with_own_kernel(parse_target(asked.target), host), host, asked.planted)
+    outcomes = played_batch(arena, Bounds(asked.level, asked.policy), asked.seeds, lambda: False)
+    # Of histories that show nothing, nobody looks at the documents.
+    return pickle.dumps([(done, each if each.differences else replace(each, documents=())) for done, each in outcomes])
+
+
+def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]:
+    """What an id alone says: the history, and those that the machine plays before it."""
+    whole = generated(finding_id.seed, finding_id.bounds)
+    earlier = [generated(whole.seed - each, finding_id.bounds) for each in range(finding_id.before, 0, -1)]
+    return (part_of(whole, finding_id.kept) if finding_id.kept else whole), earlier
+
+
+def _and_then(seed: int, rest: Iterator[int]) -> Iterator[int]:
+    yield seed
+    yield from rest

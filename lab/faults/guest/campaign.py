@@ -1,0 +1,397 @@
+"""Plays the histories of a campaign: what the player can do, and what only random histories ask for.
+
+A process on the machine, the last of several files joined to one program (lab/faults/program.py), standard library
+alone. Its job is the player's; each history begins with ``begin``, so that no trace of an
+earlier one is left. What cannot be carried out any more (a write to an array that is not there) is told and is no end:
+what it means, whoever judges knows.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from lab.faults.guest.arrays import (
+    START_DEGRADED,
+    STOP_ARRAY,
+    MemberLabel,
+    pause,
+    read_text,
+    skip_modprobe,
+    write_text,
+    wrong_rows,
+)
+from lab.faults.guest.cuts import steady_cut
+from lab.faults.guest.ledger import ACKNOWLEDGED, Ledger
+from lab.faults.guest.player import Player, command, drives, read_record
+from lab.faults.guest.writer import ALL_BAD
+
+# linux/raid/md_u.h, linux/fs.h
+SET_DISK_FAULTY, HOT_REMOVE_DISK, BLKDISCARD = 0x929, 0x922, 0x1277
+MANAGED = {"fail": SET_DISK_FAULTY, "remove": HOT_REMOVE_DISK}
+EVEN_SECONDS = 4
+"""Each history begins when the machine's clock is a multiple of so many seconds: md's timers then stand alike."""
+STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
+COMMAND_SECONDS = 60.0
+CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
+"""So long md must have had nothing to do: what it begins next it tells only once superblocks are written, which a slow
+drive takes its time for.
+"""
+STRANGER = re.compile(r"superblock on (\S+) doesn't match others")
+LOOKS = 3
+"""At what md says, where it changes while it is looked at."""
+MOST_OF_LOG = 65536
+TROUBLE = ("WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "blocked for more than", "kernel BUG", "refcount")
+STATE = (
+    "array_state",
+    "degraded",
+    "sync_action",
+    "mismatch_cnt",
+    "raid_disks",
+    "resync_start",
+    "reshape_position",
+    "component_size",
+)
+
+
+def has_label(node: str) -> bool:
+    """Whether a drive has a superblock that can be read."""
+    try:
+        MemberLabel(node)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def only_durable(events: list[list[Any]]) -> Ledger:
+    """The ledger after a power cut: what no flush had made durable counts as never acknowledged, also later."""
+    before = Ledger(events)
+    flushed = max((each["came"] for each in before.flushes.values() if each["ended"]), default=0)
+    lost = {number for number, each in before.writes.items() if each["ended"] >= flushed and not each["through"]}
+    return Ledger([each for each in events if each[0] != ACKNOWLEDGED or each[1] not in lost])
+
+
+class CampaignPlayer(Player):
+    """One history.
+
+    ``job`` as the player's; ``geometries`` is a list of them, each with its ``members`` and ``size_kib``.
+    """
+
+    most_bad = ALL_BAD
+    """Each bad block is judged."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        super().__init__(job)
+        self.has_lost = self.is_unsettled = False
+        self.log_fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self.log_fd, 0, os.SEEK_END)
+
+    def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
+        """Blank drives, at their own pace, not recorded; with ``junk`` so many bytes of each are noise."""
+        drives("forget")
+        self.do_all_right(numbers)
+        for number in numbers:
+            drives(f"still {number}")
+            queue = f"/sys/block/drive{number}/queue"
+            if read_text(f"{queue}/discard_max_bytes") == "0":
+                write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
+            fd = os.open(f"/dev/drive{number}", os.O_RDWR)
+            try:
+                size = os.lseek(fd, 0, os.SEEK_END)
+                fcntl.ioctl(fd, BLKDISCARD, struct.pack("<QQ", 0, size))
+            finally:
+                os.close(fd)
+            if junk:
+                start = hashlib.shake_128(f"{junk}:{number}".encode()).digest(65536)
+                noise = b"".join(start[turn:] + start[:turn] for turn in range(0, length // 64, 1024))
+                self.put(f"/dev/drive{number}", 0, noise[:length])
+        now = time.monotonic()
+        pause(EVEN_SECONDS - now % EVEN_SECONDS)
+        return {}
+
+    def do_all_right(self, numbers: list[int]) -> dict[str, Any]:
+        """Every drive answers, at its own pace."""
+        for number in numbers:
+            drives(f"plug {number}")
+            drives(f"pace {number} 0")
+        return {}
+
+    def do_manage(self, verb: str, node: str) -> dict[str, Any]:
+        """Fail or remove a member, by the request that mdadm makes."""
+        try:
+            fd = os.open(self.node, os.O_RDWR)
+        except OSError as error:
+            return {"refused": str(error.strerror)}
+        try:
+            for _ in range(STOP_TRIES):
+                try:
+                    fcntl.ioctl(fd, MANAGED[verb], os.stat(node).st_rdev)
+                    return {"refused": ""}
+                except OSError as error:
+                    if verb == "fail" or error.errno != errno.EBUSY:
+                        return {"refused": str(error.strerror)}
+                # md lets a failed member go once nothing of it is under way, as mdadm waits for too (Manage_remove).
+                pause(STOP_PAUSE_SECONDS)
+            return {"refused": "busy"}
+        finally:
+            os.close(fd)
+
+    def do_open(self, path: str, mix: dict[str, int]) -> dict[str, Any]:
+        """The oracle's writer; an array that is not there is told."""
+        try:
+            return super().do_open(path, mix)
+        except OSError as error:
+            return {"absent": str(error.strerror)}
+
+    def do_load(self, writes: Sequence[Sequence[int]], depth: int) -> dict[str, Any]:
+        """Writes, each ``[first block, blocks, past all caches]``, a flush if it has no blocks; some stay under way."""
+        if not self.writer:
+            return {"absent": "no writer"}
+        for first, count, is_through in writes:
+            while len(self.writer.under_way) >= depth or (count and self.writer.is_busy(first, count)):
+                self.writer.reap(1)
+            if count:
+                self.writer.write(first, count, is_through=bool(is_through))
+            else:
+                self.writer.flush()
+        self.writer.reap(0)
+        return {"events": len(self.ledger.events), "failures": self.writer.failures}
+
+    def do_rewrite(self, blocks: Sequence[int]) -> dict[str, Any]:
+        """These blocks again, one by one, and a flush."""
+        if not self.writer:
+            return {"absent": "no writer"}
+        before = self.writer.failures
+        for block in blocks:
+            self.writer.drain()
+            self.writer.write(block, 1)
+        self.do_flush()
+        return {"failures": self.writer.failures - before}
+
+    def do_fill(self) -> dict[str, Any]:
+        """A generation of every block, flushed; ``failures`` counts those of this alone."""
+        if not self.writer:
+            return {"absent": "no writer"}
+        self.writer.drain()
+        before = self.writer.failures
+        self.writer.fill()
+        return {"failures": self.writer.failures - before}
+
+    def do_drain(self) -> dict[str, Any]:
+        """Wait for what is under way."""
+        return super().do_drain() if self.writer else {"absent": "no writer"}
+
+    def do_halt(self) -> dict[str, Any]:
+        """The writer lets go, and the array is stopped in good order."""
+        self.do_close()
+        return {"refused": self.stopped()}
+
+    def stopped(self) -> str:
+        reason = ""
+        for _ in range(STOP_TRIES):
+            try:
+                fd = os.open(self.node, os.O_RDWR)
+            except OSError:
+                return ""
+            try:
+                fcntl.ioctl(fd, STOP_ARRAY, 0)
+                return ""
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    return ""
+                reason = str(error.strerror)
+            finally:
+                os.close(fd)
+            pause(STOP_PAUSE_SECONDS)
+        return reason
+
+    def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
+        """The power fails: the drives come to hold what they might hold at this moment, and what came later is undone.
+
+        Requests in flight are allowed to complete first: a power cut brings no error of a drive either. ``open``: the
+        blocks of which several generations may be there.
+        """
+        seen = self.state()
+        known = len(self.ledger.events)
+        os.write(self.mark_fd, f"mark {known}".encode())
+        if self.writer:
+            self.writer.mark_fd = -1
+        self.do_close()
+        refused = self.stopped()
+        record = read_record()
+        at = record.marks[-1][0]
+        os.close(self.mark_fd)
+        self.mark_fd = -1
+        cut = steady_cut(record, at, kind, seed)
+        for number, words in cut.lists(record, numbers).items():
+            drives(f"plug {number}")
+            drives(f"restore {number} {words}".rstrip())
+        # What came to its end after the power had gone, did so for nobody; and what was not flushed, may be lost.
+        self.ledger = only_durable(self.ledger.events[:known])
+        self.is_unsettled = True
+        return {"cut": cut.word(), "refused": refused, "requests": len(record.requests), **self.do_unsure(), **seen}
+
+    def do_unsure(self) -> dict[str, Any]:
+        """The blocks of which a write failed or is under way."""
+        return {"open": [block for block, versions in self.ledger.allowed().items() if len(versions) > 1]}
+
+    def do_idle(self, seconds: float = 120.0) -> dict[str, Any]:
+        """Until md has had nothing to do for a while."""
+        waited, calm, step = 0.0, 0.0, 0.02
+        while calm < CALM_SECONDS and waited < seconds:
+            is_idle = read_text(f"{self.folder}/sync_action") in ("idle", "")
+            step = CALM_PAUSE_SECONDS if is_idle else min(step * 1.3, CALM_PAUSE_SECONDS)
+            pause(step)
+            waited += step
+            calm = calm + step if is_idle else 0.0
+        return {"idle": calm >= CALM_SECONDS, **self.state()}
+
+    def do_check(self) -> dict[str, Any]:
+        """The oracle's verdict; an array that is not there is told."""
+        try:
+            return super().do_check()
+        except OSError as error:
+            return {"absent": str(error.strerror), **self.state()}
+
+    def do_settle(self) -> dict[str, Any]:
+        """As the player's, after a power cut alone: what is under way ends first."""
+        if not self.is_unsettled:
+            return {}
+        if self.writer:
+            # What is seen must be there for good, also after another cut.
+            self.do_flush()
+        self.is_unsettled = False
+        try:
+            seen = super().do_settle()
+        except OSError as error:
+            return {"absent": str(error.strerror)}
+        self.has_lost = bool(seen["bad"])
+        return {**seen, **self.state()}
+
+    def do_heal(self) -> dict[str, Any]:
+        """A generation of every block where a power cut has spoiled some, or where what was written is not sure."""
+        if self.has_lost or read_text(f"{self.folder}/degraded") not in ("", "0"):
+            return self.do_fill()
+        return {}
+
+    def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
+        """Start the array by mdadm from all of these drives that have a superblock; by force if refused and allowed."""
+        nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
+        labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
+        done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
+        while (other := STRANGER.search(done["output"])) and other[1] in nodes:
+            # One that failed before the array got another shape: mdadm wants it left out by whoever names drives.
+            nodes.remove(other[1])
+            done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
+        seen: dict[str, Any] = {"nodes": nodes, **done}
+        # mdadm does not mark a RAID 4 without its parity member as clean (enough() in util.c), and md refuses it then:
+        # md itself must be told to start.
+        for way in ("--force", START_DEGRADED) if is_forced else ():
+            if self.is_running():
+                break
+            self.stopped()
+            if way == START_DEGRADED:
+                write_text(START_DEGRADED, "1")
+            again = command(["mdadm", "--assemble", self.node, "--run", "--force", *nodes], COMMAND_SECONDS)
+            write_text(START_DEGRADED, "0")
+            seen = {"nodes": nodes, "forced": way, "refusal": done["output"], **again}
+        if not self.is_running():
+            self.stopped()
+        return {**seen, "labels": labels, **self.state()}
+
+    def is_running(self) -> bool:
+        return read_text(f"{self.folder}/array_state") not in ("", "clear", "inactive")
+
+    def do_spoil(self, node: str, at: int, length: int) -> dict[str, Any]:
+        """Bytes of a member's data turned over while the array is stopped, ``at`` from where its data begin."""
+        offset = read_text(f"{self.folder}/dev-{os.path.basename(node)}/offset")
+        refused = self.do_halt()["refused"]
+        if not offset or refused:
+            return {"refused": refused or "no member"}
+        return self.do_flip(node, int(offset) * 512 + at, length)
+
+    def do_parity(self) -> dict[str, Any]:
+        """Rows whose parity or copies do not fit, by the one of the job's geometries that the array has now."""
+        shape = (read_text(f"{self.folder}/raid_disks"), read_text(f"{self.folder}/component_size"))
+        if not shape[0]:
+            return {"absent": "no array"}
+        if read_text(f"{self.folder}/reshape_position") != "none":
+            return {"absent": "it is being reshaped"}
+        for each in self.job["geometries"]:
+            if (str(each["members"]), str(each["size_kib"])) == shape:
+                try:
+                    wrong = wrong_rows(self.folder, each["rows"], each["chunk"], each["member_bytes"])
+                except OSError as error:
+                    # One that was pulled, and md has not noticed.
+                    return {"absent": str(error.strerror)}
+                return {"wrong": wrong, **self.state()}
+        return {"absent": f"no geometry for {shape}"}
+
+    def do_trouble(self) -> dict[str, Any]:
+        """What the kernel complained of since the history began."""
+        lines = []
+        while True:
+            try:
+                text = os.read(self.log_fd, 8192).decode("utf-8", "replace")
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.EPIPE:
+                    raise
+                continue
+            lines.append(text.partition(";")[2].partition("\n")[0])
+        found = [line for line in lines if any(word in line for word in TROUBLE)]
+        return {"trouble": found, "log": lines if self.job.get("wants_log") else []}
+
+    def play(self) -> None:
+        """All of it; then nothing of it runs any more."""
+        super().play()
+        os.close(self.log_fd)
+
+    def state(self) -> dict[str, Any]:
+        """What md says: ``members`` are node -> [slot or -1, words of its state, bad blocks if there are any]."""
+        state: dict[str, str] = {}
+        members: dict[str, list[Any]] = {}
+        for _ in range(LOOKS):
+            state = {name: read_text(f"{self.folder}/{name}") for name in STATE}
+            members = self.members()
+            if read_text(f"{self.folder}/degraded") == state["degraded"]:
+                break
+        return {"state": {name: text for name, text in state.items() if text}, "members": members}
+
+    def members(self) -> dict[str, list[Any]]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return {}
+        members = {}
+        for name in names:
+            if name.startswith("dev-"):
+                slot = read_text(f"{self.folder}/{name}/slot")
+                told: list[Any] = [int(slot) if slot.isdigit() else -1, read_text(f"{self.folder}/{name}/state")]
+                if bad := read_text(f"{self.folder}/{name}/bad_blocks"):
+                    # From the beginning of the drive; its data begin at the offset.
+                    offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
+                    lines = [line.split() for line in bad.splitlines()]
+                    told.append([[int(first) - offset, int(count)] for first, count in lines])
+                members["/dev/" + name[4:]] = told
+        return members
+
+
+def main() -> None:
+    """One job: histories, one after the other; and where the array is not stopped at the end of one, it is."""
+    skip_modprobe()
+    job = json.load(sys.stdin)
+    for history in job["histories"]:
+        player = CampaignPlayer(history)
+        player.play()
+        player.stopped()

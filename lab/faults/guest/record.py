@@ -1,0 +1,169 @@
+"""What a power cut could have left: the record of the drives, taken apart. Runs in the machine and in the client.
+
+The record is that of the lab's own drives (provision/kernel/driver/lab_record.h): every write, flush and discard of
+every drive with its data, each with the numbers of the events at which
+it came and ended. A write is on the medium for good once it has ended and a flush that came later has ended too, or
+if it went past the cache (FUA). Any other that had come may be there or not,
+whole or in part: a drive's cache is written out in any order (Documentation/block/writeback_cache_control.rst).
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Sequence
+
+RECORD = struct.Struct("<QQQQIHBB")
+READ, DRIVE_WRITE, DRIVE_FLUSH, DISCARD, MARK = range(5)
+THROUGH, DRIVE_FAILED = 1, 2
+NEVER = 1 << 63
+
+
+class Request:
+    """One line of the record; ``ended`` is NEVER for one that never ended."""
+
+    __slots__ = ("came", "count", "data", "drive", "ended", "flags", "index", "kind", "sector")
+
+    def __init__(self, index: int, fields: tuple[int, ...]) -> None:
+        self.index = index
+        self.came, ended, self.sector, self.data, self.count, self.drive, self.kind, self.flags = fields
+        self.ended = ended or NEVER
+
+
+class Record:
+    """All of it. ``marks`` are (event, value) of the ledger's events, in order."""
+
+    def __init__(self, data: bytes) -> None:
+        whole = len(data) - len(data) % RECORD.size
+        self.requests = [Request(index, fields) for index, fields in enumerate(RECORD.iter_unpack(data[:whole]))]
+        self.marks = [(each.came, each.count) for each in self.requests if each.kind == MARK]
+        self.by_drive: dict[int, list[Request]] = {}
+        for each in self.requests:
+            if each.kind != MARK:
+                self.by_drive.setdefault(each.drive, []).append(each)
+        self.drives = sorted(self.by_drive)
+
+    def moments(self) -> list[int]:
+        """The events after which something is different: each end of a request, in order."""
+        return sorted({each.ended for each in self.requests if each.kind != MARK and each.ended != NEVER})
+
+    def ledger_event(self, at: int) -> int:
+        """How many events the ledger had at a moment."""
+        return max((value for event, value in self.marks if event <= at), default=0)
+
+    def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
+        """What of a drive's writes is sure after an event, and what may be there or not, in the order of their ends."""
+        requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
+        flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
+        sure: list[Request] = []
+        open_: list[Request] = []
+        for each in sorted(requests, key=lambda each: (each.ended, each.came)):
+            if each.kind not in (DRIVE_WRITE, DISCARD) or (each.flags & DRIVE_FAILED and each.ended <= at):
+                continue
+            is_sure = each.ended < flushed or (each.ended <= at and each.flags & THROUGH)
+            (sure if is_sure else open_).append(each)
+        return sure, open_
+
+
+class Cut:
+    """One state that a power cut could leave: after which event, and which of the open writes of each drive are there.
+
+    ``kept`` maps a drive to the indices of its open writes that are there; ``torn`` maps an index to the sectors of
+    it that are; ``missing`` drives are lost at the same time.
+    """
+
+    __slots__ = ("at", "kept", "missing", "torn")
+
+    def __init__(
+        self,
+        at: int,
+        kept: dict[int, list[int]],
+        torn: dict[int, tuple[int, int]] | None = None,
+        missing: Sequence[int] = (),
+    ) -> None:
+        self.at, self.kept, self.torn, self.missing = at, kept, torn or {}, tuple(missing)
+
+    def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
+        """What each drive is to be restored from: indices for the driver's ``restore`` line."""
+        found = {}
+        for drive in drives:
+            sure, open_ = record.split(drive, self.at)
+            kept = set(self.kept.get(drive, ()))
+            chosen = [*sure, *(each for each in open_ if each.index in kept)]
+            # As they ended: what a drive wrote past its cache is not covered again by what the cache had before.
+            chosen.sort(key=lambda each: (each.ended, each.came))
+            found[drive] = joined([each.index for each in chosen], self.torn)
+        return found
+
+    def word(self) -> str:
+        """The cut as one word, from which ``cut_of`` makes it again."""
+        kept = ",".join(f"{drive}={'+'.join(map(str, each))}" for drive, each in sorted(self.kept.items()) if each)
+        torn = ",".join(f"{index}={first}-{last}" for index, (first, last) in sorted(self.torn.items()))
+        missing = "+".join(map(str, self.missing))
+        return ":".join((str(self.at), kept, torn, missing)).rstrip(":")
+
+
+def cut_of(word: str) -> Cut:
+    """Raises ValueError for what is no word of a cut."""
+    at, kept, torn, missing = [*word.split(":"), "", "", ""][:4]
+    keeps, tears = {}, {}
+    for part in filter(None, kept.split(",")):
+        drive, _, indices = part.partition("=")
+        keeps[int(drive)] = [int(each) for each in indices.split("+")]
+    for part in filter(None, torn.split(",")):
+        index, _, sectors = part.partition("=")
+        first, _, last = sectors.partition("-")
+        tears[int(index)] = (int(first), int(last))
+    return Cut(int(at), keeps, tears, [int(each) for each in filter(None, missing.split("+"))])
+
+
+def joined(indices: Sequence[int], torn: dict[int, tuple[int, int]]) -> str:
+    """``3 5-9 12:0-7`` for the driver."""
+    words: list[str] = []
+    first = last = -2
+    for index in [*indices, None]:
+        if index is not None and index == last + 1 and index not in torn and last not in torn:
+            last = index
+            continue
+        if first >= 0:
+            if first in torn:
+                words.append(f"{first}:{torn[first][0]}-{torn[first][1]}")
+            else:
+                words.append(str(first) if first == last else f"{first}-{last}")
+        if index is not None:
+            first = last = index
+    return " ".join(words)
+
+
+ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE = "ended", "flushed", "come", "prefix", "subset", "torn"
+KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE)
+
+
+def chosen_cut(
+    record: Record, at: int, kind: str, chance: random.Random, missing: Sequence[int] = (), torn_sectors: int = 1
+) -> Cut:
+    """A cut of a kind at a moment: of each drive independently.
+
+    ``ended``: all that had ended, as after a crash of the kernel alone; ``flushed``: only what is sure; ``come``: also
+    what was under way; ``prefix``: as far as some moment between; ``subset``: any; ``torn``: any, and one of them only
+    in part, in units of ``torn_sectors`` sectors of 512 bytes.
+    """
+    kept: dict[int, list[int]] = {}
+    torn: dict[int, tuple[int, int]] = {}
+    for drive in record.drives:
+        open_ = record.split(drive, at)[1]
+        if kind == ALL:
+            open_ = [each for each in open_ if each.ended <= at]
+        elif kind == FLUSHED:
+            open_ = []
+        elif kind == PREFIX:
+            open_ = open_[: chance.randint(0, len(open_))]
+        elif kind in (SUBSET, TORN_WRITE):
+            open_ = [each for each in open_ if chance.randrange(2)]
+        kept[drive] = [each.index for each in open_]
+        units = [each for each in open_ if each.kind == DRIVE_WRITE and each.count > torn_sectors]
+        if kind == TORN_WRITE and units:
+            each = chance.choice(units)
+            last = chance.randrange(1, (each.count + torn_sectors - 1) // torn_sectors) * torn_sectors
+            torn[each.index] = (0, last - 1) if chance.randrange(2) else (last, each.count - 1)
+    return Cut(at, kept, torn, missing)

@@ -1,0 +1,319 @@
+"""The oracle on an open lab: known writes on a device or in files, a ledger that lasts, and the verdict.
+
+It works beside loads and faults, on md arrays, on volumes and on mounted file systems, and goes on with its ledger in a
+later process, also after the machine was lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from lab.arrays.state import read_array
+from lab.arrays.status import ArrayStatus
+from lab.disks import Lab
+from lab.errors import LabError
+from lab.faults.guest.files_ledger import BEGIN, FileLedger
+from lab.faults.guest.files_plan import FilePlan
+from lab.faults.guest.ledger import ACKNOWLEDGED, FAILED, FLUSH, WRITE, Ledger
+from lab.faults.oracle_verdict import BLOCK_BYTES, BadPlace, OracleVerdict, place_of
+from lab.faults.program import FILES, run_program
+from lab.gates.decoding import convert
+from lab.gates.numbers import FormatVersion, digits
+from lab.host.files import write_file
+from lab.plans import Step
+from lab.store.journal import Journal
+from lab.units import MIB
+
+MOST_LEDGER_BYTES = 64 * MIB
+_FILL_BLOCKS = 64
+"""A write of fill has so many blocks (writer_program.MOST_BLOCKS)."""
+_CALL_OPERATIONS = 64
+"""What may be in doubt after the machine is lost, if nobody asks for more: one start of the program makes no more."""
+_TOLD_OPERATIONS = 8
+
+
+class Loss(StrEnum):
+    """What happened to the machine since the oracle last worked."""
+
+    NOTHING = "nothing"
+    """It was closed in good order, or not at all."""
+    KERNEL = "kernel"
+    """Its kernel ended at some moment; its drives have all that they had answered for."""
+    POWER = "power"
+    """Its drives lost what was only in their caches, too."""
+
+
+class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
+    """What the oracle writes on: the first line of its ledger's file."""
+
+    where: str
+    """A device (/dev/…), or the folder on which a file system is mounted."""
+    seed: str
+    first_block: int = 0
+    block_count: int = 0
+    """Of 4 KiB; of a device alone."""
+    mix: dict[str, int] = {}
+    """As for writer_program.Writer or files_plan_program.FilePlan."""
+    fills: int = 0
+    """How often it began anew: what lies there from earlier times must look like nothing of now."""
+    format_version: FormatVersion = 1
+
+    @property
+    def content_seed(self) -> str:
+        return f"{self.seed}:{self.fills}"
+
+    @property
+    def has_files(self) -> bool:
+        return not self.where.startswith("/dev/")
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A line of the file: the machine was asked for so many operations, 0: they are over. Or what the ledger noted."""
+
+    operations: int | None = None
+    events: list[list[Any]] = []
+
+
+class Oracle:
+    """Known writes on one device or below one folder of a lab.
+
+    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` goes on with the ledger that is there, or begins one; then
+    ``fill()``, ``advance(100)``, ``check()``. A device, or the part of it, must be the oracle's alone; a file system
+    must be mounted, and the oracle's folders d0 and d1 on it are its own.
+    """
+
+    def __init__(self, lab: Lab, file: Path, region: OracleRegion) -> None:
+        self.lab, self.file, self.region = lab, file, region
+        self._journal = _journal(file)
+        self.events: list[list[Any]] = []
+        self._open_operations = 0
+        if file.exists():
+            self._load()
+
+    @classmethod
+    def open(
+        cls,
+        lab: Lab,
+        folder: Path,
+        where: str,
+        *,
+        first_block: int = 0,
+        block_count: int | None = None,
+        seed: str = "oracle",
+        mix: dict[str, int] | None = None,
+    ) -> Oracle:
+        """The oracle of a device or a mounted folder; its ledger lies in ``folder``, which must be there.
+
+        ``first_block`` and ``block_count``, of 4 KiB, are the part of a device that is its own; None: to the end. With
+        a ledger that is there, all but ``where`` comes from that. Raises LabError for a damaged ledger, CommandFailed
+        for no such device.
+        """
+        file = folder / f"oracle-{where.strip('/').replace('/', '-')}.jsonl"
+        if file.exists():
+            return cls(lab, file, _lines(file)[0])
+        count = block_count or 0
+        if where.startswith("/dev/") and block_count is None:
+            size = digits(lab.machine.run(("blockdev", "--getsize64", where)).stdout.strip()) or 0
+            count = size // BLOCK_BYTES - first_block
+        region = OracleRegion(where=where, seed=seed, first_block=first_block, block_count=count, mix=mix or {})
+        return cls(lab, file, region)
+
+    def fill(self) -> None:
+        """Begin anew: a generation of every block, or some files.
+
+        Raises DeviceRefused, or LabError if not all could be written.
+        """
+        self.events, self._open_operations = [], 0
+        self.region = replace(self.region, fills=self.region.fills + 1)
+        write_file(self.file, msgspec.json.encode(self.region) + b"\n")
+        if self.region.has_files:
+            operations = 4 * self.region.mix.get("names", 10)
+            # All at once: who loses the machine meanwhile fills anew.
+            self.advance(operations, most_in_doubt=operations)
+            return
+        writes = -(-self.region.block_count // _FILL_BLOCKS) + 1
+        self._play([self._begin(), ["fill"]], writes)
+
+    def advance(self, operations: int, *, most_in_doubt: int = _CALL_OPERATIONS) -> None:
+        """So many further operations: writes and flushes, or what programs do with files. None is under way afterwards.
+
+        ``most_in_doubt``: of how many nobody knows, at most, if the machine is lost meanwhile. Raises LabError with the
+        system's words if any failed, MachineLost.
+        """
+        step = "work" if self.region.has_files else "advance"
+        while operations > 0:
+            part = min(operations, most_in_doubt)
+            operations -= part
+            told: list[list[Any]] = []
+            for start in range(0, part, _TOLD_OPERATIONS):
+                told += [[step, min(_TOLD_OPERATIONS, part - start)], ["tell"]]
+            self._play([self._begin(), *told], part)
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Operations without end on a thread of their own, while faults are made on this one.
+
+        What made them fail is raised at the end. A load beside it in virtual time must run aside (``Load``).
+        """
+        is_over, failures = threading.Event(), list[Exception]()
+
+        def work() -> None:
+            try:
+                while not is_over.is_set():
+                    self.advance(_CALL_OPERATIONS)
+            except Exception as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=work, name="raidlab-oracle", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def check(self, after: Loss = Loss.NOTHING) -> OracleVerdict:
+        """Read everything and hold it against the ledger.
+
+        After a loss what was in flight may be there or not, and so may what only the page cache had of files. What is
+        found then is what must be there from now on. Not to be called while operations are ``going_on``.
+        Raises LabError if nothing can be looked at, MachineLost.
+        """
+        self._close_window()
+        is_lost = after is not Loss.NOTHING
+        look = "recheck" if is_lost and self.region.has_files else "check"
+        steps = [[look], *([["settle"]] if is_lost else []), ["tell"]]
+        return self._verdict(self._run(steps, is_cut=after is Loss.POWER)[0])
+
+    def _begin(self) -> list[Any]:
+        region = self.region
+        if region.has_files:
+            return ["files", region.mix]
+        return ["open", region.where, {**region.mix, "first": region.first_block, "count": region.block_count}]
+
+    def _play(self, steps: list[list[Any]], operations: int) -> None:
+        """Steps that write: what was asked for is noted before the machine hears of it."""
+        self._close_window()
+        if not self.region.has_files:
+            why = "The oracle writes known data there."
+            self.lab.guard.check(Step(("true",), why, writes_devices=(self.region.where,)))
+        self._note(_Asked(operations))
+        self._open_operations = operations
+        documents = self._run([*steps, ["close"], ["tell"]])
+        self._note(_Asked(0))
+        self._open_operations = 0
+        if failed := [each for each in documents if each.get("failures")]:
+            why = failed[-1].get("first_failure") or f"{failed[-1]['failures']} operations failed"
+            raise LabError(f"the oracle could not write on {self.region.where}: {why}", hint="see the array's state")
+
+    def _run(self, steps: list[list[Any]], *, is_cut: bool = False) -> list[dict[str, Any]]:
+        """Raises LabError for a step that could not be carried out."""
+        region = self.region
+        place = {"folder": region.where} if region.has_files else {"data": region.where, "node": region.where}
+        known = {"seed": region.content_seed, "has_files": region.has_files, "ledger": self.events, "is_cut": is_cut}
+        history = {**known, **place, "steps": steps}
+        documents = []
+        for document in run_program(self.lab.machine, FILES, {"histories": [history]}):
+            self._add(document.get("new", []))
+            if "broke" in document:
+                why = f"the oracle's step '{document['kind']}' on {region.where}: {document['broke']}"
+                raise LabError(why, hint="see the array's state")
+            documents.append(document)
+        return documents
+
+    def _add(self, events: list[list[Any]]) -> None:
+        if events:
+            self.events = [*self.events, *events]
+            self._note(_Asked(events=events))
+
+    def _close_window(self) -> None:
+        """After the machine was lost: what it may have done that nobody was told of."""
+        if not self._open_operations:
+            return
+        count, self._open_operations = self._open_operations, 0
+        self._add(self._unknown_files(count) if self.region.has_files else self._unknown_blocks(count))
+        self._note(_Asked(0))
+
+    def _unknown_blocks(self, asked: int) -> list[list[Any]]:
+        """Any generation that was still to come may be on any block."""
+        issued = sum(event[0] in (WRITE, FLUSH) for event in self.events[self._window_at :])
+        newest = Ledger(self.events).newest
+        region = (self.region.first_block, self.region.block_count, 0)
+        return [[WRITE, newest + number, *region] for number in range(1, asked - issued + 1)]
+
+    def _unknown_files(self, asked: int) -> list[list[Any]]:
+        """The operations that were still to come: they follow from the seed."""
+        begun = [index for index, event in enumerate(self.events) if event[0] == BEGIN and index >= self._window_at]
+        if begun:
+            ledger, start = FileLedger(self.events[: begun[0] + 1]), begun[0] + 1
+            head: list[list[Any]] = []
+        else:
+            # It had not even told its beginning.
+            ledger, start = FileLedger(self.events), len(self.events)
+            head = [[BEGIN, ledger.newest + 1, self.region.mix]]
+            ledger.add(*head[0])
+        plan = FilePlan(self.region.content_seed, ledger, self.region.mix)
+        issued = sum(event[0] not in (ACKNOWLEDGED, FAILED) for event in self.events[start:])
+        plan.skip(issued)
+        return [*head, *(plan.next().event for _ in range(asked - issued))]
+
+    def _note(self, line: _Asked) -> None:
+        """Add a line to the file, durably."""
+        self._journal.append(line)
+        if line.operations:
+            self._window_at = len(self.events)
+
+    def _load(self) -> None:
+        self._journal.repair()
+        for line in _lines(self.file)[1]:
+            self.events += line.events
+            if line.operations is not None:
+                self._open_operations = line.operations
+                self._window_at = len(self.events)
+
+    _window_at = 0
+    """How many events there were when the machine was last asked for operations."""
+
+    def _verdict(self, document: dict[str, Any]) -> OracleVerdict:
+        if self.region.has_files:
+            bad = [BadPlace(name, at, word, str(found), str(may)) for name, at, word, found, may in document["bad"]]
+            return OracleVerdict(document["verdicts"], tuple(bad))
+        status = self._array()
+        places = []
+        for block, word, found, may in document["bad"]:
+            stripe, members = place_of(status, block * BLOCK_BYTES) if status else (None, ())
+            where = (self.region.where, block * BLOCK_BYTES)
+            places.append(BadPlace(*where, word, str(found), f"generations {may}", stripe, members))
+        return OracleVerdict(document["verdicts"], tuple(places))
+
+    def _array(self) -> ArrayStatus | None:
+        name = self.region.where.removeprefix("/dev/")
+        return read_array(self.lab.machine, name) if name.startswith("md") else None
+
+
+def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
+    """The ledger's file: the region, then a line for each call."""
+    return Journal(
+        file, dict[str, Any], hint="move it away, and fill anew", most_bytes=MOST_LEDGER_BYTES, error=LabError
+    )
+
+
+def _lines(file: Path) -> tuple[OracleRegion, list[_Asked]]:
+    """The region and all complete lines after it. Raises LabError for a damaged file."""
+    try:
+        first, *lines = _journal(file).read()
+        return convert(first, OracleRegion), [convert(line, _Asked) for line in lines]
+    except ValueError as error:
+        raise LabError(
+            f"the oracle's ledger '{file}' is damaged: {error}", hint="move it away, and fill anew"
+        ) from None

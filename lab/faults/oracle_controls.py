@@ -1,0 +1,193 @@
+"""Controls of the oracle: damage that is known, and what must be said of it. Nothing that is right may be accused.
+
+Bytes are written to members while the array is stopped, so that no member and no cache of md knows of them; two further
+controls ask for the arithmetic of ledgers and records, of which the truth is written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.faults.guest.ledger import ACKNOWLEDGED, CORRUPT, FLUSH, INTACT, LOST, UNREADABLE, WRITE
+from lab.faults.guest.record import DRIVE_FLUSH, DRIVE_WRITE, THROUGH
+from lab.faults.history import DRIVES, ArrayShape, FaultHistory, HistoryPolicy
+from lab.faults.history_play import Arena
+from lab.faults.history_steps import COMMAND_SECONDS, NODE, creation, geometries, job_of, node
+from lab.faults.program import CONTROLS, run_program
+from lab.units import MIB
+
+DATA_OFFSET_BYTES = 2 * MIB
+PAGE, SECTORS = 4096, 8
+FILL_BLOCKS = 64
+"""Of each write of a fill, which are numbered from 1."""
+LEAST_APART = 30
+"""Of 40 power cuts of two members with a dozen open writes each, so many must leave them different."""
+
+
+@dataclass(frozen=True, slots=True)
+class OracleControl:
+    """One of them. ``bad`` maps each block to its verdict, and all others are intact; None where none are read."""
+
+    name: str
+    history: FaultHistory
+    steps: list[list[Any]]
+    bad: dict[int, str] | None = None
+    rows: list[int] | None = None
+    """What the comparison of the members must tell."""
+    answer: dict[str, Any] = field(default_factory=dict)
+    """What the last step but the halt must answer."""
+
+    def wrong(self, seen: list[dict[str, Any]]) -> str:
+        """What was said that is not the truth; empty if all is right."""
+        broke = [each["broke"] for each in seen if "broke" in each]
+        if broke:
+            return f"{self.name}: {broke[0]}"
+        if self.bad is not None:
+            told = next(each for each in reversed(seen) if each.get("kind") == "check")
+            found = {block: verdict for block, verdict, *_ in told["bad"]}
+            expected = {INTACT: self.history.shape.block_map().blocks - len(self.bad)}
+            intact = {word: count for word, count in told["verdicts"].items() if word == INTACT}
+            if found != self.bad or intact != expected:
+                return f"{self.name}: {len(found)} blocks are told, {list(found.items())[:4]}, and {intact}"
+        if self.rows is not None:
+            told = next(each for each in reversed(seen) if each.get("kind") == "parity")
+            if told["wrong"] != self.rows:
+                return f"{self.name}: rows {told['wrong']}, and not {self.rows}"
+        if self.answer:
+            told = seen[-1]
+            differing = [key for key, value in self.answer.items() if not _fits(told.get(key), value)]
+            return f"{self.name}: {differing} is {[told.get(key) for key in differing]}" if differing else ""
+        return ""
+
+
+def _fits(told: Any, expected: Any) -> bool:
+    """Numbers are what must be reached at least, in a mapping."""
+    if isinstance(expected, dict) and all(isinstance(value, int) for value in expected.values()):
+        return isinstance(told, dict) and all(told.get(key, -1) >= value for key, value in expected.items())
+    return bool(told == expected)
+
+
+def _shape(level: str, members: int) -> ArrayShape:
+    return ArrayShape(level=level, members=members, policy=HistoryPolicy.RESYNC, depth=1)
+
+
+def _history(level: str = "5", members: int = 4) -> FaultHistory:
+    return FaultHistory(1, _shape(level, members), ())
+
+
+def _begin(history: FaultHistory, *steps: list[Any]) -> list[list[Any]]:
+    """The array, a generation of every block, then the steps while it is stopped."""
+    mix = {"first": 0, "count": history.shape.block_map().blocks}
+    return [
+        ["begin", list(range(DRIVES)), 0, ""],
+        ["run", creation(history.shape), COMMAND_SECONDS],
+        *(["open", NODE, mix], ["fill"]),
+        *steps,
+        ["assemble", list(range(DRIVES)), False],
+        ["check"],
+        ["parity"],
+        ["halt"],
+    ]
+
+
+def _at(history: FaultHistory, block: int) -> tuple[str, int]:
+    """The member that has a block, and where on it."""
+    ((slot, page),) = history.shape.block_map().places(block)
+    return node(slot), DATA_OFFSET_BYTES + page * PAGE
+
+
+def _older(block: int) -> int:
+    """The generation that the fill gave it."""
+    return block // FILL_BLOCKS + 1
+
+
+def _data() -> Iterator[OracleControl]:
+    h = _history()
+    last = h.shape.block_map().blocks - 1
+    yield OracleControl("as it was written", h, _begin(h, ["rewrite", [0, 100, last]], ["halt"]), bad={}, rows=[])
+    for name, block, step, verdict in (
+        ("a lost write", 100, ["plant", *_at(h, 100), 100, _older(100), 0, SECTORS], LOST),
+        ("half of a write lost", 101, ["plant", *_at(h, 101), 101, _older(101), 4, 4], LOST),
+        ("a write that went astray", 102, ["plant", *_at(h, 102), 300, _older(300), 0, SECTORS], CORRUPT),
+        ("a byte turned over in the first block", 0, ["flip", _at(h, 0)[0], _at(h, 0)[1] + 700, 1], CORRUPT),
+        ("a byte turned over in the last block", last, ["flip", _at(h, last)[0], _at(h, last)[1] + 4095, 1], CORRUPT),
+    ):
+        yield OracleControl(name, h, _begin(h, ["rewrite", [block]], ["halt"], step), bad={block: verdict})
+    lost = {block for block in range(last + 1) if h.shape.block_map().places(block)[0][0] in (0, 1)}
+    pulled = [["line", "pull 0"], ["line", "pull 1"], ["check"], ["line", "plug 0"], ["line", "plug 1"]]
+    steps = [*_begin(h, ["halt"])[:-3], *pulled, ["halt"]]
+    yield OracleControl("two members too many are gone", h, steps, bad=dict.fromkeys(sorted(lost), UNREADABLE))
+
+
+def _redundancy() -> Iterator[OracleControl]:
+    for level, members, flips in (
+        # (slot, row): parity of RAID 5 is on slot 3 - row % 4; RAID 6 has P on 4 - row % 5 and Q behind it.
+        ("5", 4, [(3, 0), (0, 31), (0, 63)]),
+        ("6", 5, [(4, 0), (0, 0), (1, 4), (2, 63)]),
+        ("1", 2, [(1, 0), (0, 128), (1, 255)]),
+    ):
+        h = _history(level, members)
+        chunk = h.shape.block_map().chunk_bytes
+        steps = [["flip", node(slot), DATA_OFFSET_BYTES + row * chunk + 5, 3] for slot, row in flips]
+        rows = sorted({row for _, row in flips})
+        yield OracleControl(f"RAID {level}: bytes turned over on members", h, _begin(h, ["halt"], *steps), rows=rows)
+
+
+def _record(came: int, ended: int, sector: int, drive: int, kind: int = DRIVE_WRITE, flags: int = 0) -> list[int]:
+    return [came, ended, sector, 0, 8 if kind == DRIVE_WRITE else 0, drive, kind, flags]
+
+
+def _arithmetic() -> Iterator[OracleControl]:
+    h = _history()
+    begin = [["begin", list(range(DRIVES)), 0, ""]]
+    record = [
+        *(_record(1, 2, 0, 0), _record(3, 9, 8, 0)),
+        # Flushed: what had ended when this flush came. The next flush has not ended when the power fails.
+        *(_record(4, 5, 0, 0, DRIVE_FLUSH), _record(6, 7, 16, 0)),
+        *(_record(8, 0, 0, 0, DRIVE_FLUSH), _record(10, 11, 24, 0, flags=THROUGH), _record(12, 0, 32, 0)),
+    ]
+    parts = {"0": [[0, 5], [3, 1, 6]]}
+    yield OracleControl("what is sure of a record", h, [*begin, ["split", record, 12]], answer={"parts": parts})
+    both = [_record(1 + each, 101 + each, 8 * (each // 2), each % 2) for each in range(24)]
+    apart = {"prefix": LEAST_APART, "subset": LEAST_APART}
+    yield OracleControl("members are cut for themselves", h, [*begin, ["split", both, 200]], answer={"apart": apart})
+    events = [
+        *([WRITE, 1, 0, 2, 0], [ACKNOWLEDGED, 1], [FLUSH, 2], [ACKNOWLEDGED, 2]),
+        *([WRITE, 3, 0, 1, 0], [ACKNOWLEDGED, 3], [WRITE, 4, 1, 1, 1], [ACKNOWLEDGED, 4], [WRITE, 5, 2, 1, 0]),
+        [FLUSH, 6],
+    ]
+    answer = {
+        "running": {"0": [3], "1": [4], "2": [0, 5]},
+        "cut": {"0": [1, 3], "1": [4], "2": [0, 5]},
+    }
+    yield OracleControl("what a ledger allows", h, [*begin, ["allowed", events]], answer=answer)
+
+
+def all_controls() -> list[OracleControl]:
+    """Every one."""
+    return [*_data(), *_redundancy(), *_arithmetic()]
+
+
+def failed_controls(arena: Arena) -> list[str]:
+    """What the oracle of an arena says that is not the truth, on a machine of its own."""
+    controls = all_controls()
+    jobs = [{**job_of(each.history, []), "steps": each.steps, "geometries": geometries_of(each)} for each in controls]
+    failed: list[str] = []
+    seen: list[dict[str, Any]] = []
+    number = 0
+    with arena.opened() as place:
+        for document in run_program(place.lab.machine, CONTROLS, {"histories": jobs}, change=arena.change):
+            if "end" not in document:
+                seen.append(document)
+                continue
+            if wrong := controls[number].wrong(seen):
+                failed.append(wrong)
+            number, seen = number + 1, []
+    return failed
+
+
+def geometries_of(control: OracleControl) -> list[dict[str, Any]]:
+    """Where parity and copies of its array lie."""
+    return geometries(control.history) if any(step[0] == "parity" for step in control.steps) else []

@@ -1,0 +1,90 @@
+"""Programs of raidlab that run on machines: a module, sent with the modules of raidlab that it imports.
+
+Modules keep their names and import each other as they do here. Each uses nothing but these and the standard library of
+Python 3.9. The machine has them as files in a folder whose name follows from their text, so they are sent once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from lab.machine.agent import RUN_FOLDER
+
+_ROOT = Path(__file__).resolve().parents[2]
+# At the beginning of a line: imports for type checkers alone are indented.
+_IMPORT = re.compile(r"^from (lab\.[\w.]+) import ", re.MULTILINE)
+Change = Callable[[str], str]
+"""What makes another text of a module's text, to try a program with a defect."""
+
+
+def unchanged(text: str) -> str:
+    """Return the text as it is."""
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class GuestProgram:
+    """A module whose ``main`` runs on machines.
+
+    In the agent (``Machine.call``), ``main(arguments, is_stopped)`` returns text. As a process (``Machine.install``),
+    ``main()`` uses its standard streams and
+    returns the exit status.
+    """
+
+    file: Path
+    name: str
+    """In reports of commands, and of the file that starts the process."""
+
+    @property
+    def module(self) -> str:
+        """The name by which it is imported."""
+        return _module_of(self.file)
+
+    def argv_of_call(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        """Return the argv that represents a call in reports of commands, with only the first line of each argument."""
+        return (f"agent:{self.name}", *(argument.partition("\n")[0] for argument in arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFiles:
+    """The files of a program on a machine."""
+
+    folder: str
+    texts: dict[str, str]
+    """Path in the folder -> text; one of them is ``start``."""
+    start: str
+    """The path of what ``python3 -IS`` starts as a process."""
+
+
+@cache
+def program_files(program: GuestProgram, change: Change = unchanged) -> ProgramFiles:
+    """Return what is sent to a machine. ``change`` is applied to the text of each module."""
+    texts = {path: change(text) for path, text in _modules(program.file).items()}
+    digest = sha256("\0".join(part for item in sorted(texts.items()) for part in item).encode()).hexdigest()[:16]
+    folder = f"{RUN_FOLDER}/program-{program.name}-{digest}"
+    start = f"import sys\n\nsys.path.append({folder!r})\nfrom {program.module} import main\n\nsys.exit(main())\n"
+    return ProgramFiles(folder, {**texts, program.name: start}, f"{folder}/{program.name}")
+
+
+def _modules(file: Path) -> dict[str, str]:
+    """Path -> text of a module and of all that it imports from raidlab."""
+    found: dict[str, str] = {}
+    left = [file]
+    while left:
+        each = left.pop()
+        path = f"{_module_of(each).replace('.', '/')}.py"
+        if path not in found:
+            found[path] = each.read_text(encoding="utf-8")
+            left += [_ROOT / f"{name.replace('.', '/')}.py" for name in _IMPORT.findall(found[path])]
+    return found
+
+
+def _module_of(file: Path) -> str:
+    path = file.resolve()
+    parts = path.relative_to(_ROOT).with_suffix("").parts if path.is_relative_to(_ROOT / "lab") else (path.stem,)
+    return ".".join(parts)

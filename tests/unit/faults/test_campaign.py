@@ -1,0 +1,375 @@
+"""Campaigns: every seed once, everything that is found kept before anything else, and gone on with after any end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.errors import MachineBusy, ResultError, SpecError
+from lab.faults import campaign as campaigns
+from lab.faults import shrink
+from lab.faults.campaign import Campaign, CampaignHooks, CampaignSummary, history_of
+from lab.faults.campaign_record import CampaignJournal, SeedDone, begun_campaign, resumed_campaign
+from lab.faults.evidence import Evidence, seen_lines
+from lab.faults.findings import FindingStore, KeptFinding
+from lab.faults.generator import generated
+from lab.faults.history import ActKind, FaultHistory, parse_id
+from lab.faults.history_play import Arena
+from lab.machine import Host
+from lab.store.runs import LATEST
+from tests.unit.faults.played_histories import PlayedByRule, Rule, host_in
+
+KIND = "lost after acknowledgement"
+CUT_SEEDS = [seed for seed in range(1, 60) if any(act.kind is ActKind.CUT for act in generated(seed).acts)]
+ASKED: dict[str, Any] = {"first": 1, "seeds": 60, "seconds": 0.0}
+
+
+def shows_cuts(history: FaultHistory) -> str:
+    """A bug in what a power cut leaves, in seeds of which there are few."""
+    is_cut = any(act.kind is ActKind.CUT for act in history.acts)
+    return KIND if is_cut and history.seed in CUT_SEEDS[:2] else ""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return host_in(tmp_path)
+
+
+@pytest.fixture
+def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
+    """All is played by a rule; ``shows_cuts`` unless a test sets another."""
+    found = PlayedByRule(shows_cuts, host)
+    for module in (campaigns, shrink):
+        monkeypatch.setattr(module, "play", found.play)
+    monkeypatch.setattr(campaigns, "replayed", found.replayed)
+
+    def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:
+        outcome = found.replayed(arena, history, before)
+        return Evidence(outcome, {"seen.jsonl": seen_lines(outcome), "kernel.log": b"nothing"})
+
+    monkeypatch.setattr(campaigns, "gathered", gathered)
+    return found
+
+
+def run(played: PlayedByRule, *, resume: str = "", **more: Any) -> CampaignSummary:
+    target = "uml:?time=virtual"
+    opened = resumed_campaign(played.host, resume) if resume else begun_campaign(played.host, target, **ASKED)
+    with opened as journal:
+        return Campaign(journal, played.arena, **more).run()
+
+
+def test_every_seed_is_played_and_what_has_its_explanation_is_counted(played: PlayedByRule) -> None:
+    played.rule = lambda _: ""
+    summary = run(played)
+    assert sorted(history.seed for history in played.played) == list(range(1, 61))
+    assert (summary.seeds, summary.findings, summary.is_complete) == (60, (), True)
+    assert summary.explained == {"write hole": 60}
+
+
+def test_a_finding_is_kept_shrunk_with_all_that_a_maintainer_needs(played: PlayedByRule) -> None:
+    summary = run(played)
+    assert sorted(parse_id(record.id).seed for record in summary.findings) == CUT_SEEDS[:2]
+    for record in summary.findings:
+        assert (record.kind, record.status, record.operations, record.writes) == (KIND, "shrunk", 1, 0)
+        history, earlier = history_of(parse_id(record.id))
+        assert [act.kind for act in history.acts] == [ActKind.CUT]
+        assert earlier == []
+        kept = FindingStore(played.host).find(record.id)
+        assert kept is not None
+        assert kept.history == history
+        assert {path.name for path in kept.folder.iterdir()} == {
+            *("finding.json", "history.json", "commands.sh", "seen.jsonl", "kernel.log"),
+        }
+    # The finding as it was first seen is no longer there beside it.
+    assert len(FindingStore(played.host).all()) == 2
+
+
+def test_without_shrinking_it_is_kept_as_it_is(played: PlayedByRule) -> None:
+    summary = run(played, shrinks=False)
+    assert {record.status for record in summary.findings} == {"confirmed"}
+    assert {record.id for record in summary.findings} == {f"c1-{seed}" for seed in CUT_SEEDS[:2]}
+
+
+def test_what_needs_the_histories_before_it_is_replayed_behind_them(played: PlayedByRule) -> None:
+    # Seen only where the machine had played the seed before.
+    def rule(history: FaultHistory) -> str:
+        return KIND if history.seed == 12 and played.played[-2:-1] == [generated(11)] else ""
+
+    played.rule = rule
+    summary = run(played, workers=1)
+    assert [record.id for record in summary.findings] == ["c1-12-a11"]
+
+
+def test_what_a_replay_does_not_show_is_kept_and_said_so(played: PlayedByRule) -> None:
+    seen = []
+
+    def rule(history: FaultHistory) -> str:
+        seen.append(history.seed)
+        return KIND if history.seed == 12 and seen.count(12) == 1 else ""
+
+    played.rule = rule
+    summary = run(played)
+    assert [(record.id, record.status) for record in summary.findings] == [("c1-12", "unsteady")]
+
+
+def test_a_lost_machine_is_a_finding_and_the_other_seeds_are_played_all_the_same(played: PlayedByRule) -> None:
+    played.rule, played.ends_machine = (lambda h: "machine lost" if h.seed == 7 else ""), frozenset({"machine lost"})
+    summary = run(played, shrinks=False)
+    assert [record.kind for record in summary.findings] == ["machine lost"]
+    assert summary.seeds == 60
+    assert {history.seed for history in played.played} == set(range(1, 61))
+
+
+def test_it_ends_with_the_first_finding_where_a_planted_bug_is_hunted(played: PlayedByRule) -> None:
+    summary = run(played, stops_at_first=True, workers=1)
+    assert len(summary.findings) == 1
+    assert summary.seeds < 60
+    assert summary.found_after_seconds is not None
+
+
+def test_what_shows_without_the_planted_bug_is_no_find_and_the_hunt_goes_on(played: PlayedByRule) -> None:
+    first, second = CUT_SEEDS[:2]
+    played.planted = 3
+    played.control = lambda history: KIND if history.seed == first else ""
+    notices: list[str] = []
+    summary = run(played, stops_at_first=True, workers=1, hooks=CampaignHooks(notices.append))
+    assert [parse_id(record.id).seed for record in summary.findings] == [second]
+    assert summary.explained["shows without the planted bug too"] == 1
+    assert any(f"seed {first}: {KIND}: shows without the planted bug too" in text for text in notices)
+
+
+def test_of_two_that_see_one_at_the_same_time_one_is_kept(played: PlayedByRule) -> None:
+    both, waiting = threading.Barrier(2, timeout=30), {1, 21}
+    played.planted, played.rule = 3, lambda _: KIND
+
+    def control(_history: FaultHistory) -> str:
+        # While the kernel without the bug is tried, the other worker has long seen its own.
+        time.sleep(0.3)
+        return ""
+
+    def wait_once(history: FaultHistory) -> None:
+        if history.seed in waiting:
+            waiting.remove(history.seed)
+            both.wait()
+
+    played.control, played.on_history = control, wait_once
+    summary = run(played, stops_at_first=True, workers=2, shrinks=False)
+    assert len(summary.findings) == 1
+
+
+def test_a_find_is_shrunk_only_as_far_as_it_needs_the_planted_bug(played: PlayedByRule) -> None:
+    played.planted = 3
+    # Alone, the power cut shows the same without the bug.
+    played.control = lambda history: KIND if len(history.acts) < 2 else ""
+    summary = run(played, stops_at_first=True, workers=1)
+    assert [record.operations for record in summary.findings] != []
+    assert all(record.operations >= 2 for record in summary.findings)
+
+
+class Stop(BaseException):
+    """As Ctrl-C."""
+
+
+@pytest.mark.parametrize("at", [1, 9, 30, 59])
+def test_an_interrupted_campaign_has_lost_nothing_and_goes_on(played: PlayedByRule, at: int) -> None:
+    def stop(_: FaultHistory) -> None:
+        if len(played.played) == at:
+            played.on_history = lambda _: None
+            raise Stop
+
+    played.on_history = stop
+    with pytest.raises(Stop):
+        run(played)
+    done = {history.seed for history in played.played}
+    before = {each.record.id for each in FindingStore(played.host).all()}
+    assert {parse_id(name).seed for name in before} >= done & set(CUT_SEEDS[:2]) - {played.played[-1].seed}
+    summary = run(played, resume=LATEST)
+    assert summary.seeds == 60
+    assert sorted(parse_id(record.id).seed for record in summary.findings) == CUT_SEEDS[:2]
+    assert {record.status for record in summary.findings} == {"shrunk"}
+
+
+def interrupted_before_noting(played: PlayedByRule, monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[str]:
+    """A campaign that ends between keeping a finding and noting its seed; then what is told when it is gone on with."""
+    told: list[str] = []
+
+    def add(journal: CampaignJournal, line: SeedDone) -> None:
+        if line.finding:
+            raise Stop
+        real(journal, line)
+
+    real = CampaignJournal.add
+    with monkeypatch.context() as patched:
+        patched.setattr(CampaignJournal, "add", add)
+        with pytest.raises(Stop):
+            run(played, workers=1, **more)
+    assert [each.record.status for each in FindingStore(played.host).all()] == ["found"]
+    summary = run(played, resume=LATEST, workers=1, hooks=CampaignHooks(notice=told.append), **more)
+    assert {record.status for record in summary.findings} == {"shrunk"}
+    return told
+
+
+def test_what_was_kept_and_not_noted_is_looked_into_and_not_played_again(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = f"c1-{CUT_SEEDS[0]}"
+    told = interrupted_before_noting(played, monkeypatch)
+    assert [words for words in told if words.startswith(f"kept as {first}-s")]
+    assert not [words for words in told if words.startswith(f"{first}: {KIND}")]
+
+
+def test_no_other_bug_is_looked_for_once_what_was_left_is_looked_into(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = interrupted_before_noting(played, monkeypatch, stops_at_first=True)
+    assert [words for words in told if words.startswith("kept as ")]
+    assert not [words for words in told if words.startswith(f"c1-{CUT_SEEDS[1]}")]
+
+
+def test_what_is_left_over_is_listed_before_any_worker_begins(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    real = FindingStore.all
+
+    def listing(store: FindingStore) -> list[KeptFinding]:
+        listed.append(threading.current_thread().name)
+        return real(store)
+
+    monkeypatch.setattr(FindingStore, "all", listing)
+    run(played)
+    # Whoever lists later takes up what another worker has only just kept.
+    assert not [name for name in listed if name.startswith("raidlab-campaign")]
+
+
+def test_a_folder_that_takes_no_more_is_told_with_the_id_that_replays(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise ResultError("no space left on device", hint="free some")
+
+    monkeypatch.setattr(FindingStore, "keep", full)
+    with pytest.raises(ResultError) as caught:
+        run(played)
+    assert f"c1-{CUT_SEEDS[0]}" in caught.value.message or f"c1-{CUT_SEEDS[1]}" in caught.value.message
+    assert "raidlab fault replay c1-" in caught.value.hint
+
+
+def test_what_a_killed_campaign_left_half_made_is_swept(played: PlayedByRule) -> None:
+    root = FindingStore(played.host).root
+    played.host.state.make(root, what="the folder for findings")
+    dead = root / ".importing-c1-3.999999"
+    dead.mkdir()
+    played.rule = lambda _: ""
+    run(played)
+    assert not dead.exists()
+
+
+def test_a_torn_line_is_played_again(played: PlayedByRule) -> None:
+    played.rule = lambda _: ""
+    run(played)
+    (journal,) = (played.host.state.root / "faults" / "campaigns").glob("*/done.jsonl")
+    whole = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(whole[:40]) + whole[40][:5])
+    played.played.clear()
+    assert run(played, resume=LATEST).seeds == 60
+    assert len(played.played) == 20
+
+
+def test_only_one_goes_on_with_a_campaign_and_only_with_one_that_is_kept(played: PlayedByRule) -> None:
+    with begun_campaign(played.host, "uml:", **ASKED) as journal:
+        again = resumed_campaign(played.host, journal.run.id)
+        with pytest.raises(MachineBusy):
+            again.__enter__()
+    with pytest.raises(ResultError, match="no campaign"), resumed_campaign(played.host, "20200101T000000Z"):
+        pass
+
+
+def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: PlayedByRule) -> None:
+    at_work = threading.Event()
+
+    class Signalled(BaseException):
+        pass
+
+    def handle(*_: object) -> None:
+        raise Signalled
+
+    def rule(_: FaultHistory) -> str:
+        # As a machine that takes a while to close.
+        os.kill(os.getpid(), signal.SIGUSR1)
+        at_work.set()
+        time.sleep(0.5)
+        at_work.clear()
+        return ""
+
+    played.rule = rule
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(Signalled):
+            run(played, workers=1)
+        assert not at_work.is_set()
+        assert not [each for each in threading.enumerate() if each.name.startswith("raidlab-campaign")]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_planted_bug_that_was_found_is_not_looked_for_again(played: PlayedByRule) -> None:
+    found = run(played, stops_at_first=True)
+    count = len(played.played)
+    assert run(played, resume=LATEST, stops_at_first=True).findings == found.findings
+    assert len(played.played) == count
+
+
+@pytest.mark.parametrize("change", [("id", "../evil"), ("id", "20200101T000000Z"), ("first", -1), ("seeds", -5)])
+def test_a_campaign_that_somebody_has_written_anew_is_not_gone_on_with(
+    played: PlayedByRule, change: tuple[str, object]
+) -> None:
+    played.rule = lambda _: ""
+    name = run(played).run
+    path = played.host.state.root / "faults" / "campaigns" / name / "campaign.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), change[0]: change[1]}))
+    for word in (name, str(change[1])):
+        with pytest.raises((SpecError, ResultError)), resumed_campaign(played.host, word):
+            pass
+
+
+def test_what_another_campaign_has_found_too_stays(played: PlayedByRule) -> None:
+    first = run(played)
+    second = run(played, shrinks=False)
+    third = run(played)
+    ids = {record.id for record in (*first.findings, *second.findings)}
+    assert {each.record.id for each in FindingStore(played.host).all()} <= ids
+    assert {record.id for record in third.findings} >= {record.id for record in first.findings}
+    assert len(run(played, resume=first.run).findings) >= 2
+
+
+def test_what_another_campaign_has_kept_meanwhile_is_not_removed(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, gather = FindingStore(played.host), vars(campaigns)["gathered"]
+
+    def gathered(*words: Any) -> Evidence:
+        for kept in store.all():
+            if kept.record.status == "found":
+                store.keep(msgspec.structs.replace(kept.record, run="another", status="confirmed"), kept.history, {})
+        found: Evidence = gather(*words)
+        return found
+
+    monkeypatch.setattr(campaigns, "gathered", gathered)
+    run(played, workers=1)
+    kept = {each.record.id: each.record.run for each in store.all()}
+    assert {kept.get(f"c1-{seed}") for seed in CUT_SEEDS[:2]} == {"another"}
+
+
+def test_rules_are_heard() -> None:
+    rule: Rule = shows_cuts
+    assert rule(generated(CUT_SEEDS[0])) == KIND

@@ -1,0 +1,157 @@
+"""Histories: the same from the same seed, whole from an id, and in parts."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from lab.errors import SpecError
+from lab.faults.campaign import history_of
+from lab.faults.generator import MOST_ACTS, MOST_CUTS, generated
+from lab.faults.guest.campaign import CampaignPlayer
+from lab.faults.history import (
+    LEVELS,
+    Act,
+    ActKind,
+    Bounds,
+    FaultHistory,
+    FindingId,
+    HistoryPolicy,
+    kept_word,
+    parse_id,
+    part_of,
+)
+from lab.faults.history_steps import geometries, job_of, planned
+
+SEEDS = range(1, 400)
+
+
+def without(history: FaultHistory, *acts: int) -> FaultHistory:
+    return msgspec.structs.replace(
+        history, acts=tuple(act for index, act in enumerate(history.acts) if index not in acts)
+    )
+
+
+def test_a_seed_makes_the_same_history_and_another_seed_another_one() -> None:
+    made = [generated(seed) for seed in SEEDS]
+    assert made == [generated(seed) for seed in SEEDS]
+    assert len({(history.shape, history.acts) for history in made}) == len(made)
+
+
+def test_all_levels_policies_and_acts_come_up() -> None:
+    made = [generated(seed) for seed in SEEDS]
+    assert {history.shape.level for history in made} == set(LEVELS)
+    assert {history.shape.policy for history in made} == set(HistoryPolicy)
+    assert {act.kind for history in made for act in history.acts} == set(ActKind)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history_is_short_and_keeps_damage_bounded(seed: int) -> None:
+    history = generated(seed)
+    assert 1 < len(history.acts) <= MOST_ACTS + 2
+    assert sum(act.kind is ActKind.CUT for act in history.acts) <= MOST_CUTS
+    blocks, pulled = history.shape.block_map().blocks, set[int]()
+    for act in history.acts:
+        for first, count, is_through in act.writes:
+            assert 0 <= first <= first + count <= blocks
+            assert is_through in (0, 1)
+        # Power is cut, and bytes are spoiled, only where nothing else is odd.
+        if act.kind in (ActKind.CUT, ActKind.CORRUPT, ActKind.GROW):
+            assert not pulled
+        pulled = {ActKind.PULL: pulled | {act.drive}, ActKind.PLUG: pulled - {act.drive}}.get(act.kind, pulled)
+        pulled = set() if act.kind is ActKind.FORCE else pulled
+    assert history.shape.policy.fits(history.shape.level)
+
+
+def test_bounds_bind_and_are_told_in_the_id() -> None:
+    bounds = Bounds("5", "ppl")
+    made = [generated(seed, bounds).shape for seed in range(40)]
+    assert {(shape.level, shape.policy) for shape in made} == {("5", HistoryPolicy.PPL)}
+    assert str(FindingId(bounds, 7)) == "c1-l5-ppl-7"
+    for level, policy in (("7", ""), ("", "raid"), ("1", "ppl"), ("10", "journal")):
+        with pytest.raises(SpecError):
+            Bounds(level, policy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "c1-7",
+        "c1-l10-7",
+        "c1-write-back-31",
+        "c1-l5-ppl-p7-31",
+        "c1-p20-30-a5",
+        "c1-31-s0_2w1.4_5",
+        "c1-l6-journal-p3-8-a2-snone",
+    ],
+)
+def test_an_id_is_read_as_it_is_written(text: str) -> None:
+    assert str(parse_id(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "7", "c1", "c1-", "c2-7", "c1-l3-7", "c1-bitmap", "c1-7-s", "c1-7-sx", "../c1-7"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_id(text)
+
+
+def test_a_part_is_made_again_from_what_its_id_tells() -> None:
+    for seed in range(1, 60):
+        whole = generated(seed)
+        load = next(index for index, act in enumerate(whole.acts) if act.writes)
+        fewer = msgspec.structs.replace(whole.acts[load], writes=whole.acts[load].writes[::2])
+        part = without(whole, *range(1, len(whole.acts), 2))
+        part = msgspec.structs.replace(part, acts=tuple(fewer if act == whole.acts[load] else act for act in part.acts))
+        word = kept_word(whole, part)
+        assert part_of(whole, word) == part
+        finding = FindingId(Bounds(), seed, kept=word)
+        assert history_of(parse_id(str(finding))) == (part, [])
+        assert kept_word(whole, without(whole, *range(len(whole.acts)))) == "none"
+        assert part_of(whole, "none").acts == ()
+
+
+def test_an_id_tells_what_was_played_before() -> None:
+    history, earlier = history_of(parse_id("c1-l1-12-a3"))
+    bounds = Bounds("1")
+    assert history == generated(12, bounds)
+    assert earlier == [generated(seed, bounds) for seed in (9, 10, 11)]
+
+
+def test_no_part_of_this_history_is_refused() -> None:
+    with pytest.raises(SpecError):
+        part_of(generated(1), "99")
+    with pytest.raises(SpecError):
+        part_of(generated(1), "0w999")
+
+
+def test_every_step_is_one_that_the_program_knows_and_can_be_sent() -> None:
+    for seed in SEEDS:
+        history = generated(seed)
+        steps = planned(history, has_evidence=True)
+        assert all(hasattr(CampaignPlayer, f"do_{each.step[0]}") for each in steps)
+        assert [each.act for each in steps] == sorted(each.act for each in steps)
+        job = job_of(history, steps)
+        assert json.loads(json.dumps(job)) == job
+
+
+def test_a_grown_array_has_another_geometry() -> None:
+    history = generated(1)
+    grown = msgspec.structs.replace(history, acts=(Act(ActKind.GROW, 6), Act(ActKind.ENLARGE, number=1536)))
+    shape = history.shape
+    found = [(each["members"], each["size_kib"]) for each in geometries(grown)]
+    assert found == [(shape.members, 1024), (shape.members + 1, 1024), (shape.members, 1536)]
+    assert all(each["rows"] for each in geometries(grown))
+
+
+@pytest.mark.parametrize("word", ["c1-3-a5", "c1-99999999999999999999999"])
+def test_an_id_of_seeds_that_there_are_not_is_refused(word: str) -> None:
+    with pytest.raises(SpecError, match="there are no such seeds"):
+        parse_id(word)
+
+
+@pytest.mark.parametrize("word", ["0_0", "2_1"])
+def test_a_part_has_its_acts_in_order(word: str) -> None:
+    with pytest.raises(SpecError, match="is no part"):
+        part_of(generated(1), word)

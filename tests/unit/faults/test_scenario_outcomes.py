@@ -1,0 +1,299 @@
+"""Steps become outcomes, outcomes are kept whatever ends a run, and a lost machine is an outcome of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.cli.fault import exit_code
+from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultError, RunCancelled
+from lab.faults import fault_store, scenario_run
+from lab.faults.facts import FactCheck
+from lab.faults.fault_store import StoredScenarios, begun_run, load_run, stored_runs
+from lab.faults.outcome_text import outcome_table, outcome_text, scenario_text
+from lab.faults.place import FaultPlace
+from lab.faults.played import PlayedVariant, judged_step
+from lab.faults.scenario import Scenario, find_scenario
+from lab.faults.scenario_run import Heard, ScenarioRunner, play_all
+from lab.faults.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
+from lab.host.clock import HostClock
+from lab.machine import Host
+from tests.unit.fakes import FACTS, FakeMachine, Scripted
+
+
+def outcome(number: int, verdict: FaultVerdict = FaultVerdict.AS_EXPECTED, *, found: str = "0") -> ScenarioOutcome:
+    check = FactCheck(what="mismatch_cnt", wanted="0", found=found, is_met=found == "0")
+    step = StepOutcome(do="scrub", lines=("echo check > sync_action",), checks=(check,), seconds=2.0)
+    return ScenarioOutcome(
+        number=number,
+        id=f"scenario-{number}",
+        title=f"Scenario {number}",
+        model="silent corruption",
+        must=("it holds",),
+        sources=("md(4)",),
+        verdict=verdict,
+        variants=(VariantOutcome(name="RAID 5", array="raid5 of 4", steps=(step,)),),
+        computer_seconds=3.0,
+    )
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    return Host.real("tests")
+
+
+def played(text: str) -> PlayedVariant:
+    tree = msgspec.convert(
+        {
+            **{
+                "format_version": 1,
+                "number": 99,
+                "id": "x",
+                "title": "t",
+                "model": "m",
+                "must": ["a"],
+                "sources": ["b"],
+            },
+            "steps": msgspec.toml.decode(f"steps = [{text}]")["steps"],
+        },
+        Scenario,
+    )
+    (variant,) = tree.ready(1)
+    return PlayedVariant(variant, is_virtual=True)
+
+
+def judged(text: str, *documents: dict[str, Any]) -> StepOutcome:
+    """The first step's outcome, if the machine tells these."""
+    variant = played(text)
+    step, evidence, lines = next(variant.evidence(iter(documents)))
+    return judged_step(step, evidence, lines, variant, {})[0]
+
+
+SCRUBBED: dict[str, Any] = {"seconds": 1.0, "idle": True, "state": {"mismatch_cnt": "8"}, "members": {}}
+
+
+def test_a_step_has_its_commands_its_checks_and_its_evidence() -> None:
+    found = judged(
+        '{ do = "scrub", why = "Look.", expect = { mismatch_cnt = 8 } }', {"seconds": 0.5, "refused": ""}, SCRUBBED
+    )
+    assert found.lines == ("echo check > /sys/block/md0/md/sync_action",)
+    assert (found.seconds, found.why, found.is_expected) == (1.5, "Look.", True)
+    assert found.evidence["state"] == {"mismatch_cnt": "8"}
+    assert not judged(
+        '{ do = "scrub", expect = { mismatch_cnt = 0 } }', {"seconds": 0, "refused": ""}, SCRUBBED
+    ).is_expected
+
+
+@pytest.mark.parametrize(
+    ("text", "documents", "problem"),
+    [
+        ('{ do = "stop" }', [{"status": 1, "output": "mdadm: busy\n"}], "status 1: mdadm: busy"),
+        ('{ do = "stop", expect = { status = [0, 1] } }', [{"status": 1, "output": ""}], ""),
+        (
+            '{ do = "set", file = "sync_min", value = 3 }',
+            [{"refused": "Invalid argument"}, {}],
+            "refused: Invalid argument",
+        ),
+        ('{ do = "wait" }', [{"idle": False}], "md did not come to rest in time"),
+        ('{ do = "fill" }', [{}, {"failures": 3}], "3 writes failed"),
+        ('{ do = "fill", expect = { failures = 3 } }', [{}, {"failures": 3}], ""),
+        ('{ do = "until", file = "degraded", words = ["0"] }', [{"late": True, "text": "1"}, {}], "last: '1'"),
+        ('{ do = "check" }', [{"broke": "OSError: gone"}], "OSError: gone"),
+    ],
+)
+def test_what_did_not_go_as_it_must_is_a_problem_unless_it_is_expected(
+    text: str, documents: list[dict[str, Any]], problem: str
+) -> None:
+    found = judged(text, *documents).problem
+    assert (problem in found) if problem else found == ""
+
+
+def test_bad_blocks_are_told_with_stripe_and_member() -> None:
+    seen = {"verdicts": {"silently corrupt": 1}, "bad": [[5, "silently corrupt", ["zeros"], [1, 7]]], "state": {}}
+    (block,) = judged('{ do = "check", expect = { data = "corrupt" } }', seen).blocks
+    assert block == "block 5: stripe 0, member 1 at KiB 4: silently corrupt: holds zeros, must hold version 1 or 7"
+
+
+def test_steps_that_compare_times_are_not_judged_in_real_time() -> None:
+    text = '{ do = "reads", count = 3, is_timed = true, expect = { each = "< 0.001" } }'
+    variant = played(text)
+    for is_virtual, checks in ((True, 1), (False, 0)):
+        variant.is_virtual = is_virtual
+        step, evidence, lines = next(variant.evidence(iter([{"each": 5.0}])))
+        assert len(judged_step(step, evidence, lines, variant, {})[0].checks) == checks
+
+
+def test_a_verdict_on_the_whole() -> None:
+    good, bad = outcome(1).variants, outcome(1, found="8").variants
+    lacking = (VariantOutcome(name="b", array="raid5", missing=("recorded drives",)),)
+    assert verdict_of(good) is FaultVerdict.AS_EXPECTED
+    assert verdict_of((*good, *bad)) is FaultVerdict.NOT_AS_EXPECTED
+    assert verdict_of((*good, *lacking)) is FaultVerdict.AS_EXPECTED
+    assert verdict_of(lacking) is FaultVerdict.NOT_POSSIBLE
+
+
+def test_outcomes_are_kept_one_by_one_and_shown_again(host: Host) -> None:
+    journal = begun_run(host, "uml:?time=virtual", 7, ["scenario-1", "scenario-2"])
+    machine = FakeMachine(answers={("mdadm", "--version"): Scripted(stderr="mdadm - v4.2\n")})
+    journal.note_place(SimpleNamespace(lab=SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
+    journal.add(outcome(1))
+    assert load_run(host).left == ("scenario-2",)
+    journal.add(outcome(2, FaultVerdict.NOT_AS_EXPECTED, found="8"))
+    found = load_run(host, journal.run.id[:8])
+    assert found == journal.stored
+    assert (found.run.kernel, found.run.mdadm, found.run.seed) == (FACTS.kernel_release, "mdadm - v4.2", 7)
+    assert found.left == ()
+    assert not found.is_expected
+    text = outcome_table(found).as_text()
+    assert "NOT as expected" in text
+    assert "2 RAID 5: after scrub: mismatch_cnt is 8, and must be 0" in text
+
+
+def test_what_a_power_failure_tore_is_not_read_and_what_is_damaged_is_told(host: Host) -> None:
+    journal = begun_run(host, "uml:", 1, ["scenario-1"])
+    journal.add(outcome(1))
+    path = journal.folder / "outcomes.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"number": 2, "id"')
+    assert len(load_run(host).outcomes) == 1
+    path.write_bytes(b'{"number": "x"}\n')
+    with pytest.raises(ResultError, match="is damaged"):
+        load_run(host)
+
+
+def test_a_run_that_is_not_there_is_told_with_what_is(host: Host) -> None:
+    with pytest.raises(ResultError, match="there is no run of scenarios in"):
+        load_run(host)
+    first, second = (begun_run(host, "uml:", 1, ["a"]) for _ in range(2))
+    assert first.run.id != second.run.id
+    assert {run.id for run in stored_runs(host)} == {first.run.id, second.run.id}
+    with pytest.raises(ResultError, match="no run of scenarios '2099'"):
+        load_run(host, "2099")
+
+
+def test_nothing_stays_of_a_run_that_has_told_nothing(host: Host) -> None:
+    kept, empty = (begun_run(host, "uml:", 1, ["scenario-1"]) for _ in range(2))
+    kept.add(outcome(1))
+    kept.forget_if_empty()
+    empty.forget_if_empty()
+    assert [run.id for run in stored_runs(host)] == [kept.run.id]
+
+
+@pytest.mark.parametrize("error", [RunCancelled("ended"), ResultError("no space"), DeviceRefused("not a lab disk")])
+def test_what_md_has_not_done_is_no_verdict(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Iterator[VariantOutcome]:
+        raise error
+
+    monkeypatch.setattr(ScenarioRunner, "_variants", fail)
+    place = SimpleNamespace(lab=SimpleNamespace(machine=ClosableMachine(), host=SimpleNamespace(clock=HostClock())))
+    with pytest.raises(type(error)):
+        ScenarioRunner(place, 1).play(find_scenario("1"))  # type: ignore[arg-type]
+
+
+def test_a_full_disk_is_told_with_what_to_do(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = begun_run(host, "uml:", 1, ["scenario-1"])
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lab.host.files.write_all", full)
+    with pytest.raises(ResultError, match="no entry can be stored") as caught:
+        journal.add(outcome(1))
+    assert "free some space" in caught.value.hint
+    assert journal.outcomes == []
+
+
+def test_the_exit_status_says_what_outweighs() -> None:
+    run = fault_store.ScenarioRun(id="r", created_utc="", target="uml:", seed=1, asked=("scenario-1", "scenario-2"))
+
+    def status(*outcomes: ScenarioOutcome) -> ExitCode:
+        return exit_code(StoredScenarios(run=run, outcomes=outcomes))
+
+    good, other = outcome(1), outcome(2)
+    assert status(good, other) is ExitCode.DONE
+    assert status(good) is ExitCode.FAILED
+    assert status(good, outcome(2, FaultVerdict.NOT_AS_EXPECTED)) is ExitCode.FAILED
+    assert status(good, outcome(2, FaultVerdict.NOT_POSSIBLE)) is ExitCode.MISSING
+    part = msgspec.structs.replace(
+        other, variants=(*other.variants, VariantOutcome(name="b", array="", missing=("x",)))
+    )
+    assert status(good, part) is ExitCode.MISSING
+    lost = outcome(2, FaultVerdict.MACHINE_LOST)
+    assert status(outcome(1, FaultVerdict.NOT_AS_EXPECTED), lost) is ExitCode.MACHINE_LOST
+
+
+def test_the_text_of_an_outcome_has_promise_source_commands_and_verdict() -> None:
+    text = outcome_text(outcome(1, FaultVerdict.NOT_AS_EXPECTED, found="8"))
+    for part in (
+        "it holds",
+        "md(4)",
+        "$ echo check > sync_action",
+        "✗ mismatch_cnt: 8, and must be 0",
+        "NOT as expected",
+    ):
+        assert part in text
+    assert "raid5.c" in scenario_text(find_scenario("10"))
+
+
+def test_a_lost_machine_is_an_outcome_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    chosen = [find_scenario(str(number)) for number in (1, 2, 3)]
+
+    @contextmanager
+    def open_one() -> Iterator[FaultPlace]:
+        opened.append(len(opened))
+        yield None  # type: ignore[misc]
+        if len(opened) == 1:
+            raise MachineLost("it cannot be closed either")
+
+    def play(_: ScenarioRunner, scenario: Scenario) -> ScenarioOutcome:
+        return outcome(scenario.number, FaultVerdict.MACHINE_LOST if scenario.number == 2 else FaultVerdict.AS_EXPECTED)
+
+    monkeypatch.setattr(ScenarioRunner, "play", play)
+    found = list(play_all(chosen, open_one))
+    assert [each.number for each in found] == [1, 2, 3]
+    assert len(opened) == 2
+
+
+def test_no_machine_at_all_is_an_error() -> None:
+    def failing() -> Iterator[FaultPlace]:
+        raise MachineLost("the kernel does not start")
+
+    @contextmanager
+    def open_one() -> Iterator[FaultPlace]:
+        yield from failing()
+
+    with pytest.raises(MachineLost):
+        list(play_all([find_scenario("1")], open_one))
+
+
+class ClosableMachine:
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_machine_that_is_not_heard_any_more_is_closed() -> None:
+    machine = ClosableMachine()
+    with Heard(machine, 0.05) as ear:  # type: ignore[arg-type]
+        assert machine.closed.wait(20)
+    assert ear.is_silent
+
+
+def test_one_that_is_heard_is_not() -> None:
+    machine = ClosableMachine()
+    with Heard(machine, 3600.0) as ear:  # type: ignore[arg-type]
+        ear.note()
+    assert not machine.closed.is_set()
+    assert not ear.is_silent
+    assert scenario_run.LONGEST_SILENCE > 60

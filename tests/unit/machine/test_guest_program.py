@@ -1,0 +1,38 @@
+"""Programs that run on machines: what is sent of them is enough, and is of the standard library alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.faults.program import CAMPAIGN, PLAYER
+from lab.machine.guest_program import GuestProgram, program_files
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+FILES = [
+    *sorted((REPOSITORY / "lab/faults/guest").glob("[!_]*.py")),
+    *sorted((REPOSITORY / "lab").rglob("*_program.py")),
+]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(REPOSITORY).as_posix())
+def test_what_is_sent_can_be_imported_where_nothing_of_raidlab_is(file: Path, tmp_path: Path) -> None:
+    program = GuestProgram(file, "trial")
+    for path, text in program_files(program).texts.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    # -S: no packages that are installed here.
+    line = f"import sys; sys.path.append({str(tmp_path)!r}); import {program.module}"
+    done = subprocess.run((sys.executable, "-IS", "-c", line), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_folder_follows_from_the_text() -> None:
+    files = program_files(CAMPAIGN)
+    assert files.start == f"{files.folder}/fault-campaign"
+    assert {"lab/faults/guest/campaign.py", "lab/faults/guest/player.py", "fault-campaign"} <= files.texts.keys()
+    assert "lab/faults/guest/campaign.py" not in program_files(PLAYER).texts
+    assert program_files(CAMPAIGN, lambda text: f"{text}\n").folder != files.folder
